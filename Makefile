@@ -1,0 +1,34 @@
+# Every target does its own set-up; `make setup` is that set-up alone.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON := .venv/bin/python
+STAMP := .venv/.holdfast-ready
+
+.PHONY: setup demo test lint bench torture clean
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml scripts/setup
+	scripts/setup
+	touch $@
+
+demo: setup
+	.venv/bin/holdfast demo
+
+test: setup
+	$(PYTHON) -m pytest
+
+lint: setup
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: setup
+	$(PYTHON) -m bench
+
+torture: setup
+	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_survives_kills.py
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,84 @@
+"""The manifest: every file of one checkpoint, and where its bytes are.
+
+Stored as gzip-compressed JSON under `manifests/<digest>`, the digest being the BLAKE3 of the stored (compressed) bytes.
+Encoding is deterministic: the same manifest always has the same digest.
+"""
+
+import gzip
+import zlib
+
+import msgspec
+from blake3 import blake3
+
+from holdfast.errors import Corrupt
+from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch, ShardId
+
+FORMAT = 1
+
+
+class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file of the work directory. Its bytes are `blobs/<aa>/<digest>`, or `size` bytes of a pack at `offset`."""
+
+    path: str
+    size: int
+    digest: Digest
+    pack: Digest | None = None
+    offset: int = 0
+
+    @property
+    def key(self) -> str:
+        return blob_key(self.digest) if self.pack is None else pack_key(self.pack)
+
+
+class ManifestShard(msgspec.Struct, frozen=True):
+    id: ShardId
+    files: tuple[ManifestFile, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    format: int
+    job: str
+    checkpoint: CheckpointId
+    barrier_batch_id: BatchId
+    fencing_epoch: FencingEpoch
+    shards: tuple[ManifestShard, ...]
+    spark: dict[str, str] = {}
+    """What the query was: Spark version, state store provider, shuffle partitions… for people and preflight."""
+
+    def files(self) -> tuple[ManifestFile, ...]:
+        return tuple(file for shard in self.shards for file in shard.files)
+
+    @property
+    def bytes_total(self) -> int:
+        return sum(file.size for file in self.files())
+
+
+def blob_key(digest: Digest) -> str:
+    return f"blobs/{digest[:2]}/{digest}"
+
+
+def pack_key(digest: Digest) -> str:
+    return f"packs/{digest}"
+
+
+def manifest_key(digest: Digest) -> str:
+    return f"manifests/{digest}"
+
+
+def digest_of(data: bytes) -> Digest:
+    return Digest(blake3(data).hexdigest())
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return gzip.compress(msgspec.json.encode(manifest), compresslevel=6, mtime=0)
+
+
+def decode_manifest(data: bytes, expected: Digest) -> Manifest:
+    """The manifest in `data`, which must have exactly the digest that the journal names."""
+    found = digest_of(data)
+    if found != expected:
+        raise Corrupt(f"could not read manifest {expected}: its bytes have digest {found}")
+    try:
+        return msgspec.json.decode(gzip.decompress(data), type=Manifest)
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+        raise Corrupt(f"could not read manifest {expected}: {error}") from error

@@ -1,0 +1,98 @@
+"""The errors a user can meet, one tree.
+
+    HoldfastError                  exit 1
+    ├── InvalidSettings            exit 2   a value the user gave breaks a rule
+    ├── NotFound                   exit 3   no such job, checkpoint or savepoint
+    ├── Corrupt                    exit 4   bytes do not match their digest
+    ├── OwnedByAnotherRun          exit 5   a living run owns the job
+    ├── Fenced                     exit 5   this run owned the job; a newer one does now
+    ├── StorageError               exit 6   the home did not do what was asked
+    │   ├── ObjectNotFound                  the key does not exist
+    │   ├── StorageDenied                   permission or credentials
+    │   ├── StorageFull                     no space or quota
+    │   ├── StorageUnreachable              no answer, or a passing fault
+    │   └── OutcomeUnknown                  a write that may or may not have taken effect
+    ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
+    └── JobFailed                  exit 1   the pipeline ended and will not be restarted
+
+Each says what was attempted on what, why it failed, and (`hint`) what to try.
+"""
+
+from __future__ import annotations
+
+
+class HoldfastError(Exception):
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nTry: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.hint))
+
+
+def _rebuild(kind: type[HoldfastError], message: str, hint: str | None) -> HoldfastError:
+    error = kind.__new__(kind)
+    HoldfastError.__init__(error, message, hint=hint)
+    return error
+
+
+class InvalidSettings(HoldfastError):
+    exit_code = 2
+
+    @classmethod
+    def of(cls, field: str, value: object, rule: str, *, hint: str | None = None) -> InvalidSettings:
+        return cls(f"{field}={value!r} is not valid: {rule}", hint=hint)
+
+
+class NotFound(HoldfastError):
+    exit_code = 3
+
+
+class Corrupt(HoldfastError):
+    exit_code = 4
+
+
+class OwnedByAnotherRun(HoldfastError):
+    exit_code = 5
+
+
+class Fenced(HoldfastError):
+    exit_code = 5
+
+
+class StorageError(HoldfastError):
+    exit_code = 6
+
+
+class ObjectNotFound(StorageError):
+    pass
+
+
+class StorageDenied(StorageError):
+    pass
+
+
+class StorageFull(StorageError):
+    pass
+
+
+class StorageUnreachable(StorageError):
+    pass
+
+
+class OutcomeUnknown(StorageError):
+    pass
+
+
+class CheckpointFailed(HoldfastError):
+    pass
+
+
+class JobFailed(HoldfastError):
+    pass

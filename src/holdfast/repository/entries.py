@@ -1,0 +1,139 @@
+"""The entries of the journal. Written once, never changed; a reader must understand every older format.
+
+An entry's place is its sequence number, its writer is known by `fencing_epoch`, and `attempt` is unique to one attempt to
+append, so that a writer that got no answer can read the entry back and know whether it is its own.
+"""
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch, Sequence
+
+FORMAT = 1
+
+
+class Phase(msgspec.Struct, frozen=True):
+    name: str
+    ms: int
+
+
+class ShardSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    ms: int
+    bytes_total: int
+    bytes_new: int
+    files: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    reason: str
+    message: str
+    counted: bool
+    hint: str = ""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    format: int = FORMAT
+    sequence: Sequence
+    attempt: AttemptId
+    fencing_epoch: FencingEpoch
+    at: datetime
+
+
+class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
+    """Claims ownership. Its sequence number is the run's fencing_epoch. Never trimmed: a run that stalled for any time
+    finds the next one of these exactly where its own next entry would go."""
+
+    lineage: str
+    """Same in all runs of one life of the home's job; made by its first run."""
+    host: str
+    pid: int
+    work: str
+    holdfast: str
+
+
+class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
+    """The run stopped by itself: the next one need not wait for its heartbeat to go stale."""
+
+    reason: str
+
+
+class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):
+    """Takes the id for ever, whatever becomes of the checkpoint."""
+
+    id: CheckpointId
+    checkpoint_kind: Literal["checkpoint", "savepoint"]
+    name: str | None
+    barrier_batch_id: BatchId
+
+
+class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-completed"):
+    """THE commit point of a checkpoint."""
+
+    id: CheckpointId
+    checkpoint_kind: Literal["checkpoint", "savepoint"]
+    name: str | None
+    barrier_batch_id: BatchId
+    manifest: Digest
+    triggered_at: datetime
+    duration_ms: int
+    bytes_total: int
+    bytes_new: int
+    files: int
+    objects_written: int
+    shards: int
+    phases: tuple[Phase, ...] = ()
+    slowest: tuple[ShardSummary, ...] = ()
+    """The slowest shards, slowest first; all of them would make the journal large."""
+
+
+class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):
+    """History, written when the home can be written again; decides nothing. `id` is None when it failed before it got one."""
+
+    id: CheckpointId | None
+    checkpoint_kind: Literal["checkpoint", "savepoint"]
+    name: str | None
+    barrier_batch_id: BatchId | None
+    triggered_at: datetime
+    duration_ms: int
+    failure: Failure
+    shards: int = 0
+    shards_acknowledged: int = 0
+    bytes_new: int = 0
+    phases: tuple[Phase, ...] = ()
+    slowest: tuple[ShardSummary, ...] = ()
+
+
+class CheckpointsRetired(Entry, frozen=True, kw_only=True, tag="checkpoints-retired"):
+    """From here on these checkpoints may not be chosen, and their objects may be deleted."""
+
+    ids: tuple[CheckpointId, ...]
+
+
+class CheckpointCorrupt(Entry, frozen=True, kw_only=True, tag="checkpoint-corrupt"):
+    """Found damaged: never chosen again."""
+
+    id: CheckpointId
+    detail: str
+
+
+class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
+    """History: the query died and was started again within the run."""
+
+    cause: str
+    message: str
+    attempt_number: int
+
+
+AnyEntry = (
+    RunStarted
+    | RunEnded
+    | CheckpointStarted
+    | CheckpointCompleted
+    | CheckpointFailed
+    | CheckpointsRetired
+    | CheckpointCorrupt
+    | QueryRestarted
+)

@@ -1,0 +1,143 @@
+"""Every option of `run` and `start`, checked before anything is touched."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from holdfast.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_DURATION_RULE = "must be a duration such as '500ms', '10s', '5m', '1h', or a timedelta"
+
+Duration = str | timedelta
+
+
+def seconds(field_name: str, value: object, *, least: float = 0.0) -> float:
+    """A duration as seconds; refuses anything below `least`."""
+    if isinstance(value, timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        result = float(match[1]) * _UNITS[match[2]]
+    else:
+        raise InvalidSettings.of(field_name, value, _DURATION_RULE)
+    if result < least:
+        raise InvalidSettings.of(field_name, value, f"must be at least {_shown(least)}")
+    return result
+
+
+def _shown(value: float) -> str:
+    return f"{value * 1000:g}ms" if value < 1 else f"{value:g}s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Options with their defaults. Durations are strings such as "10s" or timedeltas."""
+
+    spark: SparkSession | None = None
+    work: str | Path | None = None
+    output_mode: str = "append"
+    trigger: str | Mapping[str, Any] | None = None
+    interval: Duration = "60s"
+    timeout: Duration = "10m"
+    min_pause: Duration = "0s"
+    max_concurrent: int = 1
+    tolerable_failures: int = 3
+    on_exceeded: Literal["alert", "fail"] = "alert"
+    retained: int = 10
+    on_conflict: Literal["refuse", "takeover"] = "refuse"
+    restart_delay: Duration = "1s"
+    """Before the first restart of a query that died; doubles with each further one, up to a minute."""
+    restart_attempts: int = 10
+    """Restarts in a row without a completed batch in between before the job is given up."""
+    heartbeat: Duration = "5s"
+    """How often the owner shows that it is alive; after six missed ones another run may take over."""
+    parallelism: int = 4
+    """Threads that copy shards."""
+    alarms: tuple[Callable[[Any], None], ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        for name, least in _DURATION_LEAST.items():
+            seconds(name, getattr(self, name), least=least)
+        for name, least_count in _COUNT_LEAST.items():
+            _require_count(name, getattr(self, name), least_count)
+        for name, allowed in _CHOICES.items():
+            _require_choice(name, getattr(self, name), allowed)
+        _require_trigger(self.trigger)
+        if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
+            raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
+        object.__setattr__(self, "alarms", tuple(self.alarms))
+        if self.work is not None and not isinstance(self.work, str | Path):
+            raise InvalidSettings.of("work", self.work, "must be a path")
+
+    def duration(self, name: str) -> float:
+        return seconds(name, getattr(self, name))
+
+    @classmethod
+    def merged(cls, base: Settings | None, options: Mapping[str, object]) -> Settings:
+        """`base` with `options` over it; an option that does not exist is an error that names the nearest one."""
+        names = [f.name for f in dataclasses.fields(cls)]
+        for name in options:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"options are: {', '.join(names)}"
+                raise InvalidSettings(f"there is no option {name!r}", hint=hint)
+        if base is not None and not isinstance(base, cls):
+            raise InvalidSettings.of("settings", base, "must be a holdfast.Settings")
+        return dataclasses.replace(base or cls(), **cast(dict[str, Any], dict(options)))
+
+
+_DURATION_LEAST = {
+    "interval": 0.01,
+    "timeout": 0.01,
+    "min_pause": 0.0,
+    "restart_delay": 0.0,
+    "heartbeat": 0.1,
+}
+_COUNT_LEAST = {
+    "max_concurrent": 1,
+    "tolerable_failures": 0,
+    "retained": 1,
+    "restart_attempts": 0,
+    "parallelism": 1,
+}
+_CHOICES = {
+    "output_mode": ("append", "update", "complete"),
+    "on_exceeded": ("alert", "fail"),
+    "on_conflict": ("refuse", "takeover"),
+}
+_TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
+
+
+def _require_count(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidSettings.of(name, value, f"must be a whole number of at least {least}")
+
+
+def _require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidSettings.of(name, value, f"must be one of {', '.join(allowed)}")
+
+
+def _require_trigger(value: object) -> None:
+    rule = "must be a processing time such as '10s', 'available-now', 'once', or Spark's keywords as a mapping"
+    if value is None or value in ("available-now", "once"):
+        return
+    if isinstance(value, str):
+        seconds("trigger", value)
+        return
+    if not isinstance(value, Mapping) or len(value) != 1:
+        raise InvalidSettings.of("trigger", value, rule)
+    (name, argument), *_ = value.items()
+    if name not in _TRIGGERS or not isinstance(argument, _TRIGGERS[name]):
+        raise InvalidSettings.of("trigger", value, rule)

@@ -1,0 +1,72 @@
+"""What holdfast asks of durable storage.
+
+One primitive carries every guarantee: `create`, which writes an object only if its key is free. A call to it ends in one
+of three ways:
+
+    WON       the object did not exist and now holds these bytes
+    LOST      some object already exists at this key; it may still be one's own, written by an earlier try
+    unknown   `OutcomeUnknown` is raised: the write may have taken effect, may not, or may still do so later
+
+Any other `StorageError` from a write means that nothing was written.
+
+Listing is complete and sees every finished write. Every method may be called from any thread.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Created(Enum):
+    WON = "won"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    key: str
+    size: int
+    modified_at: float
+    """Seconds since 1970 by the store's clock; only good for grace periods, decides nothing."""
+
+
+class ObjectStore(Protocol):
+    @property
+    def url(self) -> str:
+        """Where this store is, fit to be shown to a person."""
+
+    def scoped(self, name: str) -> "ObjectStore":
+        """The same storage below one more path component."""
+
+    def create(self, key: str, data: bytes) -> Created:
+        """Write `data` if `key` is free. See the module's text for the three outcomes."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace. Only for objects that decide nothing (the heartbeat)."""
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        """Write a content-addressed object. Doing it twice, or at once from two places, is harmless.
+
+        When `chunks` raises, no object appears at `key` and the exception passes through.
+        """
+
+    def get(self, key: str) -> bytes:
+        """The whole object; `ObjectNotFound` when there is none."""
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """A part of the object, shorter at its end."""
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        """The whole object in pieces."""
+
+    def exists(self, key: str) -> bool: ...
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        """Objects whose key starts with `prefix` and is greater than `after`, in ascending order of key."""
+
+    def children(self) -> list[str]:
+        """Names of the path components directly below this store that hold objects."""
+
+    def delete(self, key: str) -> None:
+        """Remove the object; a key that is already gone is no error."""

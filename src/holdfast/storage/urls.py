@@ -1,0 +1,41 @@
+"""From a home's URL to its store, and the check that the store can do what holdfast needs."""
+
+import uuid
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from holdfast.errors import InvalidSettings, StorageError
+from holdfast.storage.interface import Created, ObjectStore
+from holdfast.storage.local import LocalStore
+
+_PROBE = b"holdfast probe: safe to delete\n"
+
+
+def open_store(home: str) -> ObjectStore:
+    """The store behind a home's URL. A plain absolute path is taken as `file://`."""
+    if home.startswith("/"):
+        return LocalStore(Path(home))
+    parts = urlsplit(home)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+            raise InvalidSettings.of("home", home, "a file URL has three slashes: file:///absolute/path")
+        return LocalStore(Path(unquote(parts.path)))
+    raise InvalidSettings.of(
+        "home",
+        home,
+        "must be a URL of a supported store: file:///absolute/path",
+        hint="--home file:///var/lib/holdfast",
+    )
+
+
+def require_create_if_absent(store: ObjectStore) -> None:
+    """Prove that the store refuses to create an object twice; without that, two runs could both own a job."""
+    key = f"probe-{uuid.uuid4().hex}"
+    first = store.create(key, _PROBE)
+    second = store.create(key, _PROBE)
+    store.delete(key)
+    if (first, second) != (Created.WON, Created.LOST):
+        raise StorageError(
+            f"could not use {store.url} as home: it does not refuse to create an object that exists already",
+            hint="use a store with atomic create-if-absent",
+        )
