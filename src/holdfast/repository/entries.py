@@ -90,7 +90,7 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
 
 
 class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):
-    """History, written when the home can be written again; decides nothing. `id` is None when it failed before it got one."""
+    """History, written when the home can be written again; decides nothing. `id` is None when it never got one."""
 
     id: CheckpointId | None
     checkpoint_kind: Literal["checkpoint", "savepoint"]

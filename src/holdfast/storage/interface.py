@@ -1,7 +1,7 @@
 """What holdfast asks of durable storage.
 
-One primitive carries every guarantee: `create`, which writes an object only if its key is free. A call to it ends in one
-of three ways:
+One primitive carries every guarantee: `create`, which writes an object only if its key is free. A call to it ends in
+one of three ways:
 
     WON       the object did not exist and now holds these bytes
     LOST      some object already exists at this key; it may still be one's own, written by an earlier try
@@ -65,7 +65,7 @@ class ObjectStore(Protocol):
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         """Objects whose key starts with `prefix` and is greater than `after`, in ascending order of key."""
 
-    def children(self) -> list[str]:
+    def children(self) -> tuple[str, ...]:
         """Names of the path components directly below this store that hold objects."""
 
     def delete(self, key: str) -> None:

@@ -101,12 +101,12 @@ class LocalStore:
         except OSError as error:
             _fail("list", self._base / folder, error)
 
-    def children(self) -> list[str]:
+    def children(self) -> tuple[str, ...]:
         self._require_root("list", self._base)
         try:
-            return sorted(entry.name for entry in os.scandir(self._base) if entry.is_dir())
+            return tuple(sorted(entry.name for entry in os.scandir(self._base) if entry.is_dir()))
         except FileNotFoundError:
-            return []
+            return ()
         except OSError as error:
             _fail("list", self._base, error)
 
