@@ -17,17 +17,22 @@ FORMAT = 1
 
 
 class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file of the work directory. Its bytes are `blobs/<aa>/<digest>`, or `size` bytes of a pack at `offset`."""
+    """One file of the work directory. Its bytes are a blob of its own, or `size` bytes of a pack at `offset`.
+
+    `epoch` is the fencing_epoch of the run that uploaded the object and is part of the object's key. So a run that was
+    stalled in the middle of deleting can only ever hit keys that no newer run has written.
+    """
 
     path: str
     size: int
     digest: Digest
+    epoch: FencingEpoch
     pack: Digest | None = None
     offset: int = 0
 
     @property
     def key(self) -> str:
-        return blob_key(self.digest) if self.pack is None else pack_key(self.pack)
+        return blob_key(self.digest, self.epoch) if self.pack is None else pack_key(self.pack, self.epoch)
 
 
 class ManifestShard(msgspec.Struct, frozen=True):
@@ -53,12 +58,12 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(file.size for file in self.files())
 
 
-def blob_key(digest: Digest) -> str:
-    return f"blobs/{digest[:2]}/{digest}"
+def blob_key(digest: Digest, epoch: FencingEpoch) -> str:
+    return f"blobs/{digest[:2]}/{digest}.{epoch}"
 
 
-def pack_key(digest: Digest) -> str:
-    return f"packs/{digest}"
+def pack_key(digest: Digest, epoch: FencingEpoch) -> str:
+    return f"packs/{digest}.{epoch}"
 
 
 def manifest_key(digest: Digest) -> str:
