@@ -1,7 +1,7 @@
 """The entries of the journal. Written once, never changed; a reader must understand every older format.
 
-An entry's place is its sequence number, its writer is known by `fencing_epoch`, and `attempt` is unique to one attempt to
-append, so that a writer that got no answer can read the entry back and know whether it is its own.
+An entry's place is its sequence number, its writer is known by `fencing_epoch`, and `attempt` is unique to one attempt
+to append, so that a writer that got no answer can read the entry back and know whether it is its own.
 """
 
 from datetime import datetime
@@ -12,6 +12,16 @@ import msgspec
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch, Sequence
 
 FORMAT = 1
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One life of one process on one host, so that "the pid exists" cannot mistake another process for it."""
+
+    host: str
+    pid: int
+    boot_id: str = ""
+    pid_namespace: str = ""
+    started_ticks: int = 0
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -48,10 +58,20 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
 
     lineage: str
     """Same in all runs of one life of the home's job; made by its first run."""
-    host: str
-    pid: int
+    process: Process
+    heartbeat_s: float
     work: str
+    """Where this run's work directory is, on `process.host`."""
     holdfast: str
+    """The version of holdfast."""
+
+    @property
+    def host(self) -> str:
+        return self.process.host
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
 
 
 class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):

@@ -1,0 +1,176 @@
+"""The journal: one linear history of a job, the only place where truth is decided.
+
+Invariants
+- An entry is created with create-if-absent at the sequence number after the newest one known, and never changed.
+- The first entry that is not one's own after one's own newest is always a newer `run-started`: only the owner appends.
+  `run-started` entries are never trimmed, so a run that slept through any number of trims still loses its next append.
+- An append whose outcome stays unknown is settled, with the same bytes at the same place, before anything else is
+  appended. So every entry is known as won or lost before the next one is tried, and none is written twice.
+- Only one thread appends (a lane of the runtime).
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+import msgspec
+
+from holdfast.errors import Corrupt, Fenced, InvalidSettings, ObjectNotFound, OutcomeUnknown, StorageError
+from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
+from holdfast.repository.entries import FORMAT, AnyEntry, RunStarted
+from holdfast.repository.state import JobState
+from holdfast.storage.interface import Created, ObjectStore
+
+PREFIX = "journal/"
+_READERS = 8
+
+MakeEntry = Callable[[Sequence, AttemptId, datetime], AnyEntry]
+
+
+def entry_key(sequence: int) -> str:
+    return f"{PREFIX}{sequence:020d}.json"
+
+
+def read_entries(store: ObjectStore) -> Iterator[AnyEntry]:
+    """Every entry that has not been trimmed, oldest first."""
+    keys = [item.key for item in store.list(PREFIX)]
+    if len(keys) < _READERS:
+        yield from (entry for key in keys if (entry := _read_if_there(store, key)))
+        return
+    with ThreadPoolExecutor(_READERS) as pool:
+        yield from (entry for entry in pool.map(lambda key: _read_if_there(store, key), keys) if entry)
+
+
+def _read_if_there(store: ObjectStore, key: str) -> AnyEntry | None:
+    try:
+        return _decode(key, store.get(key))
+    except ObjectNotFound:
+        return None  # trimmed by the owner since it was listed
+
+
+def _decode(key: str, data: bytes) -> AnyEntry:
+    try:
+        version = msgspec.json.decode(data, type=_Format).format
+        if version > FORMAT:
+            raise InvalidSettings(
+                f"could not read {key}: it has format {version}, this holdfast knows up to {FORMAT}",
+                hint="upgrade holdfast to the version that wrote this home",
+            )
+        entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"could not read journal entry {key}: {error}") from error
+    if entry_key(entry.sequence) != key:
+        raise Corrupt(f"could not read journal entry {key}: it says it is entry {entry.sequence}")
+    return entry
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+class Journal:
+    """The writing side, held by one run."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        new_attempt: Callable[[], AttemptId],
+        now: Callable[[], datetime],
+        settled: Callable[[AnyEntry], None] = lambda entry: None,
+        tries: int = 3,
+    ) -> None:
+        """`settled` hears of an entry whose append ended unknown and which turned out to be in the journal after all."""
+        self._store = store
+        self._new_attempt = new_attempt
+        self._now = now
+        self._settled = settled
+        self._tries = tries
+        self._undecided: AnyEntry | None = None
+        self.state = JobState()
+
+    def load(self) -> JobState:
+        self.state = JobState.of(read_entries(self._store))
+        return self.state
+
+    @property
+    def fencing_epoch(self) -> FencingEpoch:
+        return self.state.fencing_epoch
+
+    def claim(self, make: MakeEntry) -> RunStarted:
+        """Append `run-started` and so become the owner. Raises `Fenced` when the journal moved on since it was loaded."""
+        entry = self._append(make)
+        assert isinstance(entry, RunStarted)
+        if any(self._store.list(PREFIX, after=entry_key(entry.sequence))):
+            # Either a still newer run claimed, or the place was free only because it had been trimmed since the load.
+            # The entry stays: a hole where a run-started stood would let a stalled run in.
+            raise Fenced("the journal moved on while this run was claiming the job")
+        return entry
+
+    def append(self, make: MakeEntry) -> AnyEntry:
+        """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the store
+        did not say whether the entry was written, another `StorageError` when it was not."""
+        self._settle()
+        return self._append(make)
+
+    def confirm_ownership(self) -> None:
+        """Raises `Fenced` when a newer run has claimed the job."""
+        self._settle()
+        entry = _read_if_there(self._store, entry_key(self.state.head + 1))
+        if entry is not None:
+            self._absorb(entry)
+
+    def _append(self, make: MakeEntry) -> AnyEntry:
+        while True:
+            entry = make(Sequence(self.state.head + 1), self._new_attempt(), self._now())
+            written = self._create(entry)
+            if written.attempt == entry.attempt:
+                self.state.apply(written)
+                return written
+            self._absorb(written)
+
+    def _create(self, entry: AnyEntry) -> AnyEntry:
+        """The entry that stands at `entry`'s place after the attempt, which may be another's."""
+        doubtful = entry is self._undecided
+        reason = ""
+        for _ in range(self._tries):
+            try:
+                standing = self._try_create(entry)
+            except StorageError as error:
+                doubtful = doubtful or isinstance(error, OutcomeUnknown)
+                if not doubtful:
+                    raise
+                reason = error.message
+            else:
+                self._undecided = None
+                return standing
+        self._undecided = entry
+        raise OutcomeUnknown(f"could not tell whether {entry_key(entry.sequence)} was written: {reason}")
+
+    def _try_create(self, entry: AnyEntry) -> AnyEntry:
+        key = entry_key(entry.sequence)
+        if self._store.create(key, msgspec.json.encode(entry)) is Created.WON:
+            return entry
+        try:
+            return _decode(key, self._store.get(key))
+        except StorageError as error:
+            # Lost, but perhaps to an earlier try of one's own.
+            raise OutcomeUnknown(f"{key} exists and could not be read back: {error.message}") from error
+
+    def _settle(self) -> None:
+        entry = self._undecided
+        if entry is None:
+            return
+        written = self._create(entry)
+        if written.attempt != entry.attempt:
+            self._absorb(written)
+            return
+        self.state.apply(written)
+        self._settled(written)
+
+    def _absorb(self, entry: AnyEntry) -> None:
+        self.state.apply(entry)
+        if isinstance(entry, RunStarted):
+            raise Fenced(
+                f"run {entry.fencing_epoch} on {entry.host} (pid {entry.pid}) owns the job since {entry.at.isoformat()}"
+            )

@@ -1,0 +1,100 @@
+"""What the journal's entries add up to. Pure: entries in, state out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.identifiers import CheckpointId, FencingEpoch, Sequence
+from holdfast.repository.entries import (
+    AnyEntry,
+    CheckpointCompleted,
+    CheckpointCorrupt,
+    CheckpointFailed,
+    CheckpointsRetired,
+    CheckpointStarted,
+    QueryRestarted,
+    RunEnded,
+    RunStarted,
+)
+
+
+_NO_ENTRY = Sequence(0)
+_NO_CHECKPOINT = CheckpointId(0)
+
+
+@dataclass
+class JobState:
+    head: Sequence = _NO_ENTRY
+    head_at: datetime | None = None
+    run: RunStarted | None = None
+    ended: RunEnded | None = None
+    """How the newest run ended, None while it has not said so."""
+    runs: list[RunStarted] = field(default_factory=list)
+    last_checkpoint: CheckpointId = _NO_CHECKPOINT
+    """The highest id ever taken."""
+    started: dict[CheckpointId, CheckpointStarted] = field(default_factory=dict)
+    completed: dict[CheckpointId, CheckpointCompleted] = field(default_factory=dict)
+    failed: list[CheckpointFailed] = field(default_factory=list)
+    retired: set[CheckpointId] = field(default_factory=set)
+    corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
+    restarts: list[QueryRestarted] = field(default_factory=list)
+    sequences: list[tuple[Sequence, AnyEntry]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entries: Iterable[AnyEntry]) -> JobState:
+        state = cls()
+        for entry in entries:
+            state.apply(entry)
+        return state
+
+    def apply(self, entry: AnyEntry) -> None:
+        assert entry.sequence > self.head, "entries are applied in the order of the journal"
+        self.head = entry.sequence
+        self.head_at = entry.at
+        self.sequences.append((entry.sequence, entry))
+        match entry:
+            case RunStarted():
+                self.run, self.ended = entry, None
+                self.runs.append(entry)
+            case RunEnded():
+                self.ended = entry
+            case CheckpointStarted():
+                self.started[entry.id] = entry
+                self.last_checkpoint = max(self.last_checkpoint, entry.id)
+            case CheckpointCompleted():
+                self.completed[entry.id] = entry
+                self.last_checkpoint = max(self.last_checkpoint, entry.id)
+            case CheckpointFailed():
+                self.failed.append(entry)
+            case CheckpointsRetired():
+                self.retired.update(entry.ids)
+            case CheckpointCorrupt():
+                self.corrupt[entry.id] = entry
+            case QueryRestarted():
+                self.restarts.append(entry)
+
+    @property
+    def lineage(self) -> str | None:
+        return self.run.lineage if self.run else None
+
+    @property
+    def fencing_epoch(self) -> FencingEpoch:
+        return self.run.fencing_epoch if self.run else FencingEpoch(0)
+
+    @property
+    def previous_run(self) -> RunStarted | None:
+        return self.runs[-2] if len(self.runs) > 1 else None
+
+    def restorable(self) -> list[CheckpointCompleted]:
+        """What a recovery may choose, newest first."""
+        return [
+            entry
+            for id, entry in sorted(self.completed.items(), reverse=True)
+            if id not in self.retired and id not in self.corrupt
+        ]
+
+    def retained(self) -> list[CheckpointCompleted]:
+        """What must not be deleted: everything completed and not retired, damaged ones included."""
+        return [entry for id, entry in sorted(self.completed.items()) if id not in self.retired]
