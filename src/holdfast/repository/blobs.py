@@ -1,0 +1,165 @@
+"""Content-addressed upload: what the home already holds is not sent again.
+
+Two indexes, both in memory and both safe to lose:
+
+    content   digest → the object in the home that holds these bytes
+    identity  path, size, mtime and inode of a file → its digest, so that an unchanged file is not even read
+
+Invariants
+- An entry of the content index is made only after its object is known to be in the home.
+- An object this run uploaded or referred to is live until it is in a completed manifest, or until so many later
+  checkpoints completed that nothing pending can refer to it. A live object is never given up for deletion.
+- No object is uploaded to a key while that key is given up for deletion.
+
+Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
+in `find`, `_upload` and `give_up` makes them safe against each other. Two threads that upload the same bytes at once do
+no harm.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from holdfast.checkpoint.layout import WorkFile
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, blob_key, digest_of, pack_key
+from holdfast.identifiers import Digest, FencingEpoch
+from holdfast.storage.interface import ObjectStore
+
+PACKED_BELOW = 1 << 20
+"""Files smaller than this share packs: an object store charges and waits per object."""
+PACK_TARGET = 16 << 20
+
+
+class BeingDeleted(Exception):
+    """The upload would go to a key that is given up for deletion. Passes as soon as the deletion is done."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A file to be packed, with its bytes."""
+
+    path: str
+    digest: Digest
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Location:
+    epoch: FencingEpoch
+    pack: Digest | None = None
+    offset: int = 0
+
+    def file(self, path: str, size: int, digest: Digest) -> ManifestFile:
+        return ManifestFile(path, size, digest, self.epoch, self.pack, self.offset)
+
+    def key(self, digest: Digest) -> str:
+        return blob_key(digest, self.epoch) if self.pack is None else pack_key(self.pack, self.epoch)
+
+
+class Blobs:
+    """The objects of one job as one run knows them."""
+
+    def __init__(self, store: ObjectStore, epoch: FencingEpoch, *, concurrent: int = 1) -> None:
+        """`epoch` becomes part of every key; `concurrent` is how many checkpoints may be pending at a time."""
+        self._store = store
+        self._epoch = epoch
+        self._lifetime = concurrent + 1
+        self._content: dict[Digest, _Location] = {}
+        self._identity: dict[str, tuple[WorkFile, Digest]] = {}
+        self._live: dict[str, int] = {}
+        self._given_up: set[str] = set()
+        self._completed = 0
+
+    # --- what is known ---
+
+    def remember(self, manifest: Manifest) -> None:
+        """Take in a completed checkpoint: one found at start, or the one that this run has just completed."""
+        self._completed += 1
+        paths = set()
+        for file in manifest.files():
+            self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
+            paths.add(file.path)
+        for path in [path for path in list(self._identity) if path not in paths]:
+            self._identity.pop(path, None)
+        oldest = self._completed - self._lifetime
+        for key in [key for key, completed in list(self._live.items()) if completed < oldest]:
+            self._live.pop(key, None)
+
+    def digest_of_unchanged(self, file: WorkFile) -> Digest | None:
+        """The digest of this very file, when it was read before."""
+        known = self._identity.get(file.path)
+        return known[1] if known is not None and known[0] == file else None
+
+    def recognise(self, file: WorkFile, digest: Digest) -> None:
+        self._identity[file.path] = (file, digest)
+
+    def find(self, path: str, size: int, digest: Digest) -> ManifestFile | None:
+        """Where the home holds these bytes, None when it does not. What was found is live from here on."""
+        location = self._content.get(digest)
+        if location is None:
+            return None
+        self._live[location.key(digest)] = self._completed
+        # Looked up again after it became live: if `give_up` came in between, one of the two sees the other.
+        return location.file(path, size, digest) if self._content.get(digest) == location else None
+
+    # --- uploading ---
+
+    def upload_blob(self, path: str, size: int, digest: Digest, chunks: Iterable[bytes]) -> ManifestFile:
+        """One object for one file. `chunks` must raise when its bytes turn out not to have `digest`."""
+        location = _Location(self._epoch)
+        self._upload(location.key(digest), chunks)
+        self._content[digest] = location
+        return location.file(path, size, digest)
+
+    def upload_pack(self, files: Sequence[SmallFile]) -> tuple[ManifestFile, ...]:
+        """One object for many files: their bytes one after the other, nothing else."""
+        data = b"".join(file.data for file in files)
+        pack = digest_of(data)
+        self._upload(pack_key(pack, self._epoch), [data])
+        packed = []
+        offset = 0
+        for file in files:
+            location = _Location(self._epoch, pack, offset)
+            self._content[file.digest] = location
+            packed.append(location.file(file.path, len(file.data), file.digest))
+            offset += len(file.data)
+        return tuple(packed)
+
+    def _upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        self._live[key] = self._completed
+        if key in self._given_up:
+            raise BeingDeleted(key)
+        self._store.upload(key, chunks)
+
+    # --- deleting ---
+
+    def live_keys(self) -> frozenset[str]:
+        """Objects that this run uploads, uploaded or refers to and that may not be in any manifest yet.
+
+        A sweep must take this before it reads which checkpoints are retained, or it misses one that completes between.
+        """
+        return frozenset(list(self._live))
+
+    def give_up(self, keys: Iterable[str]) -> frozenset[str]:
+        """Those of `keys`, which no retained manifest may name, that may be deleted now.
+
+        From here on they are neither referred to nor written, until `deleted` says that no deletion is under way.
+        """
+        candidates = frozenset(keys)
+        self._given_up |= candidates
+        known = [(digest, at) for digest, at in list(self._content.items()) if at.key(digest) in candidates]
+        for digest, _ in known:
+            self._content.pop(digest, None)
+        spared = frozenset(key for key in candidates if key in self._live)
+        for digest, location in known:
+            if location.key(digest) in spared:
+                self._content.setdefault(digest, location)
+        self._given_up -= spared
+        return candidates - spared
+
+    def deleted(self, keys: Iterable[str]) -> None:
+        """The keys are gone, or the attempt was refused. Not to be called while a deletion may still take effect."""
+        self._given_up -= frozenset(keys)

@@ -1,0 +1,202 @@
+"""Copies the shards of a plan into the home, in groups, while Spark goes on writing.
+
+A group is copied by one thread. Its small files share packs, so that a query of two hundred partitions writes a
+handful of objects per checkpoint. A file that is no longer the one that was planned makes the copy decline; nothing
+copied before is lost by that, since the next attempt finds it in the home.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from blake3 import blake3
+
+from holdfast.checkpoint.layout import ShardPlan, WorkFile
+from holdfast.checkpoint.manifest import ManifestFile, digest_of
+from holdfast.identifiers import Digest, ShardId
+from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
+from holdfast.snapshot.planned_file import Changed, opened, pieces
+
+_COST_PER_FILE = 64 << 10
+"""Opening and hashing a small file takes about as long as copying this many bytes."""
+
+
+class ShardDeclined(Exception):
+    """A file of the shard cannot be copied as planned: take a newer barrier."""
+
+    def __init__(self, shard: ShardId, path: str, reason: str) -> None:
+        super().__init__(shard, path, reason)
+        self.shard = shard
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path} of shard {self.shard} {self.reason}"
+
+
+class Cancelled(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCopy:
+    """One shard, in the home. A pack counts as an object of the shard whose file is its first."""
+
+    shard: ShardId
+    files: tuple[ManifestFile, ...]
+    bytes_new: int
+    objects_written: int
+
+
+def grouped(shards: Sequence[ShardPlan], groups: int) -> tuple[tuple[ShardPlan, ...], ...]:
+    """At most `groups` groups of about equal cost, none empty. Depends on nothing but the arguments."""
+    spread: list[list[ShardPlan]] = [[] for _ in range(min(groups, len(shards)))]
+    costs = [0] * len(spread)
+    for shard in sorted(shards, key=lambda shard: (-_cost(shard), shard.shard)):
+        cheapest = costs.index(min(costs))
+        spread[cheapest].append(shard)
+        costs[cheapest] += _cost(shard)
+    return tuple(tuple(group) for group in spread)
+
+
+def _cost(shard: ShardPlan) -> int:
+    return shard.size + _COST_PER_FILE * len(shard.files)
+
+
+def copy_shards(
+    directory: Path, group: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]
+) -> tuple[ShardCopy, ...]:
+    """Bring every file of the group into the home and say where each one is.
+
+    Raises `ShardDeclined`, `Cancelled`, or the store's `StorageError`.
+    """
+    copy = _GroupCopy(directory, blobs, cancelled)
+    for shard in group:
+        for file in shard.files:
+            copy.add(shard.shard, file)
+    copy.flush()
+    return tuple(copy.result(shard) for shard in group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    shard: ShardId
+    file: SmallFile
+
+
+class _GroupCopy:
+    def __init__(self, directory: Path, blobs: Blobs, cancelled: Callable[[], bool]) -> None:
+        self._directory = directory
+        self._blobs = blobs
+        self._cancelled = cancelled
+        self._done: dict[str, ManifestFile] = {}
+        self._bytes_new: dict[ShardId, int] = {}
+        self._objects: dict[ShardId, int] = {}
+        self._pack: dict[Digest, _Packed] = {}
+        self._pack_size = 0
+        self._same_content: list[tuple[str, Digest]] = []
+
+    def add(self, shard: ShardId, file: WorkFile) -> None:
+        self._require_wanted()
+        digest = self._blobs.digest_of_unchanged(file)
+        if digest is not None and self._reuse(file, digest):
+            return
+        try:
+            if file.size < PACKED_BELOW:
+                self._add_small(shard, file)
+            else:
+                self._add_large(shard, file)
+        except Changed as error:
+            raise ShardDeclined(shard, file.path, error.reason) from error
+        except BeingDeleted as error:
+            raise ShardDeclined(shard, file.path, f"goes to {error.key}, which is being deleted") from error
+
+    def result(self, plan: ShardPlan) -> ShardCopy:
+        return ShardCopy(
+            plan.shard,
+            tuple(self._done[file.path] for file in plan.files),
+            self._bytes_new.get(plan.shard, 0),
+            self._objects.get(plan.shard, 0),
+        )
+
+    def _add_small(self, shard: ShardId, file: WorkFile) -> None:
+        with opened(self._directory, file) as handle:
+            data = b"".join(pieces(handle, file))
+        digest = digest_of(data)
+        self._blobs.recognise(file, digest)
+        if self._reuse(file, digest):
+            return
+        if digest in self._pack:
+            self._same_content.append((file.path, digest))
+            return
+        if self._pack_size + len(data) > PACK_TARGET:
+            self.flush()
+        self._pack[digest] = _Packed(shard, SmallFile(file.path, digest, data))
+        self._pack_size += len(data)
+
+    def flush(self) -> None:
+        """Upload the pack that is being filled."""
+        if not self._pack:
+            return
+        self._require_wanted()
+        packed, self._pack, self._pack_size = list(self._pack.values()), {}, 0
+        first = packed[0]
+        try:
+            files = self._blobs.upload_pack([item.file for item in packed])
+        except BeingDeleted as error:
+            reason = f"goes to {error.key}, which is being deleted"
+            raise ShardDeclined(first.shard, first.file.path, reason) from error
+        for item, file in zip(packed, files, strict=True):
+            self._record(item.shard, file)
+        self._objects[first.shard] = self._objects.get(first.shard, 0) + 1
+        where = {file.digest: file for file in files}
+        for path, digest in self._same_content:
+            twin = where[digest]
+            self._done[path] = ManifestFile(path, twin.size, digest, twin.epoch, twin.pack, twin.offset)
+        self._same_content = []
+
+    def _add_large(self, shard: ShardId, file: WorkFile) -> None:
+        """Hash first, then send: most large files are in the home already, and need no sending."""
+        with opened(self._directory, file) as handle:
+            hasher = blake3()
+            for piece in pieces(handle, file):
+                self._require_wanted()
+                hasher.update(piece)
+            digest = Digest(hasher.hexdigest())
+            reused = self._reuse(file, digest)
+            if not reused:
+                handle.seek(0)
+                proven = self._proven(handle, file, digest)
+                uploaded = self._blobs.upload_blob(file.path, file.size, digest, proven)
+                self._record(shard, uploaded)
+                self._objects[shard] = self._objects.get(shard, 0) + 1
+        self._blobs.recognise(file, digest)
+
+    def _proven(self, handle: BinaryIO, file: WorkFile, digest: Digest) -> Iterator[bytes]:
+        """The bytes of the file, of which the last piece comes only after all of them have proved to have `digest`."""
+        hasher = blake3()
+        held = b""
+        for piece in pieces(handle, file):
+            self._require_wanted()
+            hasher.update(piece)
+            if held:
+                yield held
+            held = piece
+        if hasher.hexdigest() != digest:
+            raise Changed("changed while it was read")
+        yield held
+
+    def _reuse(self, file: WorkFile, digest: Digest) -> bool:
+        found = self._blobs.find(file.path, file.size, digest)
+        if found is not None:
+            self._done[file.path] = found
+        return found is not None
+
+    def _record(self, shard: ShardId, file: ManifestFile) -> None:
+        self._done[file.path] = file
+        self._bytes_new[shard] = self._bytes_new.get(shard, 0) + file.size
+
+    def _require_wanted(self) -> None:
+        if self._cancelled():
+            raise Cancelled

@@ -1,0 +1,154 @@
+"""Reading a Spark work directory: its files, what a barrier consists of, and whether a query could resume from it."""
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from holdfast.checkpoint import layout
+from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
+from holdfast.identifiers import BatchId
+from holdfast.snapshot.hadoop_checksum import matches_checksum
+
+_SETTLING_SCANS = 20
+
+
+def newest_barrier(directory: Path) -> BatchId | None:
+    """The newest batch that Spark has committed in this directory."""
+    try:
+        return layout.newest_barrier(os.listdir(directory / "commits"))
+    except FileNotFoundError:
+        return None
+
+
+def plan(directory: Path, barrier: BatchId) -> SnapshotPlan:
+    """What to copy for `barrier`, which must have been seen as committed. Raises `NotPlannable`."""
+    return layout.plan_snapshot(
+        barrier,
+        scan(directory),
+        read=lambda path: (directory / path).read_bytes(),
+        sst_files=lambda path: tuple(_referenced(directory / path)),
+    )
+
+
+def scan(directory: Path) -> tuple[WorkFile, ...]:
+    """Every regular file, hidden ones included. Files that vanish meanwhile may or may not be in the answer."""
+    return (*_walk(directory, "", skip="sources"), *_settled(directory, "sources"))
+
+
+def damage(directory: Path) -> str | None:
+    """Why no query could resume from this directory at its newest commit; None when it can."""
+    barrier = newest_barrier(directory)
+    if barrier is None:
+        return "no batch was committed"
+    try:
+        found = plan(directory, barrier)
+        for file in found.files():
+            _require_sound(directory, file)
+    except (NotPlannable, _Damaged) as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename or directory} could not be read: {error.strerror or error}"
+    return None
+
+
+def _walk(directory: Path, folder: str, skip: str | None = None) -> Iterator[WorkFile]:
+    try:
+        entries = list(os.scandir(directory / folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        if path == skip:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(directory, path)
+            continue
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield WorkFile(path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _settled(directory: Path, folder: str) -> tuple[WorkFile, ...]:
+    """The files of a log that grows while it is read, without holes.
+
+    One listing may miss entry k and show k+1. A source restored so would skip the input that k names. Two equal
+    listings in a row cannot: whatever existed when the first one ended is in the second.
+    """
+    newest = tuple(_walk(directory, folder))
+    for _ in range(_SETTLING_SCANS):
+        previous, newest = newest, tuple(_walk(directory, folder))
+        if set(previous) == set(newest):
+            return newest
+    raise NotPlannable(f"{folder} changed during each of {_SETTLING_SCANS} scans")
+
+
+# --- RocksDB archives ---
+
+
+class _SstFile(msgspec.Struct):
+    dfsSstFileName: str
+    sizeBytes: int = -1
+
+
+class _LogFile(msgspec.Struct):
+    dfsLogFileName: str
+    sizeBytes: int = -1
+
+
+class _ArchiveMetadata(msgspec.Struct):
+    sstFiles: list[_SstFile] = []
+    logFiles: list[_LogFile] = []
+
+
+def _referenced(archive: Path) -> dict[str, int]:
+    """The files that a RocksDB archive refers to, with their sizes (-1: not said)."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            text = opened.read("metadata")
+        # The first line is the version of the format; the rest is JSON.
+        metadata = msgspec.json.decode(text[text.index(b"{") :], type=_ArchiveMetadata)
+    except (zipfile.BadZipFile, EOFError, KeyError, ValueError, msgspec.DecodeError) as error:
+        raise NotPlannable(f"{archive} could not be understood: {error}") from error
+    return {file.dfsSstFileName: file.sizeBytes for file in metadata.sstFiles} | {
+        file.dfsLogFileName: file.sizeBytes for file in metadata.logFiles
+    }
+
+
+# --- soundness ---
+
+
+class _Damaged(Exception):
+    pass
+
+
+def _require_sound(directory: Path, file: WorkFile) -> None:
+    path = directory / file.path
+    if file.size == 0:
+        # Spark writes no empty file; a machine that lost power leaves them behind.
+        raise _Damaged(f"{file.path} is empty")
+    if not matches_checksum(path):
+        raise _Damaged(f"{file.path} does not match its checksum in .{path.name}.crc")
+    if path.suffix == ".zip":
+        _require_archive_sound(path, file.path)
+
+
+def _require_archive_sound(archive: Path, shown: str) -> None:
+    for name, size in _referenced(archive).items():
+        referenced = archive.parent / ("logs" if name.endswith(".log") else "SSTs") / name
+        found = referenced.stat().st_size
+        if size not in (-1, found):
+            raise _Damaged(f"{referenced.name} has {found} bytes, {shown} says {size}")
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            broken = opened.testzip()
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise _Damaged(f"{shown} could not be read: {error}") from error
+    if broken is not None:
+        raise _Damaged(f"{broken} in {shown} does not match its checksum")
