@@ -26,6 +26,12 @@ ShardId = NewType("ShardId", str)
 # Unique per attempt to write a journal entry; tells one's own write from another's.
 AttemptId = NewType("AttemptId", str)
 
+# One attempt at a checkpoint within a run; exists before, and also without, a checkpoint id.
+Ticket = NewType("Ticket", int)
+
+# Whoever asked for a checkpoint or a stop, and waits for the answer.
+RequestId = NewType("RequestId", int)
+
 JobName = NewType("JobName", str)
 
 CONTROL_SHARD = ShardId("control")

@@ -1,0 +1,122 @@
+"""What the coordinator asks for. Performing one is the runtime's business; each is answered by an event, if at all."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.coordination.events import Kind
+from holdfast.coordination.history import CheckpointRecord
+from holdfast.coordination.reasons import FailureReason
+from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class BeginCheckpoint:
+    """Take the next id in the journal. Answered by CheckpointBegun or StepFailed."""
+
+    ticket: Ticket
+    kind: Kind
+    name: str | None
+    barrier: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSnapshot:
+    """Answered by SnapshotPlanned or StepFailed."""
+
+    ticket: Ticket
+    barrier: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class CopyShards:
+    """Answered, per shard, by ShardAcknowledged or ShardFailed."""
+
+    ticket: Ticket
+    shards: tuple[ShardId, ...]
+    again: bool = False
+    """A repetition after a decline or failure: look at the directory again first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SealCheckpoint:
+    """Write the manifest, then the journal entry. Answered by CheckpointSealed or StepFailed."""
+
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonCheckpoint:
+    """Stop working on it. Nothing is deleted: what was uploaded is used again. Sent once per checkpoint, if at all."""
+
+    ticket: Ticket
+    reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class PublishOutput:
+    """Show the sink's readers everything up to this barrier. Answered by OutputPublished or PublishFailed."""
+
+    upto: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class RetireCheckpoints:
+    """A checkpoint completed: apply retention, in the background."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOutcome:
+    """A checkpoint ended. Sent once per ended attempt; a settled one is sent again as completed."""
+
+    record: CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """Tell who asked. Exactly one of the two is set."""
+
+    request: RequestId
+    completed: CheckpointId | None = None
+    failure: tuple[FailureReason, str] | None = None
+
+
+Severity = Literal["critical", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class RaiseAlarm:
+    code: str
+    severity: Severity
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearAlarm:
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """Stop everything. `failure` is None after a clean stop."""
+
+    failure: str | None
+    fenced: bool = False
+    request: RequestId | None = None
+
+
+Command = (
+    BeginCheckpoint
+    | PlanSnapshot
+    | CopyShards
+    | SealCheckpoint
+    | AbandonCheckpoint
+    | PublishOutput
+    | RetireCheckpoints
+    | RecordOutcome
+    | AnswerRequest
+    | RaiseAlarm
+    | ClearAlarm
+    | EndRun
+)

@@ -1,0 +1,157 @@
+"""What the coordinator is told. Any of these may come twice, late, in another order, or never."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.coordination.reasons import FailureReason
+from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
+
+Kind = Literal["checkpoint", "savepoint"]
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """Nothing happened, but a deadline may have come."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStarted:
+    """The query runs; from now on barriers may come."""
+
+    replaced: bool = False
+    """It resumed in another work directory, at the barrier `durable`; batch numbers may have gone back to there."""
+    durable: BatchId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEnded:
+    """The query is not running any more, for whatever reason."""
+
+    replaced: bool = False
+    """Its work directory is given up: what is being copied from it cannot be completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierReached:
+    """`commits/<batch_id>` exists."""
+
+    batch_id: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequested:
+    """A person or a program asks for one now."""
+
+    request: RequestId
+    kind: Kind = "checkpoint"
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """Take a last checkpoint of what is committed, then end the run. The query has been stopped already."""
+
+    request: RequestId
+    savepoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointBegun:
+    ticket: Ticket
+    id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlanned:
+    ticket: Ticket
+    shards: tuple[ShardId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAcknowledged:
+    ticket: Ticket
+    shard: ShardId
+    bytes_total: int = 0
+    bytes_new: int = 0
+    files: int = 0
+    objects_written: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardProgressed:
+    ticket: Ticket
+    shard: ShardId
+    bytes_done: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFailed:
+    """Declined (the files are not what they were) or failed (they could not be stored)."""
+
+    ticket: Ticket
+    shard: ShardId
+    reason: FailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """Beginning, planning or sealing failed."""
+
+    ticket: Ticket
+    reason: FailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSealed:
+    """Its journal entry exists."""
+
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySettled:
+    """An undecided journal entry was found to exist after all."""
+
+    id: CheckpointId
+    barrier: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPublished:
+    upto: BatchId
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed:
+    upto: BatchId
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFenced:
+    """A newer run owns the job."""
+
+    message: str
+
+
+Event = (
+    TimePassed
+    | QueryStarted
+    | QueryEnded
+    | BarrierReached
+    | CheckpointRequested
+    | StopRequested
+    | CheckpointBegun
+    | SnapshotPlanned
+    | ShardAcknowledged
+    | ShardProgressed
+    | ShardFailed
+    | StepFailed
+    | CheckpointSealed
+    | EntrySettled
+    | OutputPublished
+    | PublishFailed
+    | RunFenced
+)

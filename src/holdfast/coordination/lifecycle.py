@@ -1,0 +1,53 @@
+"""The life of one checkpoint: every phase, every signal, every transition. What is not in the table cannot happen.
+
+A signal that the table does not list for a phase is stale: it changes statistics at most (invariants 6 and 7). The
+one exception is written down here too: the journal outranks everything, so a checkpoint that was given up while its
+journal entry was undecided becomes COMPLETED when that entry turns out to exist.
+"""
+
+from enum import Enum
+
+
+class Phase(Enum):
+    STARTING = "starting"
+    """Taking an id in the journal."""
+    PLANNING = "planning"
+    """Finding the files of the barrier."""
+    COPYING = "copying"
+    """Shards are being copied; each one acknowledges."""
+    SEALING = "sealing"
+    """Manifest, then journal entry."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Signal(Enum):
+    BEGUN = "begun"
+    PLANNED = "planned"
+    ALL_ACKNOWLEDGED = "all acknowledged"
+    SEALED = "sealed"
+    GIVEN_UP = "given up"
+    """Its time is up, or a step or shard failed for good, or it was aborted."""
+    SETTLED = "settled"
+    """The journal entry, once undecided, was found to exist."""
+
+
+TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
+    (Phase.STARTING, Signal.BEGUN): Phase.PLANNING,
+    (Phase.STARTING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.PLANNING, Signal.PLANNED): Phase.COPYING,
+    (Phase.PLANNING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.COPYING, Signal.ALL_ACKNOWLEDGED): Phase.SEALING,
+    (Phase.COPYING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.SEALING, Signal.SEALED): Phase.COMPLETED,
+    (Phase.SEALING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.FAILED, Signal.SETTLED): Phase.COMPLETED,
+    (Phase.FAILED, Signal.SEALED): Phase.COMPLETED,
+}
+
+ENDED = frozenset({Phase.COMPLETED, Phase.FAILED})
+
+
+def after(phase: Phase, signal: Signal) -> Phase | None:
+    """The next phase, or None when the signal is stale in this phase."""
+    return TRANSITIONS.get((phase, signal))
