@@ -1,0 +1,197 @@
+"""From a checkpoint back to a Spark checkpoint directory.
+
+Both ways build the directory beside its place and rename it whole: Spark takes a directory without `metadata` for a new
+query, and a state directory with a file missing for a broken one.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from blake3 import blake3
+
+from holdfast.checkpoint.layout import SnapshotPlan, WorkFile
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
+from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.repository.whole_directory import built_whole
+from holdfast.storage.interface import ObjectStore
+
+Progress = Callable[[int], None]
+
+_LARGEST_READ = 16 << 20
+_LARGEST_GAP = 1 << 20
+"""Reading this many unwanted bytes of a pack is cheaper than a second request."""
+
+
+def restore(
+    store: ObjectStore, manifest: Manifest, to: Path, parallelism: int = 8, progress: Progress | None = None
+) -> None:
+    """Make `to`, which must be absent or empty, the work directory that the checkpoint holds.
+
+    Every byte is proved against the manifest. Raises `Corrupt` when one is missing or wrong, and leaves nothing behind.
+    `progress` hears of bytes as they arrive, from several threads. Memory stays below `parallelism` times 16 MiB.
+    """
+    files = manifest.files()
+    _require_inside(files)
+    with built_whole(to) as building:
+        download = _Download(store, building, progress or (lambda size: None))
+        for file in files:
+            (building / file.path).parent.mkdir(parents=True, exist_ok=True)
+        _in_parallel([*download.tasks(files)], parallelism)
+
+
+def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
+    """Make `to` the work directory that `plan` describes, out of the files of `source` on this machine.
+
+    By hard links where possible. That is safe because Spark replaces files by renaming new ones over them and writes
+    SSTs under names that are never used twice: it changes no file in place, so neither directory sees what the other
+    one's query does. holdfast's own ledger is copied, so that this does not depend on how the ledger is written.
+    Raises `Corrupt` when a file is not there as planned.
+    """
+    with built_whole(to) as building:
+        for file in plan.files():
+            target = building / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(source / file.path, target, file)
+
+
+def _link_or_copy(path: Path, target: Path, file: WorkFile) -> None:
+    try:
+        status = path.stat()
+        if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime_ns, file.inode):
+            raise Corrupt(f"could not take over {path}: it was replaced after it was looked at")
+        if file.path.startswith("ledger/") or not _linked(path, target):
+            _copy(path, target)
+    except FileNotFoundError as error:
+        raise Corrupt(f"could not take over {path}: it does not exist any more") from error
+
+
+def _linked(path: Path, target: Path) -> bool:
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False  # another file system, or one without links
+    return True
+
+
+def _copy(path: Path, target: Path) -> None:
+    with path.open("rb") as read, target.open("xb") as write:
+        shutil.copyfileobj(read, write, 1 << 20)
+        _flush(write)
+
+
+def _require_inside(files: Sequence[ManifestFile]) -> None:
+    """A damaged or hostile manifest may not write outside of the directory, nor one file over another."""
+    seen: set[str] = set()
+    for file in files:
+        plain = "\0" not in file.path and all(part not in ("", ".", "..") for part in file.path.split("/"))
+        if not plain or file.size < 0 or file.offset < 0:
+            raise Corrupt(f"could not restore {file.path!r}: the manifest names a path that is not plain")
+        if file.path in seen:
+            raise Corrupt(f"could not restore {file.path!r}: the manifest names it twice")
+        seen.add(file.path)
+    for path in seen:
+        if any(str(folder) in seen for folder in PurePosixPath(path).parents):
+            raise Corrupt(f"could not restore {path!r}: the manifest names a file where a directory must be")
+
+
+def _in_parallel(tasks: Sequence[Callable[[], None]], parallelism: int) -> None:
+    """Run the tasks; the first one that fails stops those not begun yet, and its error is raised."""
+    pool = ThreadPoolExecutor(parallelism, thread_name_prefix="restore")
+    try:
+        done, _ = wait([pool.submit(task) for task in tasks], return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Files of one pack that are read with one request. Ordered by offset."""
+
+    files: tuple[ManifestFile, ...]
+    offset: int
+    length: int
+
+
+def spans(files: Sequence[ManifestFile]) -> Iterator[Span]:
+    """The requests that read these files of one pack."""
+    ordered = sorted(files, key=lambda file: file.offset)
+    start = 0
+    end = ordered[0].offset + ordered[0].size
+    for position, file in enumerate(ordered[1:], 1):
+        new_end = max(end, file.offset + file.size)
+        if file.offset - end > _LARGEST_GAP or new_end - ordered[start].offset > _LARGEST_READ:
+            yield Span(tuple(ordered[start:position]), ordered[start].offset, end - ordered[start].offset)
+            start, end = position, file.offset + file.size
+        else:
+            end = new_end
+    yield Span(tuple(ordered[start:]), ordered[start].offset, end - ordered[start].offset)
+
+
+class _Download:
+    def __init__(self, store: ObjectStore, building: Path, progress: Progress) -> None:
+        self._store = store
+        self._building = building
+        self._progress = progress
+
+    def tasks(self, files: Sequence[ManifestFile]) -> Iterator[Callable[[], None]]:
+        """Large files first: the last one to finish decides how long it all takes."""
+        packs: dict[str, list[ManifestFile]] = {}
+        for file in sorted(files, key=lambda file: -file.size):
+            if file.pack is None:
+                yield lambda file=file: self._blob(file)  # type: ignore[misc]
+            else:
+                packs.setdefault(file.key, []).append(file)
+        for pack in packs.values():
+            for span in spans(pack):
+                yield lambda span=span: self._span(span)  # type: ignore[misc]
+
+    def _blob(self, file: ManifestFile) -> None:
+        hasher = blake3()
+        with (self._building / file.path).open("xb") as write:
+            try:
+                for chunk in self._store.stream(file.key):
+                    hasher.update(chunk)
+                    write.write(chunk)
+                    self._progress(len(chunk))
+            except ObjectNotFound as error:
+                raise _corrupt(file, "missing") from error
+            _flush(write)
+        if (found := hasher.hexdigest()) != file.digest:
+            raise _corrupt(file, found)
+
+    def _span(self, span: Span) -> None:
+        first = span.files[0]
+        try:
+            data = self._store.read(first.key, span.offset, span.length)
+        except ObjectNotFound as error:
+            raise _corrupt(first, "missing") from error
+        for file in span.files:
+            start = file.offset - span.offset
+            content = data[start : start + file.size]
+            if (found := digest_of(content)) != file.digest:
+                raise _corrupt(file, found)
+            with (self._building / file.path).open("xb") as write:
+                write.write(content)
+                _flush(write)
+            self._progress(file.size)
+
+
+def _flush(write: BinaryIO) -> None:
+    write.flush()
+    os.fsync(write.fileno())
+
+
+def _corrupt(file: ManifestFile, found: str) -> Corrupt:
+    return Corrupt(
+        f"could not restore {file.path}: {file.key} should hold bytes with digest {file.digest}, found {found}",
+        hint="restore an older checkpoint; `holdfast verify --all` tells which are sound",
+    )

@@ -1,0 +1,156 @@
+"""Reads back every object of a checkpoint and proves that it holds what its name and the manifest say."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from blake3 import blake3
+
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
+from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.identifiers import CheckpointId, Digest
+from holdfast.storage.interface import ObjectStore
+
+MISSING = "missing"
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptObject:
+    """`path` is the object's key, followed by the file's path where only a part of the object is wrong."""
+
+    checkpoint: CheckpointId
+    path: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationReport:
+    checked: int
+    """Objects that were read; one that an earlier verification with the same cache had read is not counted again."""
+    bytes: int
+    corrupt: tuple[CorruptObject, ...]
+
+
+@dataclass
+class Verified:
+    """What is known about objects already, to be shared by the verifications of several checkpoints."""
+
+    objects: dict[str, str] = field(default_factory=dict)
+    """Key → the digest that was found there, or "missing"."""
+    parts: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    """Key, offset and size in a pack → digest."""
+
+
+def verify(
+    store: ObjectStore,
+    checkpoint: CheckpointId,
+    manifest_digest: Digest,
+    progress: Progress | None = None,
+    *,
+    verified: Verified | None = None,
+    parallelism: int = 8,
+) -> VerificationReport:
+    """Never raises for damage, which is what the report is for; a store that cannot be reached is a `StorageError`.
+
+    `progress` hears of bytes as they are read, from several threads.
+    """
+    run = _Verification(store, checkpoint, verified or Verified(), progress or (lambda size: None))
+    manifest = run.manifest(manifest_digest)
+    if manifest is not None:
+        by_key: dict[str, list[ManifestFile]] = {}
+        for file in manifest.files():
+            by_key.setdefault(file.key, []).append(file)
+        pool = ThreadPoolExecutor(parallelism, thread_name_prefix="verify")
+        try:
+            for damaged in pool.map(run.check, by_key.values()):
+                run.corrupt.extend(damaged)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return VerificationReport(sum(run.checked), sum(run.read), tuple(run.corrupt))
+
+
+class _Verification:
+    def __init__(self, store: ObjectStore, checkpoint: CheckpointId, verified: Verified, progress: Progress) -> None:
+        self._store = store
+        self._checkpoint = checkpoint
+        self._verified = verified
+        self._progress = progress
+        # Lists, since appending from many threads loses nothing.
+        self.checked: list[int] = []
+        self.read: list[int] = []
+        self.corrupt: list[CorruptObject] = []
+
+    def manifest(self, digest: Digest) -> Manifest | None:
+        key = manifest_key(digest)
+        try:
+            data = self._store.get(key)
+        except ObjectNotFound:
+            self.corrupt.append(CorruptObject(self._checkpoint, key, digest, MISSING))
+            return None
+        finally:
+            self.checked.append(1)
+        self._count(len(data))
+        try:
+            return decode_manifest(data, digest)
+        except Corrupt as error:
+            found = digest_of(data)
+            self.corrupt.append(
+                CorruptObject(self._checkpoint, key, digest, found if found != digest else error.message)
+            )
+            return None
+
+    def check(self, files: Sequence[ManifestFile]) -> list[CorruptObject]:
+        """One object, and the parts of it that these files name."""
+        key = files[0].key
+        expected = files[0].pack or files[0].digest
+        parts = {(file.offset, file.size) for file in files if file.pack is not None}
+        if key not in self._verified.objects:
+            self.checked.append(1)
+            self._read_whole(key, parts)
+        found = self._verified.objects[key]
+        if found != expected:
+            return [CorruptObject(self._checkpoint, key, expected, found)]
+        return [*self._wrong_parts(key, files)]
+
+    def _wrong_parts(self, key: str, files: Sequence[ManifestFile]) -> Iterator[CorruptObject]:
+        for file in files:
+            if file.pack is None:
+                continue
+            part = (key, file.offset, file.size)
+            if part not in self._verified.parts:
+                self._verified.parts[part] = self._digest_of_part(*part)
+            found = self._verified.parts[part]
+            if found != file.digest:
+                yield CorruptObject(self._checkpoint, f"{key} {file.path}", file.digest, found)
+
+    def _read_whole(self, key: str, parts: set[tuple[int, int]]) -> None:
+        """A pack is kept in memory (it has at most a few MiB) to look at its parts; a blob streams through."""
+        hasher = blake3()
+        kept = bytearray()
+        try:
+            for chunk in self._store.stream(key):
+                hasher.update(chunk)
+                self._count(len(chunk))
+                if parts:
+                    kept += chunk
+        except ObjectNotFound:
+            self._verified.objects[key] = MISSING
+            return
+        for offset, size in parts:
+            self._verified.parts[key, offset, size] = digest_of(bytes(kept[offset : offset + size]))
+        self._verified.objects[key] = hasher.hexdigest()
+
+    def _digest_of_part(self, key: str, offset: int, size: int) -> str:
+        try:
+            data = self._store.read(key, offset, size)
+        except ObjectNotFound:
+            return MISSING
+        self._count(len(data))
+        return digest_of(data)
+
+    def _count(self, size: int) -> None:
+        self.read.append(size)
+        self._progress(size)

@@ -1,0 +1,89 @@
+"""A directory that appears whole or not at all: built under a hidden name beside its place, flushed, then renamed."""
+
+import errno
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from holdfast.errors import HoldfastError, InvalidSettings
+
+_FREE_RULE = "must be an empty directory, or not exist"
+
+
+@contextmanager
+def built_whole(to: Path) -> Iterator[Path]:
+    """A new directory to fill, which becomes `to` when the block ends well and is removed when it does not.
+
+    Raises `InvalidSettings` when `to` holds something, before and after the block.
+    """
+    to = to.absolute()
+    require_free(to)
+    try:
+        building = _new_sibling(to)
+    except OSError as error:
+        raise _failed(to, error) from error
+    try:
+        yield building
+        flush_directories(building)
+        _rename(building, to)
+    except OSError as error:
+        raise _failed(to, error) from error
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def require_free(to: Path) -> None:
+    try:
+        if next(to.iterdir(), None) is None:
+            return
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        pass
+    raise InvalidSettings.of("to", str(to), _FREE_RULE, hint="name a directory that does not exist yet")
+
+
+def flush_directories(root: Path) -> None:
+    """Make the names below `root` durable; the files themselves are flushed by whoever writes them."""
+    for folder, _, _ in os.walk(root, topdown=False):
+        flush_directory(Path(folder))
+
+
+def flush_directory(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _new_sibling(to: Path) -> Path:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    for number in itertools.count():
+        sibling = to.parent / f".{to.name}.restoring-{os.getpid()}-{number}"
+        with suppress(FileExistsError):
+            sibling.mkdir()
+            return sibling
+    raise AssertionError("counting never ends")
+
+
+def _rename(building: Path, to: Path) -> None:
+    try:
+        os.rename(building, to)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise InvalidSettings.of("to", str(to), _FREE_RULE) from error
+        if error.errno in (errno.EBUSY, errno.EXDEV):
+            raise InvalidSettings.of("to", str(to), "must not be a mount point", hint=f"use {to}/work") from error
+        raise
+    flush_directory(to.parent)
+
+
+def _failed(to: Path, error: OSError) -> HoldfastError:
+    return HoldfastError(
+        f"could not write {error.filename or to}: {error.strerror or error}",
+        hint=f"check the space and the permissions of {to.parent}",
+    )
