@@ -1,0 +1,7 @@
+"""`python -m holdfast.cli`."""
+
+import sys
+
+from holdfast.cli.main import main
+
+sys.exit(main())

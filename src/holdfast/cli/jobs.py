@@ -1,0 +1,70 @@
+"""`holdfast jobs`: what runs in a home, and how fresh each job's newest checkpoint is."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from holdfast.cli import figures
+from holdfast.cli.observing import job_names, observe
+from holdfast.cli.options import AsJson, Home
+from holdfast.cli.output import answer, print_json, say
+from holdfast.errors import HoldfastError
+from holdfast.repository.views import JobList, JobStatus, job_status
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.urls import open_store
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+STATE_STYLES = {"running": "green", "ended": "dim", "lost": "bold red", "never_run": "dim"}
+STATE_WORDS = {"running": "running", "ended": "ended", "lost": "not running", "never_run": "never ran"}
+
+
+def jobs(home: Home, as_json: AsJson = False) -> None:
+    """The jobs of a home, and the age of their checkpoints."""
+    root = open_store(home)
+    readable, unreadable = _statuses(home, root)
+    if as_json:
+        print_json(JobList(home=home, jobs=tuple(readable)))
+    elif readable:
+        answer().print(_table(readable, datetime.now(UTC)))
+    elif not unreadable:
+        say(f"{home} holds no job yet. Start one: holdfast run FILE --home {home}")
+    if unreadable:
+        # The others were shown; what could not be read decides how the command ends.
+        raise unreadable[0]
+
+
+def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[HoldfastError]]:
+    """One unreadable job must not hide the others."""
+    readable: list[JobStatus] = []
+    unreadable: list[HoldfastError] = []
+    for name in job_names(root):
+        try:
+            readable.append(job_status(observe(home, name, root.scoped(name))))
+        except HoldfastError as error:
+            error.message = f"job {name!r}: {error.message}"
+            unreadable.append(error)
+    for further in unreadable[1:]:
+        say(f"holdfast: {further.message}")
+    return readable, unreadable
+
+
+def _table(statuses: list[JobStatus], now: datetime) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in ("job", "state", "owner", "last checkpoint", "age", "failures"):
+        table.add_column(heading, no_wrap=True)
+    for status in statuses:
+        last, owner = status.last_completed, status.owner
+        failures = str(status.consecutive_failures)
+        table.add_row(
+            Text(status.job, style="bold"),
+            Text(STATE_WORDS[status.state], style=STATE_STYLES[status.state]),
+            Text(f"{owner.host} pid {owner.pid}" if owner else "-"),
+            Text(f"{last.id} at batch {last.barrier_batch_id}" if last else "none"),
+            Text(figures.age(last.completed_at, now) if last and last.completed_at else "-"),
+            Text(failures, style="bold red" if status.consecutive_failures else "dim"),
+        )
+    return table

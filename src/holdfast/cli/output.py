@@ -1,0 +1,69 @@
+"""Where words and documents go: documents and answers to standard output, everything else to standard error."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_PIPE_WIDTH = 1000
+"""Lines are not wrapped for a reader that is no terminal."""
+_LABEL_WIDTH = 12
+
+
+def print_json(document: Any) -> None:
+    """One document, indented for people; times are RFC 3339 in UTC."""
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+
+
+def answer() -> "Console":
+    """Standard output, coloured and wrapped only on a terminal."""
+    return _console(stderr=False)
+
+
+def messages() -> "Console":
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> "Console":
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def labelled(label: str, *parts: "str | Text | tuple[str, str]") -> "Text":
+    """One line of a summary: a dim label in a column of its own, then the parts."""
+    from rich.text import Text
+
+    return Text.assemble("  ", (f"{label:<{_LABEL_WIDTH}}", "dim"), *parts)
+
+
+def say(message: str) -> None:
+    """A message for the person at the terminal, never on standard output."""
+    print(message, file=sys.stderr)  # noqa: T201
+
+
+@contextmanager
+def standard_output_kept_clean() -> Iterator[None]:
+    """Whatever anything in this process or the JVM prints goes to standard error for a while.
+
+    Done on the file descriptor, because the JVM inherits that and not Python's objects.
+    """
+    sys.stdout.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(saved, 1)
+        os.close(saved)

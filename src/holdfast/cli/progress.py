@@ -1,0 +1,21 @@
+"""A progress bar in bytes, on a terminal only."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from holdfast.cli.output import messages
+
+
+@contextmanager
+def byte_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that takes the number of bytes just done. Any thread may call it."""
+    console = messages()
+    if not console.is_terminal:
+        yield lambda count: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task, count)

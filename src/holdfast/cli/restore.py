@@ -1,0 +1,97 @@
+"""`holdfast restore`: a checkpoint as a directory that Spark can start from."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
+from holdfast.cli import figures
+from holdfast.cli.choosing import to_restore
+from holdfast.cli.observing import job_store, observe
+from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
+from holdfast.cli.output import answer, print_json
+from holdfast.cli.progress import byte_progress
+from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.storage.interface import ObjectStore
+
+To = Annotated[
+    Path, typer.Option("--to", metavar="DIR", show_default=False, help="Where to; must be empty or not exist.")
+]
+SavepointOption = Annotated[
+    str | None, typer.Option("--savepoint", metavar="NAME", show_default=False, help="This savepoint.")
+]
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    home: str
+    checkpoint: int
+    barrier_batch_id: int
+    to: str
+    files: int
+    bytes: int
+
+
+def restore(
+    home: Home,
+    job: Job,
+    to: To,
+    checkpoint: CheckpointOption = None,
+    savepoint: SavepointOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a verified Spark checkpoint directory.
+
+    Of the newest checkpoint that can be restored, unless told otherwise.
+    """
+    from holdfast.repository.restore import restore as restore_checkpoint
+
+    store = job_store(home, job)
+    chosen = to_restore(observe(home, job, store), checkpoint, savepoint)
+    manifest = _read_manifest(store, chosen)
+    target = to.absolute()
+    with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:
+        restore_checkpoint(store, manifest, target, progress=advance)
+    report = Restored(
+        job=job,
+        home=home,
+        checkpoint=chosen.id,
+        barrier_batch_id=chosen.barrier_batch_id,
+        to=str(target),
+        files=len(manifest.files()),
+        bytes=manifest.bytes_total,
+    )
+    if as_json:
+        print_json(report)
+    else:
+        _print_report(report)
+
+
+def _read_manifest(store: ObjectStore, chosen: CheckpointCompleted) -> Manifest:
+    try:
+        return decode_manifest(store.get(manifest_key(chosen.manifest)), chosen.manifest)
+    except ObjectNotFound as error:
+        raise Corrupt(
+            f"could not restore checkpoint {chosen.id}: its manifest {chosen.manifest} is missing from the home",
+            hint="an older one: --checkpoint ID",
+        ) from error
+    except Corrupt as error:
+        raise Corrupt(
+            f"could not restore checkpoint {chosen.id}: {error.message}", hint="an older one: --checkpoint ID"
+        ) from error
+
+
+def _print_report(report: Restored) -> None:
+    console = answer()
+    console.print(
+        f"restored checkpoint {report.checkpoint} of job {report.job!r}: "
+        f"{figures.counted(report.files, 'file')}, {figures.size(report.bytes)}, every byte verified"
+    )
+    console.print(f'use it:  .option("checkpointLocation", "{report.to}")')
+    console.print(
+        f"         the query continues after batch {report.barrier_batch_id} and changes the directory: "
+        "keep a copy if you may need this state again"
+    )

@@ -1,0 +1,148 @@
+"""`holdfast run FILE[:FUNCTION]`: a pipeline file as a supervised job.
+
+The order matters: everything that can be wrong with the command is found before the file is loaded, and the file before
+the home is touched. Spark is started by `holdfast.run`, after it knows that the job is free.
+"""
+
+import inspect
+import os
+import shlex
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import nullcontext
+from dataclasses import fields
+from typing import Annotated, Any
+
+import typer
+
+from holdfast.cli.logs import log_to_standard_error
+from holdfast.cli.observing import observe
+from holdfast.cli.options import AsJson, Home
+from holdfast.cli.output import print_json, standard_output_kept_clean
+from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
+from holdfast.errors import InvalidSettings
+from holdfast.identifiers import job_name
+from holdfast.repository.views import job_status
+from holdfast.settings import Settings
+
+OPTION_HELP = {
+    "work": "Where work directories live. Default: below your data directory.",
+    "output_mode": "append, update or complete.",
+    "trigger": "When batches run: a processing time such as 10s, available-now, or once.",
+    "interval": "Between two checkpoints.",
+    "timeout": "After this a checkpoint that is not complete has failed.",
+    "min_pause": "Least time from the end of one checkpoint to the start of the next.",
+    "max_concurrent": "Checkpoints in progress at once.",
+    "tolerable_failures": "Failures in a row that are tolerated.",
+    "on_exceeded": "Past them: alert (the pipeline runs on) or fail (the job stops).",
+    "retained": "Completed checkpoints that are kept.",
+    "on_conflict": "When a living run owns the job: refuse or takeover.",
+    "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
+    "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
+    "heartbeat": "How often the owner shows that it is alive.",
+    "parallelism": "Threads that copy shards.",
+}
+"""Every field of Settings that a command line can give."""
+
+_METAVARS = {"int": "N", "Duration": "DURATION"}
+
+File = Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", show_default=False, help="The pipeline file.")]
+OptionalJob = Annotated[
+    str | None,
+    typer.Option(
+        "--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="Default: the function's name."
+    ),
+]
+SinkUrl = Annotated[
+    str | None,
+    typer.Option("--sink", metavar="URL", show_default=False, help="Where the output goes, e.g. delta:/data/orders."),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", show_default=False, help="A Spark setting; may be repeated."),
+]
+Master = Annotated[str | None, typer.Option("--master", metavar="URL", show_default=False, help="Spark's master.")]
+
+
+def run_pipeline(
+    file: File,
+    home: Home,
+    job: OptionalJob = None,
+    sink: SinkUrl = None,
+    conf: SparkConf = None,
+    master: Master = None,
+    as_json: AsJson = False,
+    **options: Any,
+) -> None:
+    """Run a pipeline file as a supervised job.
+
+    Recovers, starts the query, restarts it by policy. SIGTERM and Ctrl-C stop it with a last checkpoint.
+    """
+    settings = Settings.merged(None, {name: value for name, value in options.items() if value is not None})
+    if job is not None:
+        job_name(job)
+    add_spark_arguments(os.environ, master, conf or ())
+    parsed_sink = _sink(sink)
+    with standard_output_kept_clean() if as_json else nullcontext():
+        name, build = load_pipeline(PipelineReference.parse(file), job)
+        job = job_name(job or name)
+        log_to_standard_error()
+
+        import holdfast
+
+        holdfast.run(build, job=job, home=home, sink=parsed_sink, settings=settings)
+    if as_json:
+        print_json(job_status(observe(home, job)))
+
+
+def _sink(url: str | None) -> Any:
+    if url is None:
+        return None
+    from holdfast.sinks import parse_sink
+
+    return parse_sink(url)
+
+
+def add_spark_arguments(environment: MutableMapping[str, str], master: str | None, conf: Sequence[str]) -> None:
+    """Let the session that is made later have these settings, the ones that only count at the JVM's start included."""
+    arguments = ["--master", master] if master else []
+    for setting in conf:
+        key, equals, _ = setting.partition("=")
+        if not equals or not key.strip():
+            raise InvalidSettings.of("conf", setting, "must be KEY=VALUE", hint="--conf spark.driver.memory=2g")
+        arguments += ["--conf", setting]
+    if arguments:
+        present = shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", ""))
+        kept = [argument for argument in present if argument != "pyspark-shell"]
+        environment["PYSPARK_SUBMIT_ARGS"] = shlex.join([*kept, *arguments, "pyspark-shell"])
+
+
+def _with_settings_options(command: Callable[..., None], help_by_field: Mapping[str, str]) -> Callable[..., None]:
+    """`command` with one option per field of Settings, as typer reads them: from its signature."""
+    signature = inspect.signature(command)
+    declared = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    generated = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(field.name, field.type, text)
+        )
+        for field in fields(Settings)
+        if (text := help_by_field.get(field.name))
+    ]
+    parameters = [*declared, *generated]
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _option(name: str, written_type: Any, text: str) -> Any:
+    default = Settings.__dataclass_fields__[name].default
+    shown = "" if default is None else f" Default: {default}."
+    option = typer.Option(
+        f"--{name.replace('_', '-')}",
+        metavar=_METAVARS.get(written_type, "VALUE"),
+        show_default=False,
+        help=text + shown,
+    )
+    return Annotated[int | None if written_type == "int" else str | None, option]
+
+
+run = _with_settings_options(run_pipeline, OPTION_HELP)

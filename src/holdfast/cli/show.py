@@ -1,0 +1,122 @@
+"""`holdfast show ID`: one checkpoint, where its time went and what it wrote."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli import figures
+from holdfast.cli.observing import observe
+from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.output import answer, labelled, print_json
+from holdfast.errors import NotFound
+from holdfast.repository.views import CheckpointDetail, Observation, checkpoint_detail
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_BAR = 30
+_STYLES = {"completed": "green", "failed": "bold red", "in_progress": "yellow", "retired": "dim"}
+
+CheckpointArgument = Annotated[
+    int, typer.Argument(metavar="ID", min=1, show_default=False, help="The checkpoint's id.")
+]
+
+
+def show(checkpoint: CheckpointArgument, home: Home, job: Job, as_json: AsJson = False) -> None:
+    """One checkpoint: its phases, shards, files, bytes."""
+    seen = observe(home, job)
+    document = checkpoint_detail(seen, checkpoint)
+    if document is None:
+        raise no_such_checkpoint(seen, checkpoint)
+    if as_json:
+        print_json(document)
+        return
+    console = answer()
+    for line in _lines(document, seen.now):
+        console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def no_such_checkpoint(seen: Observation, id: int) -> NotFound:
+    newest = seen.state.last_checkpoint
+    known = f"its newest is {newest}" if newest else "it has none yet"
+    return NotFound(
+        f"could not find checkpoint {id} of job {seen.job!r} in {seen.home}: {known}",
+        hint=f"holdfast checkpoints --home {seen.home} --job {seen.job}",
+    )
+
+
+def _lines(document: CheckpointDetail, now: datetime) -> Iterator["Text"]:
+    from rich.text import Text
+
+    name = f" {document.name!r}" if document.name else ""
+    words = document.status.replace("_", " ")
+    yield Text.assemble((f"{document.kind} {document.id}{name}", "bold"), "  ", (words, _STYLES[document.status]))
+    yield labelled("barrier", f"batch {document.barrier_batch_id}, run {document.fencing_epoch}")
+    yield labelled("triggered", f"{figures.moment(document.triggered_at)}, {figures.age(document.triggered_at, now)}")
+    yield from _failure_lines(document)
+    if document.corrupt:
+        yield labelled("damaged", (document.corrupt, "bold red"))
+    if document.duration_ms is not None:
+        yield labelled("duration", (figures.duration(document.duration_ms), "bold"))
+    yield from _phase_lines(document)
+    yield from _data_lines(document)
+    yield from _shard_lines(document)
+
+
+def _failure_lines(document: CheckpointDetail) -> Iterator["Text"]:
+    failure = document.failure
+    if failure is None:
+        return
+    yield labelled("reason", (failure.reason, "bold red"), f": {failure.message}")
+    yield labelled("counted", "yes" if failure.counted else "no")
+    if failure.hint:
+        yield labelled("", ("Try: ", "bold"), failure.hint)
+
+
+def _phase_lines(document: CheckpointDetail) -> Iterator["Text"]:
+    longest = max((phase.ms for phase in document.phases), default=0)
+    width = max((len(phase.name) for phase in document.phases), default=0)
+    for index, phase in enumerate(document.phases):
+        yield labelled(
+            "phases" if index == 0 else "",
+            f"{phase.name:<{width}}  {figures.duration(phase.ms):>8}  ",
+            (figures.bar(phase.ms, longest, _BAR), "cyan"),
+        )
+
+
+def _data_lines(document: CheckpointDetail) -> Iterator["Text"]:
+    if document.bytes_total is None or document.bytes_new is None:
+        if document.bytes_new:
+            yield labelled("data", f"{figures.size(document.bytes_new)} uploaded; the next checkpoint reuses it")
+        return
+    yield labelled(
+        "data",
+        f"{figures.size(document.bytes_total)} in {figures.counted(document.files or 0, 'file')}, "
+        f"{figures.counted(document.objects_written or 0, 'object')} written",
+    )
+    new, reused = figures.split_bar(document.bytes_new, document.bytes_total, _BAR)
+    yield labelled(
+        "",
+        f"new {figures.size(document.bytes_new)} ",
+        (new, "yellow"),
+        (reused, "green"),
+        f" reused {figures.size(document.bytes_reused)}",
+    )
+
+
+def _shard_lines(document: CheckpointDetail) -> Iterator["Text"]:
+    if document.shards:
+        yield labelled("shards", f"{document.shards_acknowledged} of {document.shards} acknowledged")
+    slowest = document.slowest_shards
+    longest = max((shard.ms for shard in slowest), default=0)
+    width = max((len(shard.id) for shard in slowest), default=0)
+    for index, shard in enumerate(slowest):
+        yield labelled(
+            "slowest" if index == 0 else "",
+            f"{shard.id:<{width}}  {figures.duration(shard.ms):>8}  ",
+            (f"{figures.bar(shard.ms, longest, _BAR // 2):<{_BAR // 2}}", "cyan"),
+            f"  {figures.size(shard.bytes_new)} new of {figures.size(shard.bytes_total)}"
+            f" in {figures.counted(shard.files, 'file')}",
+        )

@@ -1,0 +1,91 @@
+"""`holdfast status`: one job, for a person who was just woken up."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from holdfast.cli import figures
+from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
+from holdfast.cli.observing import observe
+from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.output import answer, labelled, print_json
+from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints, job_status
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_RECENT = 30
+
+
+def status(home: Home, job: Job, as_json: AsJson = False) -> None:
+    """One job: owner, last good checkpoint, failures."""
+    seen = observe(home, job)
+    document = job_status(seen)
+    if as_json:
+        print_json(document)
+        return
+    console = answer()
+    for line in _lines(document, checkpoints(seen), seen.now):
+        console.print(line)
+
+
+def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: datetime) -> Iterator["Text"]:
+    from rich.text import Text
+
+    yield Text.assemble((status.job, "bold"), "  ", (STATE_WORDS[status.state], STATE_STYLES[status.state]))
+    yield from _owner_lines(status, now)
+    yield _last_completed_line(status.last_completed, now)
+    yield from _failure_lines(status)
+    if history:
+        yield _recent_line(history)
+
+
+def _owner_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
+    owner = status.owner
+    if owner is None:
+        return
+    application = f", application {owner.application_id}" if owner.application_id else ""
+    yield labelled("owner", f"{owner.host}, pid {owner.pid}, run {owner.fencing_epoch}{application}")
+    yield labelled("started", f"{figures.moment(owner.started_at)}, {figures.age(owner.started_at, now)}")
+    if status.ended_at is not None:
+        yield labelled("ended", f"{figures.age(status.ended_at, now)}: {status.ended_reason}")
+    elif owner.heartbeat_at is not None:
+        style = "" if status.running else "bold red"
+        yield labelled("heartbeat", (figures.age(owner.heartbeat_at, now), style))
+    else:
+        yield labelled("heartbeat", ("none yet", "" if status.running else "bold red"))
+
+
+def _last_completed_line(last: CheckpointDocument | None, now: datetime) -> "Text":
+    if last is None or last.completed_at is None:
+        return labelled("last good", ("no checkpoint has completed yet", "yellow"))
+    name = f" {last.name!r}" if last.name else ""
+    damage = (f", damaged: {last.corrupt}", "bold red") if last.corrupt else ""
+    return labelled(
+        "last good",
+        (f"{last.kind} {last.id}{name}", "bold"),
+        f" at batch {last.barrier_batch_id}, {figures.age(last.completed_at, now)}, {figures.size(last.bytes_total)}",
+        damage,
+    )
+
+
+def _failure_lines(status: JobStatus) -> Iterator["Text"]:
+    last = status.last_failure
+    if last is None or last.failure is None:
+        yield labelled("failures", ("none since the last good one", "green") if status.last_completed else "none")
+        return
+    since = "" if status.last_completed is None else " since the last good one"
+    yield labelled("failures", (f"{status.consecutive_failures}{since}", "bold red"))
+    yield labelled("", f"{last.failure.reason}: {last.failure.message}")
+    if last.failure.hint:
+        yield labelled("", ("Try: ", "bold"), last.failure.hint)
+
+
+def _recent_line(history: Sequence[CheckpointDocument]) -> "Text":
+    """Durations of the last checkpoints, oldest on the left; failed ones are crosses."""
+    finished = [item for item in history if item.status != "in_progress"][:_RECENT]
+    values = [None if item.failure else item.duration_ms or 0 for item in reversed(finished)]
+    parts: list[tuple[str, str]] = [(mark, "red" if mark == "✗" else "cyan") for mark in figures.spark_line(values)]
+    longest = max((value for value in values if value is not None), default=None)
+    scale = f"  durations, longest {figures.duration(longest)}" if longest is not None else ""
+    return labelled("recent", *parts, (scale, "dim"))

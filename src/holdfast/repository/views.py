@@ -1,0 +1,298 @@
+"""What a job's history looks like to people and scripts: the JSON documents of the public contract.
+
+Pure: a state, a heartbeat and a time in, documents out. Field names are public; more may be added, none may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch
+from holdfast.repository.entries import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    CheckpointStarted,
+    Failure,
+    Phase,
+    RunStarted,
+    ShardSummary,
+)
+from holdfast.repository.ownership import Heartbeat
+from holdfast.repository.state import JobState
+
+CheckpointStatus = Literal["completed", "failed", "in_progress", "retired"]
+CheckpointKind = Literal["checkpoint", "savepoint"]
+RunState = Literal["running", "ended", "lost", "never_run"]
+"""`ended`: the newest run said goodbye. `lost`: it did not, and it is not alive."""
+
+RUN_ENDED = Failure(
+    reason="run_ended",
+    message="the run died before the checkpoint completed",
+    counted=False,
+    hint="nothing: the next run continues from the newest completed checkpoint",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """A job as it was seen at one moment. `alive` says whether the newest run, if it has not ended, shows life."""
+
+    job: str
+    home: str
+    state: JobState
+    heartbeat: Heartbeat | None
+    alive: bool
+    now: datetime
+
+    @property
+    def running(self) -> bool:
+        return self.state.run is not None and self.state.ended is None and self.alive
+
+
+class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint. What its status leaves unknown is null."""
+
+    id: CheckpointId | None
+    status: CheckpointStatus
+    kind: CheckpointKind
+    name: str | None
+    barrier_batch_id: BatchId | None
+    fencing_epoch: FencingEpoch
+    triggered_at: datetime
+    completed_at: datetime | None = None
+    duration_ms: int | None = None
+    bytes_total: int | None = None
+    bytes_new: int | None = None
+    files: int | None = None
+    objects_written: int | None = None
+    shards: int | None = None
+    shards_acknowledged: int | None = None
+    failure: Failure | None = None
+    corrupt: str | None = None
+    """How it was found damaged; such a checkpoint is never chosen by recovery."""
+
+
+class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
+    """One checkpoint with what it was made of."""
+
+    bytes_reused: int | None = None
+    manifest: Digest | None = None
+    phases: tuple[Phase, ...] = ()
+    slowest_shards: tuple[ShardSummary, ...] = ()
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest run, alive or not."""
+
+    host: str
+    pid: int
+    application_id: str | None
+    fencing_epoch: FencingEpoch
+    started_at: datetime
+    heartbeat_at: datetime | None
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    home: str
+    state: RunState
+    running: bool
+    owner: Owner | None
+    last_completed: CheckpointDocument | None
+    seconds_since_last_completed: float | None
+    consecutive_failures: int
+    last_failure: CheckpointDocument | None
+    """The newest of the consecutive failures, null when there are none."""
+    ended_at: datetime | None
+    ended_reason: str | None
+    findings: tuple[dict[str, Any], ...] = ()
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    home: str
+    jobs: tuple[JobStatus, ...]
+
+
+class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    home: str
+    checkpoints: tuple[CheckpointDocument, ...]
+
+
+class SavepointList(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    home: str
+    savepoints: tuple[CheckpointDocument, ...]
+
+
+def job_status(seen: Observation) -> JobStatus:
+    state, completed = seen.state, _newest_completed(seen.state)
+    failures = _failures_since(completed, state)
+    return JobStatus(
+        job=seen.job,
+        home=seen.home,
+        state=_run_state(seen),
+        running=seen.running,
+        owner=_owner(seen),
+        last_completed=_of_completed(completed, state) if completed else None,
+        seconds_since_last_completed=_age(completed.at, seen.now) if completed else None,
+        consecutive_failures=len(failures),
+        last_failure=_of_failed(max(failures, key=_finished_at)) if failures else None,
+        ended_at=_utc(state.ended.at) if state.ended else None,
+        ended_reason=state.ended.reason if state.ended else None,
+    )
+
+
+def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
+    """The whole history that the journal still holds, newest first by the time of the trigger.
+
+    One document per id: a completed entry wins over a failed one, and either over the start.
+    """
+    state = seen.state
+    nameless = [entry for entry in state.failed if entry.id is None]
+    failed = {entry.id: entry for entry in state.failed if entry.id is not None and entry.id not in state.completed}
+    begun = [entry for id, entry in state.started.items() if id not in state.completed and id not in failed]
+    documents = [_of_completed(entry, state) for entry in state.completed.values()]
+    documents += [_of_failed(entry) for entry in (*nameless, *failed.values())]
+    documents += [_of_started(entry, seen) for entry in begun]
+    return tuple(sorted(documents, key=lambda document: (document.triggered_at, document.id or 0), reverse=True))
+
+
+def checkpoint_list(seen: Observation, limit: int | None = None) -> CheckpointList:
+    listed = tuple(_brief(document) for document in checkpoints(seen)[:limit])
+    return CheckpointList(job=seen.job, home=seen.home, checkpoints=listed)
+
+
+def checkpoint_detail(seen: Observation, id: int) -> CheckpointDetail | None:
+    return next((document for document in checkpoints(seen) if document.id == id), None)
+
+
+def savepoint_list(seen: Observation) -> SavepointList:
+    """The savepoints that can be restored, newest first."""
+    listed = (document for document in checkpoints(seen) if document.kind == "savepoint")
+    kept = tuple(_brief(document) for document in listed if document.status == "completed")
+    return SavepointList(job=seen.job, home=seen.home, savepoints=kept)
+
+
+def _run_state(seen: Observation) -> RunState:
+    if seen.state.run is None:
+        return "never_run"
+    if seen.state.ended is not None:
+        return "ended"
+    return "running" if seen.alive else "lost"
+
+
+def _owner(seen: Observation) -> Owner | None:
+    run = seen.state.run
+    if run is None:
+        return None
+    beat = _heartbeat_of(run, seen.heartbeat)
+    return Owner(
+        host=run.host,
+        pid=run.pid,
+        application_id=beat.application_id if beat else None,
+        fencing_epoch=run.fencing_epoch,
+        started_at=_utc(run.at),
+        heartbeat_at=_utc(beat.heartbeat_at) if beat else None,
+    )
+
+
+def _heartbeat_of(run: RunStarted, heartbeat: Heartbeat | None) -> Heartbeat | None:
+    return heartbeat if heartbeat and heartbeat.fencing_epoch == run.fencing_epoch else None
+
+
+def _newest_completed(state: JobState) -> CheckpointCompleted | None:
+    return max(state.completed.values(), key=lambda entry: entry.id, default=None)
+
+
+def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> list[CheckpointFailed]:
+    """Counted failures that happened after the last completion. A failure is written when the home can be written
+    again, so its place in the journal alone does not say when it happened."""
+    failures = [entry for entry in state.failed if entry.failure.counted and entry.id not in state.completed]
+    if completed is None:
+        return failures
+    return [f for f in failures if f.sequence > completed.sequence and _finished_at(f) >= completed.at]
+
+
+def _finished_at(entry: CheckpointFailed) -> datetime:
+    return entry.triggered_at + timedelta(milliseconds=entry.duration_ms)
+
+
+def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDetail:
+    damage = state.corrupt.get(entry.id)
+    return CheckpointDetail(
+        id=entry.id,
+        status="retired" if entry.id in state.retired else "completed",
+        kind=entry.checkpoint_kind,
+        name=entry.name,
+        barrier_batch_id=entry.barrier_batch_id,
+        fencing_epoch=entry.fencing_epoch,
+        triggered_at=_utc(entry.triggered_at),
+        completed_at=_utc(entry.at),
+        duration_ms=entry.duration_ms,
+        bytes_total=entry.bytes_total,
+        bytes_new=entry.bytes_new,
+        bytes_reused=max(0, entry.bytes_total - entry.bytes_new),
+        files=entry.files,
+        objects_written=entry.objects_written,
+        shards=entry.shards,
+        shards_acknowledged=entry.shards,
+        corrupt=damage.detail if damage else None,
+        manifest=entry.manifest,
+        phases=entry.phases,
+        slowest_shards=entry.slowest,
+    )
+
+
+def _of_failed(entry: CheckpointFailed) -> CheckpointDetail:
+    return CheckpointDetail(
+        id=entry.id,
+        status="failed",
+        kind=entry.checkpoint_kind,
+        name=entry.name,
+        barrier_batch_id=entry.barrier_batch_id,
+        fencing_epoch=entry.fencing_epoch,
+        triggered_at=_utc(entry.triggered_at),
+        duration_ms=entry.duration_ms,
+        bytes_new=entry.bytes_new,
+        shards=entry.shards,
+        shards_acknowledged=entry.shards_acknowledged,
+        failure=entry.failure,
+        phases=entry.phases,
+        slowest_shards=entry.slowest,
+    )
+
+
+def _of_started(entry: CheckpointStarted, seen: Observation) -> CheckpointDetail:
+    """A checkpoint of which the journal says only that it began."""
+    status: CheckpointStatus = "failed"
+    if entry.id in seen.state.retired:
+        status = "retired"
+    elif seen.running and entry.fencing_epoch == seen.state.fencing_epoch:
+        status = "in_progress"
+    return CheckpointDetail(
+        id=entry.id,
+        status=status,
+        kind=entry.checkpoint_kind,
+        name=entry.name,
+        barrier_batch_id=entry.barrier_batch_id,
+        fencing_epoch=entry.fencing_epoch,
+        triggered_at=_utc(entry.at),
+        failure=RUN_ENDED if status == "failed" else None,
+    )
+
+
+def _brief(document: CheckpointDocument) -> CheckpointDocument:
+    return CheckpointDocument(**{name: getattr(document, name) for name in CheckpointDocument.__struct_fields__})
+
+
+def _age(then: datetime, now: datetime) -> float:
+    return max(0.0, round((now - then).total_seconds(), 3))
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)
