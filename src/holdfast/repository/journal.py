@@ -80,7 +80,7 @@ class Journal:
         settled: Callable[[AnyEntry], None] = lambda entry: None,
         tries: int = 3,
     ) -> None:
-        """`settled` hears of an entry whose append ended unknown and which turned out to be in the journal after all."""
+        """`settled` hears of an entry whose append ended unknown and which is in the journal after all."""
         self._store = store
         self._new_attempt = new_attempt
         self._now = now
@@ -98,7 +98,7 @@ class Journal:
         return self.state.fencing_epoch
 
     def claim(self, make: MakeEntry) -> RunStarted:
-        """Append `run-started` and so become the owner. Raises `Fenced` when the journal moved on since it was loaded."""
+        """Append `run-started` and so become the owner. Raises `Fenced` when the journal moved on since its load."""
         entry = self._append(make)
         assert isinstance(entry, RunStarted)
         if any(self._store.list(PREFIX, after=entry_key(entry.sequence))):
@@ -108,17 +108,10 @@ class Journal:
         return entry
 
     def append(self, make: MakeEntry) -> AnyEntry:
-        """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the store
-        did not say whether the entry was written, another `StorageError` when it was not."""
-        self._settle()
+        """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the
+        store did not say whether the entry was written, another `StorageError` when it was not."""
+        self.settle()
         return self._append(make)
-
-    def confirm_ownership(self) -> None:
-        """Raises `Fenced` when a newer run has claimed the job."""
-        self._settle()
-        entry = _read_if_there(self._store, entry_key(self.state.head + 1))
-        if entry is not None:
-            self._absorb(entry)
 
     def _append(self, make: MakeEntry) -> AnyEntry:
         while True:
@@ -157,7 +150,8 @@ class Journal:
             # Lost, but perhaps to an earlier try of one's own.
             raise OutcomeUnknown(f"{key} exists and could not be read back: {error.message}") from error
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Make sure that no append is undecided. Raises what `append` raises."""
         entry = self._undecided
         if entry is None:
             return
@@ -171,6 +165,14 @@ class Journal:
     def _absorb(self, entry: AnyEntry) -> None:
         self.state.apply(entry)
         if isinstance(entry, RunStarted):
-            raise Fenced(
-                f"run {entry.fencing_epoch} on {entry.host} (pid {entry.pid}) owns the job since {entry.at.isoformat()}"
-            )
+            raise Fenced(_owner(entry))
+
+
+def newer_run(store: ObjectStore, state: JobState) -> str | None:
+    """Who has claimed the job since `state` was true, None when nobody has. Changes nothing; any thread may ask."""
+    entry = _read_if_there(store, entry_key(state.head + 1))
+    return _owner(entry) if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch else None
+
+
+def _owner(entry: RunStarted) -> str:
+    return f"run {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {entry.at.isoformat()}"

@@ -19,7 +19,6 @@ from holdfast.repository.entries import (
     RunStarted,
 )
 
-
 _NO_ENTRY = Sequence(0)
 _NO_CHECKPOINT = CheckpointId(0)
 
@@ -74,6 +73,10 @@ class JobState:
                 self.corrupt[entry.id] = entry
             case QueryRestarted():
                 self.restarts.append(entry)
+
+    def without(self, trimmed: frozenset[Sequence]) -> JobState:
+        """The same state after these entries were trimmed, so that a long run does not remember them for ever."""
+        return JobState.of(entry for sequence, entry in self.sequences if sequence not in trimmed)
 
     @property
     def lineage(self) -> str | None:

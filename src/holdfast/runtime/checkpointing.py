@@ -1,0 +1,374 @@
+"""Performs the coordinator's commands about checkpoints: each step does its I/O and reports the result as an event.
+
+Lanes: `begin`, `seal`, `record` and `retire` run on the journal lane, `plan` and `copy` on the copy lane. So no two
+appends overlap, and a checkpoint that was abandoned before its `seal` began is never appended.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan
+from holdfast.checkpoint.manifest import (
+    FORMAT,
+    Manifest,
+    ManifestShard,
+    digest_of,
+    encode_manifest,
+    manifest_key,
+)
+from holdfast.coordination.commands import BeginCheckpoint
+from holdfast.coordination.events import (
+    CheckpointBegun,
+    CheckpointSealed,
+    Event,
+    Kind,
+    RunFenced,
+    ShardAcknowledged,
+    ShardFailed,
+    SnapshotPlanned,
+    StepFailed,
+)
+from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord
+from holdfast.errors import Fenced, StorageError
+from holdfast.identifiers import BatchId, CheckpointId, Digest, JobName, ShardId, Ticket
+from holdfast.repository.blobs import BeingDeleted, Blobs
+from holdfast.repository.entries import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    CheckpointStarted,
+    Failure,
+    Phase,
+    ShardSummary,
+)
+from holdfast.repository.journal import Journal, MakeEntry
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.naming_failures import message_of, reason_of
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.sinks.protocol import Step
+from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+_UNRECORDED_KEPT = 200
+
+
+@dataclass
+class Attempt:
+    """What one ticket has gathered so far."""
+
+    ticket: Ticket
+    kind: Kind
+    name: str | None
+    barrier: BatchId
+    directory: WorkDirectory
+    triggered_at: datetime
+    started: float
+    id: CheckpointId | None = None
+    plan: SnapshotPlan | None = None
+    copies: dict[ShardId, ShardCopy] = field(default_factory=dict)
+    copied_after: dict[ShardId, float] = field(default_factory=dict)
+    """Seconds from the start of copying to the shard's acknowledgement."""
+    entered: list[tuple[str, float]] = field(default_factory=list)
+    """Each phase, with the time it began."""
+    abandoned: bool = False
+
+
+class Checkpointing:
+    def __init__(
+        self,
+        *,
+        job: JobName,
+        store: ObjectStore,
+        journal: Journal,
+        blobs: Blobs,
+        clock: Clock,
+        lanes: Lanes,
+        post: Callable[[Event], None],
+        still_owner: Callable[[], bool],
+        describe: Callable[[], dict[str, str]],
+        parallelism: int,
+        step: Step,
+    ) -> None:
+        self._job = job
+        self._store = store
+        self._journal = journal
+        self._blobs = blobs
+        self._clock = clock
+        self._lanes = lanes
+        self._post = post
+        self._still_owner = still_owner
+        self._describe = describe
+        self._parallelism = parallelism
+        self._step = step
+        self._attempts: dict[Ticket, Attempt] = {}
+        self._unrecorded: deque[CheckpointRecord] = deque(maxlen=_UNRECORDED_KEPT)
+        self.manifests: dict[CheckpointId, Manifest] = {}
+        """Of every completed checkpoint that is not retired."""
+
+    @property
+    def idle(self) -> bool:
+        return not self._attempts
+
+    # Commands; called by the loop.
+
+    def begin(self, command: BeginCheckpoint, directory: WorkDirectory) -> None:
+        attempt = Attempt(
+            command.ticket,
+            command.kind,
+            command.name,
+            command.barrier,
+            directory,
+            self._clock.wall(),
+            self._clock.monotonic(),
+        )
+        attempt.entered.append(("starting", attempt.started))
+        self._attempts[command.ticket] = attempt
+        self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
+
+    def plan(self, ticket: Ticket, published: BatchId | None) -> None:
+        attempt = self._attempts[ticket]
+        attempt.entered.append(("planning", self._clock.monotonic()))
+        if published is not None and len(self._attempts) == 1:
+            # Nobody else is copying the ledger right now, so what is published can leave it.
+            attempt.directory.prune_ledger(published)
+        self._lanes.submit("copy", lambda: self._reporting(attempt, self._plan))
+
+    def copy(self, ticket: Ticket, shards: tuple[ShardId, ...], *, again: bool) -> None:
+        attempt = self._attempts[ticket]
+        if again:
+            self._lanes.submit("copy", lambda: self._copy_again(attempt, shards))
+            return
+        assert attempt.plan is not None
+        attempt.entered.append(("copying", self._clock.monotonic()))
+        wanted = set(shards)
+        plans = [shard for shard in attempt.plan.shards if shard.shard in wanted]
+        for group in grouped(plans, self._parallelism):
+            self._lanes.submit("copy", lambda group=group: self._copy_group(attempt, group))  # type: ignore[misc]
+
+    def seal(self, ticket: Ticket) -> None:
+        attempt = self._attempts[ticket]
+        attempt.entered.append(("sealing", self._clock.monotonic()))
+        self._lanes.submit("journal", lambda: self._reporting(attempt, self._seal))
+
+    def abandon(self, ticket: Ticket) -> None:
+        if attempt := self._attempts.pop(ticket, None):
+            attempt.abandoned = True
+
+    def record(self, record: CheckpointRecord) -> None:
+        """The journal has a completed one already; a failed one is written when that is possible."""
+        if record.completed:
+            self._attempts.pop(record.ticket, None)
+        else:
+            self._unrecorded.append(record)
+            self._lanes.submit("journal", self._write_unrecorded)
+
+    # Steps; called on a lane.
+
+    def _reporting(self, attempt: Attempt, step: Callable[[Attempt], None]) -> None:
+        if attempt.abandoned:
+            return
+        try:
+            step(attempt)
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+        except Exception as error:
+            if not isinstance(error, StorageError | NotPlannable):
+                log.exception("holdfast: unexpected error in checkpoint %s", attempt.id)
+            self._post(StepFailed(attempt.ticket, reason_of(error), message_of(error)))
+
+    def _begin(self, attempt: Attempt) -> None:
+        self._step("checkpoint.begin")
+        id = CheckpointId(self._journal.state.last_checkpoint + 1)
+        self._journal.append(
+            lambda sequence, entry_attempt, at: CheckpointStarted(
+                sequence=sequence,
+                attempt=entry_attempt,
+                at=at,
+                fencing_epoch=self._journal.fencing_epoch,
+                id=id,
+                checkpoint_kind=attempt.kind,
+                name=attempt.name,
+                barrier_batch_id=attempt.barrier,
+            )
+        )
+        attempt.id = id
+        self._step("checkpoint.begun")
+        self._post(CheckpointBegun(attempt.ticket, id))
+
+    def _plan(self, attempt: Attempt) -> None:
+        attempt.plan = attempt.directory.plan(attempt.barrier)
+        self._step("checkpoint.planned")
+        self._post(SnapshotPlanned(attempt.ticket, tuple(shard.shard for shard in attempt.plan.shards)))
+
+    def _copy_again(self, attempt: Attempt, shards: tuple[ShardId, ...]) -> None:
+        """Look at the directory again: what vanished may have been replaced by something as good."""
+        if attempt.abandoned:
+            return
+        try:
+            fresh = {shard.shard: shard for shard in attempt.directory.plan(attempt.barrier).shards}
+        except Exception as error:
+            self._fail_shards(attempt, shards, error)
+            return
+        gone = tuple(shard for shard in shards if shard not in fresh)
+        self._fail_shards(attempt, gone, NotPlannable("the shard is no longer there"))
+        self._copy_group(attempt, tuple(fresh[shard] for shard in shards if shard in fresh))
+
+    def _copy_group(self, attempt: Attempt, group: tuple[ShardPlan, ...]) -> None:
+        """One shard that declines does not take the others of its group with it."""
+        while group and not attempt.abandoned:
+            try:
+                copies = attempt.directory.copy(group, self._blobs, lambda: self._cancelled(attempt))
+            except Cancelled:
+                return
+            except ShardDeclined as error:
+                self._fail_shards(attempt, (error.shard,), error)
+                group = tuple(shard for shard in group if shard.shard != error.shard)
+            except Exception as error:
+                if not isinstance(error, StorageError | BeingDeleted):
+                    log.exception("holdfast: unexpected error while copying for checkpoint %s", attempt.id)
+                self._fail_shards(attempt, tuple(shard.shard for shard in group), error)
+                return
+            else:
+                self._acknowledge(attempt, copies)
+                return
+
+    def _acknowledge(self, attempt: Attempt, copies: tuple[ShardCopy, ...]) -> None:
+        self._step("checkpoint.copied")
+        elapsed = self._clock.monotonic() - attempt.entered[-1][1]
+        for copy in copies:
+            attempt.copies[copy.shard] = copy
+            attempt.copied_after[copy.shard] = elapsed
+        for copy in copies:
+            self._post(
+                ShardAcknowledged(
+                    attempt.ticket,
+                    copy.shard,
+                    bytes_total=sum(file.size for file in copy.files),
+                    bytes_new=copy.bytes_new,
+                    files=len(copy.files),
+                    objects_written=copy.objects_written,
+                )
+            )
+
+    def _fail_shards(self, attempt: Attempt, shards: tuple[ShardId, ...], error: Exception) -> None:
+        for shard in shards:
+            self._post(ShardFailed(attempt.ticket, shard, reason_of(error), message_of(error)))
+
+    def _cancelled(self, attempt: Attempt) -> bool:
+        return attempt.abandoned or not self._still_owner()
+
+    def _seal(self, attempt: Attempt) -> None:
+        assert attempt.id is not None
+        assert attempt.plan is not None
+        manifest = Manifest(
+            format=FORMAT,
+            job=self._job,
+            checkpoint=attempt.id,
+            barrier_batch_id=attempt.barrier,
+            fencing_epoch=self._journal.fencing_epoch,
+            shards=tuple(
+                ManifestShard(shard.shard, attempt.copies[shard.shard].files) for shard in attempt.plan.shards
+            ),
+            spark=self._describe(),
+        )
+        data = encode_manifest(manifest)
+        digest = digest_of(data)
+        self._step("checkpoint.acknowledged")
+        self._store.upload(manifest_key(digest), [data])
+        self._step("checkpoint.manifest")
+        if attempt.abandoned:
+            return
+        # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
+        self.manifests[attempt.id] = manifest
+        self._journal.append(self._completed_entry(attempt, manifest, digest, len(data)))
+        self._blobs.remember(manifest)
+        self._step("checkpoint.journal")
+        self._post(CheckpointSealed(attempt.ticket))
+
+    def _completed_entry(self, attempt: Attempt, manifest: Manifest, digest: Digest, size: int) -> MakeEntry:
+        copies = attempt.copies.values()
+        now = self._clock.monotonic()
+        ends = [at for _, at in attempt.entered[1:]] + [now]
+        slowest = sorted(attempt.copied_after, key=attempt.copied_after.__getitem__, reverse=True)[:SLOWEST_KEPT]
+        return lambda sequence, entry_attempt, at: CheckpointCompleted(
+            sequence=sequence,
+            attempt=entry_attempt,
+            at=at,
+            fencing_epoch=self._journal.fencing_epoch,
+            id=manifest.checkpoint,
+            checkpoint_kind=attempt.kind,
+            name=attempt.name,
+            barrier_batch_id=attempt.barrier,
+            manifest=digest,
+            triggered_at=attempt.triggered_at,
+            duration_ms=round((now - attempt.started) * 1000),
+            bytes_total=manifest.bytes_total,
+            bytes_new=sum(copy.bytes_new for copy in copies) + size,
+            files=len(manifest.files()),
+            objects_written=sum(copy.objects_written for copy in copies) + 1,
+            shards=len(manifest.shards),
+            phases=tuple(
+                Phase(name, round((end - begun) * 1000))
+                for (name, begun), end in zip(attempt.entered, ends, strict=True)
+            ),
+            slowest=tuple(_summary(attempt, shard) for shard in slowest),
+        )
+
+    def _write_unrecorded(self) -> None:
+        """Best effort: what cannot be written now is tried again with the next one."""
+        try:
+            while self._unrecorded:
+                self._journal.append(self._failed_entry(self._unrecorded[0]))
+                self._unrecorded.popleft()
+        except StorageError:
+            return
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+
+    def _failed_entry(self, record: CheckpointRecord) -> MakeEntry:
+        assert record.failure is not None
+        failure = record.failure
+        age = timedelta(seconds=self._clock.monotonic() - record.triggered_at)
+        triggered_at = self._clock.wall() - age
+        return lambda sequence, attempt, at: CheckpointFailed(
+            sequence=sequence,
+            attempt=attempt,
+            at=at,
+            fencing_epoch=self._journal.fencing_epoch,
+            id=record.id,
+            checkpoint_kind=record.kind,
+            name=record.name,
+            barrier_batch_id=record.barrier,
+            triggered_at=triggered_at,
+            duration_ms=round((record.ended_at - record.triggered_at) * 1000),
+            failure=Failure(
+                failure.reason.value,
+                f"shard {failure.shard}: {failure.message}" if failure.shard else failure.message,
+                failure.reason.counted and record.kind == "checkpoint",
+                failure.reason.rule.hint,
+            ),
+            shards=record.shards,
+            shards_acknowledged=record.shards_acknowledged,
+            bytes_new=record.bytes_new,
+            phases=tuple(Phase(phase.value, round(seconds * 1000)) for phase, seconds in record.phases),
+            slowest=tuple(
+                ShardSummary(s.shard, round(s.seconds * 1000), s.bytes_total, s.bytes_new, s.files)
+                for s in record.slowest
+            ),
+        )
+
+
+def _summary(attempt: Attempt, shard: ShardId) -> ShardSummary:
+    copy = attempt.copies[shard]
+    return ShardSummary(
+        shard,
+        round(attempt.copied_after[shard] * 1000),
+        sum(file.size for file in copy.files),
+        copy.bytes_new,
+        len(copy.files),
+    )

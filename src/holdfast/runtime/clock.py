@@ -1,0 +1,21 @@
+"""The only place where the runtime reads time."""
+
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def monotonic(self) -> float:
+        """Seconds that never go back; for durations and deadlines."""
+
+    def wall(self) -> datetime:
+        """The time of day in UTC; for people and heartbeats, decides nothing."""
+
+
+class SystemClock:
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)

@@ -1,0 +1,428 @@
+"""The runtime of one run: performs what the coordinator commands, and tells it what happens.
+
+All decisions are taken on one thread, the loop's, by calling `turn` and `poll`. Everything that can block runs on a lane
+and comes back as an event, or as a function to be called on the loop's thread (`post`).
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.coordination.commands import (
+    AbandonCheckpoint,
+    AnswerRequest,
+    BeginCheckpoint,
+    ClearAlarm,
+    Command,
+    CopyShards,
+    EndRun,
+    PlanSnapshot,
+    PublishOutput,
+    RaiseAlarm,
+    RecordOutcome,
+    RetireCheckpoints,
+    SealCheckpoint,
+)
+from holdfast.coordination.coordinator import Coordinator
+from holdfast.coordination.events import (
+    BarrierReached,
+    CheckpointRequested,
+    Event,
+    Kind,
+    OutputPublished,
+    PublishFailed,
+    QueryEnded,
+    QueryStarted,
+    RunFenced,
+    StopRequested,
+    TimePassed,
+)
+from holdfast.coordination.history import CheckpointRecord
+from holdfast.errors import Corrupt, Fenced, HoldfastError, JobFailed, StorageError
+from holdfast.identifiers import BatchId, JobName, RequestId
+from holdfast.repository.entries import QueryRestarted, RunEnded
+from holdfast.repository.journal import Journal
+from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.naming_failures import message_of
+from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.ports import Query, Workplace
+from holdfast.runtime.recovery import Recovery, Resumed, align_sink
+from holdfast.runtime.retiring import Retiring
+from holdfast.runtime.status import JobStatus
+from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+from holdfast.sinks.protocol import Step
+
+log = logging.getLogger("holdfast")
+
+POLL_S = 0.2
+"""How often the work directory is looked at for a new barrier, and the query for signs of life."""
+
+Answer = Callable[[AnswerRequest], None]
+Item = Event | Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a runtime is made of; put together by `launching`."""
+
+    job: JobName
+    journal: Journal
+    coordinator: Coordinator
+    checkpointing: Checkpointing
+    retiring: Retiring
+    recovery: Recovery
+    workplace: Workplace
+    watch: OwnershipWatch
+    supervision: Supervision
+    alarms: Alarms
+    query: Query
+    clock: Clock
+    lanes: Lanes
+    post: Callable[[Item], None]
+    heartbeat: float
+    step: Step
+
+
+class Runtime:
+    def __init__(self, parts: Parts, resumed: Resumed, finished: Callable[[HoldfastError | None], None]) -> None:
+        self._parts = parts
+        self._coordinator = parts.coordinator
+        self._checkpointing = parts.checkpointing
+        self._query = parts.query
+        self._clock = parts.clock
+        self._lanes = parts.lanes
+        self._post = parts.post
+        self._resumed = resumed
+        self._finished = finished
+        self._answers: dict[RequestId, Answer] = {}
+        self._next_request = 1
+        self._running = False
+        self._publishing = False
+        self._barrier: BatchId | None = None
+        self._published: BatchId | None = resumed.durable
+        self._restart: Restart | None = None
+        self._restarts = 0
+        self._next_beat = self._clock.monotonic()
+        self._next_poll = self._clock.monotonic()
+        self._ending = False
+        self._failure: HoldfastError | None = None
+        self.status = self._snapshot()
+
+    # Driven by the loop's thread.
+
+    def begin(self) -> None:
+        """The query has been started on `resumed.directory`."""
+        self._running = True
+        self.turn(QueryStarted(replaced=True, durable=self._resumed.durable))
+        self.poll()
+
+    def turn(self, item: Item) -> None:
+        """Let the coordinator decide about one event, and perform what it says."""
+        if callable(item):
+            item()
+        else:
+            for command in self._coordinator.receive(item, self._clock.monotonic()):
+                self._perform(command)
+        self.status = self._snapshot()
+
+    def poll(self) -> None:
+        """Look at what does not report by itself: the commit log, the query, the clock."""
+        now = self._clock.monotonic()
+        self._next_poll = now + POLL_S
+        if now >= self._next_beat:
+            self._next_beat = now + self._parts.heartbeat
+            self._lanes.submit("heartbeat", self._parts.watch.beat)
+        if self._ending:
+            return
+        if self._running:
+            self._look_for_barrier()
+            self._look_for_death()
+        elif self._restart is not None and now >= self._restart.at and not self._publishing:
+            self._begin_restart(self._restart)
+        self.turn(TimePassed())
+
+    def next_deadline(self) -> float:
+        deadline = self._coordinator.next_deadline()
+        return self._next_poll if deadline is None else min(deadline, self._next_poll)
+
+    # Asked for by the user, from any thread.
+
+    def request(self, kind: Kind, name: str | None, answer: Answer) -> None:
+        self._post(lambda: self.turn(CheckpointRequested(self._expect(answer), kind, name)))
+
+    def stop(self, savepoint: str | None, answer: Answer) -> None:
+        """Stop the query, checkpoint what it committed, end the run."""
+        self._post(lambda: self._lanes.submit("query", lambda: self._stop_query(savepoint, answer)))
+
+    def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
+        self._query.stop()
+        self._post(lambda: self._query_stopped(savepoint, answer))
+
+    def _query_stopped(self, savepoint: str | None, answer: Answer) -> None:
+        self._restart = None
+        if self._running:
+            self._running = False
+            self._look_for_barrier()
+            self.turn(QueryEnded())
+        self.turn(StopRequested(self._expect(answer), savepoint))
+
+    def _expect(self, answer: Answer) -> RequestId:
+        request = RequestId(self._next_request)
+        self._next_request += 1
+        self._answers[request] = answer
+        return request
+
+    # The query's life.
+
+    def _look_for_barrier(self) -> None:
+        barrier = self._resumed.directory.newest_barrier()
+        if barrier is not None and (self._barrier is None or barrier > self._barrier):
+            self._barrier = barrier
+            if self._resumed.barrier is None or barrier > self._resumed.barrier:
+                self._parts.supervision.progressed()
+            self.turn(BarrierReached(barrier))
+
+    def _look_for_death(self) -> None:
+        why = self._query.death()
+        if why is None:
+            return
+        self._running = False
+        self._look_for_barrier()
+        if why == "":
+            self.turn(QueryEnded())
+            self.turn(StopRequested(self._expect(lambda answer: None)))
+            return
+        verdict = self._parts.supervision.died(why, self._clock.monotonic())
+        if isinstance(verdict, GiveUp):
+            log.error("%s", verdict.message)
+            self._failure = JobFailed(f"job {self._parts.job!r} was given up: {verdict.message}")
+            self.turn(QueryEnded())
+            self.turn(StopRequested(self._expect(lambda answer: None)))
+            return
+        delay = verdict.at - self._clock.monotonic()
+        log.warning("the query died (%s), restarting in %.1f s: %s", verdict.cause, delay, _first_line(why))
+        self._restart = verdict
+        self._restarts += 1
+        self._record_restart(verdict, why)
+        self.turn(QueryEnded(replaced=verdict.elsewhere))
+
+    def _record_restart(self, restart: Restart, why: str) -> None:
+        number = self._restarts
+
+        def record() -> None:
+            journal = self._parts.journal
+            try:
+                journal.append(
+                    lambda sequence, attempt, at: QueryRestarted(
+                        sequence=sequence,
+                        attempt=attempt,
+                        at=at,
+                        fencing_epoch=journal.fencing_epoch,
+                        cause=restart.cause,
+                        message=_first_line(why),
+                        attempt_number=number,
+                    )
+                )
+            except Fenced as error:
+                self._post(RunFenced(error.message))
+            except StorageError as error:
+                log.warning("could not record the restart: %s", error.message)
+
+        self._lanes.submit("journal", record)
+
+    def _begin_restart(self, restart: Restart) -> None:
+        self._restart = None
+        if restart.elsewhere:
+            # On the journal lane: no checkpoint of the old directory can be appended while the new one is chosen.
+            self._lanes.submit("journal", lambda: self._restarting(self._resume_elsewhere))
+        else:
+            self._lanes.submit("query", lambda: self._restarting(self._start_again))
+
+    def _restarting(self, start: Callable[[], Resumed]) -> None:
+        try:
+            resumed = start()
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+        except Corrupt as error:
+            failure = error
+            self._post(lambda: self._give_up(failure))
+        except Exception as error:
+            why = message_of(error)
+            self._post(lambda: self._restart_failed(why))
+        else:
+            self._post(lambda: self._restarted(resumed))
+
+    def _start_again(self) -> Resumed:
+        self._query.start(self._resumed.directory)
+        return self._resumed
+
+    def _resume_elsewhere(self) -> Resumed:
+        """The directory is unreadable. So is the checkpoint it came from, if nothing was committed since."""
+        recovery, old = self._parts.recovery, self._resumed
+        self._parts.journal.settle()
+        old.directory.set_aside("Spark could not read its state")
+        if old.checkpoint is not None and old.directory.newest_barrier() == old.barrier:
+            recovery.mark_corrupt(old.checkpoint, "Spark could not read the state restored from it")
+        resumed = recovery.resume(local=False)
+        if self._query.sink is not None:
+            align_sink(self._query.sink, resumed)
+        self._query.start(resumed.directory)
+        return resumed
+
+    def _restart_failed(self, why: str) -> None:
+        verdict = self._parts.supervision.died(why, self._clock.monotonic())
+        if isinstance(verdict, GiveUp):
+            self._give_up(JobFailed(f"job {self._parts.job!r} was given up: {verdict.message}"))
+        else:
+            log.warning("the restart failed, trying again: %s", _first_line(why))
+            self._restart = verdict
+
+    def _give_up(self, failure: HoldfastError) -> None:
+        self._failure = failure
+        self.turn(StopRequested(self._expect(lambda answer: None)))
+
+    def _restarted(self, resumed: Resumed) -> None:
+        replaced = resumed is not self._resumed
+        self._running = True
+        if replaced:
+            self._resumed = resumed
+            self._barrier = None
+            self._published = resumed.durable
+        self.turn(QueryStarted(replaced=replaced, durable=resumed.durable))
+
+    # Commands.
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case BeginCheckpoint():
+                self._checkpointing.begin(command, self._resumed.directory)
+            case PlanSnapshot(ticket=ticket):
+                self._checkpointing.plan(ticket, self._published)
+            case CopyShards(ticket=ticket, shards=shards, again=again):
+                self._checkpointing.copy(ticket, shards, again=again)
+            case SealCheckpoint(ticket=ticket):
+                self._checkpointing.seal(ticket)
+            case AbandonCheckpoint(ticket=ticket):
+                self._checkpointing.abandon(ticket)
+            case RecordOutcome(record=record):
+                self._checkpointing.record(record)
+                _tell(record)
+            case PublishOutput(upto=upto):
+                self._publish(upto)
+            case RetireCheckpoints():
+                self._parts.retiring.retire()
+            case AnswerRequest(request=request):
+                if answer := self._answers.pop(request, None):
+                    answer(command)
+            case RaiseAlarm(code=code, severity=severity, message=message, hint=hint):
+                self._parts.alarms.raise_alarm(code, severity, message, hint)
+            case ClearAlarm(code=code, message=message):
+                self._parts.alarms.clear(code, message)
+            case EndRun():
+                self._end(command)
+
+    def _publish(self, upto: BatchId) -> None:
+        sink, directory = self._query.sink, self._resumed.directory
+        if sink is None:
+            self._post(OutputPublished(upto))
+            return
+        self._publishing = True
+
+        def publish() -> None:
+            try:
+                self._parts.step("publish.begin")
+                sink.publish(upto, directory.ledger())
+                self._parts.step("publish.done")
+            except Fenced as error:
+                self._post(RunFenced(error.message))
+            except Exception as error:
+                why = message_of(error)
+                self._post(lambda: self._publish_failed(upto, why))
+            else:
+                self._post(lambda: self._output_published(upto))
+
+        self._lanes.submit("publish", publish)
+
+    def _output_published(self, upto: BatchId) -> None:
+        self._publishing = False
+        self._published = upto
+        self.turn(OutputPublished(upto))
+
+    def _publish_failed(self, upto: BatchId, why: str) -> None:
+        self._publishing = False
+        log.warning("publishing up to batch %s failed, it will be tried again: %s", upto, why)
+        self.turn(PublishFailed(upto, why))
+
+    def _end(self, command: EndRun) -> None:
+        self._ending = True
+        if command.fenced:
+            self._failure = Fenced(
+                f"job {self._parts.job!r} was taken over, this run stops: {command.failure}",
+                hint="stop one of the two deployments",
+            )
+        elif command.failure is not None and self._failure is None:
+            self._failure = JobFailed(f"job {self._parts.job!r} stopped: {command.failure}")
+        stop = self._answers.pop(command.request, None) if command.request is not None else None
+
+        def stop_query() -> None:
+            self._query.stop()
+            self._lanes.submit("journal", end_run)
+
+        def end_run() -> None:
+            if not command.fenced:
+                self._say_goodbye()
+            if stop is not None:
+                stop(AnswerRequest(command.request or RequestId(0)))
+            self._finished(self._failure)
+
+        self._lanes.submit("query", stop_query)
+
+    def _say_goodbye(self) -> None:
+        """So that the next run need not wait for the heartbeat to go stale."""
+        journal = self._parts.journal
+        reason = self._failure.message if self._failure else "stopped"
+        try:
+            journal.append(
+                lambda sequence, attempt, at: RunEnded(
+                    sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, reason=reason
+                )
+            )
+        except (StorageError, Fenced) as error:
+            log.warning("could not record the end of the run: %s", error.message)
+
+    def _snapshot(self) -> JobStatus:
+        history = self._coordinator.history
+        return JobStatus(
+            job=self._parts.job,
+            fencing_epoch=self._parts.journal.fencing_epoch,
+            running=self._running,
+            ended=self._ending,
+            barrier=self._barrier,
+            published=self._published,
+            restarts=self._restarts,
+            statistics=history.statistics,
+            recent=history.records[-10:],
+            alarms=tuple(self._parts.alarms.active.values()),
+        )
+
+
+def _tell(record: CheckpointRecord) -> None:
+    name = f"{record.kind} {record.id if record.id is not None else '(no id yet)'}"
+    if record.failure is None:
+        log.info(
+            "%s completed at batch %s in %.1f s: %s new of %s bytes",
+            name,
+            record.barrier,
+            record.ended_at - record.triggered_at,
+            record.bytes_new,
+            record.bytes_total,
+        )
+    else:
+        log.warning("%s failed: %s: %s", name, record.failure.reason.value, record.failure.message)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:500]

@@ -1,0 +1,28 @@
+"""From an exception to the reason that the history shows."""
+
+from holdfast.checkpoint.layout import NotPlannable
+from holdfast.coordination.reasons import FailureReason
+from holdfast.errors import HoldfastError, OutcomeUnknown, StorageDenied, StorageError, StorageFull
+from holdfast.snapshot.carrier import ShardDeclined
+
+
+def reason_of(error: Exception) -> FailureReason:
+    match error:
+        case NotPlannable() | ShardDeclined():
+            return FailureReason.FILES_CHANGED if "changed" in str(error) else FailureReason.FILES_VANISHED
+        case OutcomeUnknown():
+            return FailureReason.OUTCOME_UNKNOWN
+        case StorageDenied():
+            return FailureReason.STORAGE_DENIED
+        case StorageFull():
+            return FailureReason.STORAGE_FULL
+        case StorageError():
+            return FailureReason.STORAGE_UNREACHABLE
+    return FailureReason.COPY_FAILED
+
+
+def message_of(error: Exception) -> str:
+    if isinstance(error, HoldfastError):
+        return error.message
+    text = str(error).strip()
+    return text if isinstance(error, NotPlannable | ShardDeclined) else f"{type(error).__name__}: {text}"

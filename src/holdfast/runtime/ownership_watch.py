@@ -1,0 +1,84 @@
+"""Shows that this run is alive, and notices when it has been fenced.
+
+The heartbeat is politeness. That a fenced run stops working soon is politeness too; that it can do no harm is
+guaranteed elsewhere: its appends lose, its sink is fenced, and it deletes only keys that newer runs never use.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+from holdfast.coordination.events import Event, RunFenced
+from holdfast.errors import StorageError
+from holdfast.repository.entries import Process
+from holdfast.repository.journal import Journal, newer_run
+from holdfast.repository.ownership import MISSED_BEATS, Heartbeat, write_heartbeat
+from holdfast.runtime.clock import Clock
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+
+class OwnershipWatch:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        process: Process,
+        started_at: datetime,
+        interval: float,
+        application_id: Callable[[], str | None],
+        clock: Clock,
+        post: Callable[[Event], None],
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._process = process
+        self._started_at = started_at
+        self._interval = interval
+        self._application_id = application_id
+        self._clock = clock
+        self._post = post
+        self._confirmed_at = clock.monotonic()
+        self._fenced = False
+
+    def beat(self) -> None:
+        """Look first, then show: a fenced run must not paint over its successor's heartbeat."""
+        try:
+            if not self._look():
+                return
+            write_heartbeat(
+                self._store,
+                Heartbeat(
+                    process=self._process,
+                    fencing_epoch=self._journal.fencing_epoch,
+                    started_at=self._started_at,
+                    heartbeat_at=self._clock.wall(),
+                    interval_s=self._interval,
+                    application_id=self._application_id(),
+                ),
+            )
+        except StorageError as error:
+            log.warning("could not write the heartbeat: %s", error.message)
+
+    def still_owner(self) -> bool:
+        """False only when a newer run is known. Looks again when the last look is so old that one may have come."""
+        if self._fenced:
+            return False
+        if self._clock.monotonic() - self._confirmed_at < self._interval * MISSED_BEATS / 2:
+            return True
+        try:
+            return self._look()
+        except StorageError:
+            return True  # nothing can be written then either
+
+    def _look(self) -> bool:
+        before = self._clock.monotonic()
+        newer = newer_run(self._store, self._journal.state)
+        if newer is None:
+            self._confirmed_at = before
+            return True
+        self._fenced = True
+        self._post(RunFenced(newer))
+        return False

@@ -1,0 +1,84 @@
+"""What the runtime needs from outside: work directories and the query. On a real machine these are `local_work` and
+`holdfast.spark`; the simulation has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import RunStarted
+from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch
+from holdfast.snapshot.carrier import ShardCopy
+from holdfast.storage.interface import ObjectStore
+
+
+class WorkDirectory(Protocol):
+    """One Spark checkpoint directory."""
+
+    @property
+    def location(self) -> str: ...
+
+    def newest_barrier(self) -> BatchId | None: ...
+
+    def plan(self, barrier: BatchId) -> SnapshotPlan:
+        """Raises `NotPlannable` when a file of the barrier is gone."""
+
+    def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
+        """Raises `ShardDeclined`, `Cancelled`, `BeingDeleted` or a `StorageError`."""
+
+    def ledger(self) -> tuple[StagedBatch, ...]:
+        """What the sink staged and recovery must know of, oldest batch first."""
+
+    def prune_ledger(self, published: BatchId) -> None: ...
+
+    def drop_ledger_after(self, batch: BatchId | None) -> None: ...
+
+    def set_aside(self, why: str) -> None:
+        """Mark as unreadable and keep for inspection; never resumed from again."""
+
+
+class Workplace(Protocol):
+    """The work directories of one job on this host."""
+
+    def intact(self, run: RunStarted) -> WorkDirectory | None:
+        """The directory that `run` left here, when a query can resume from it."""
+
+    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+        """A new directory with the previous one's newest barrier."""
+
+    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
+        """A new directory from a checkpoint, every byte checked. Raises `Corrupt`."""
+
+    def fresh(self, epoch: FencingEpoch) -> WorkDirectory:
+        """A new, empty directory."""
+
+    def clean(self, keep: WorkDirectory) -> None:
+        """Remove the directories of earlier runs, except those set aside."""
+
+
+class Query(Protocol):
+    @property
+    def application_id(self) -> str | None: ...
+
+    @property
+    def sink(self) -> Sink | None:
+        """None when the query brings a writer of its own: then output is at least once, not exactly once."""
+
+    def describe(self) -> dict[str, str]:
+        """What a manifest says of the query: Spark version, state store provider, shuffle partitions…"""
+
+    def open_sink(self, context: SinkContext) -> None:
+        """Get the sink ready to write what the query produces, and fence it."""
+
+    def start(self, directory: WorkDirectory) -> None:
+        """Start the query on this directory. Returns when it is running."""
+
+    def stop(self) -> None:
+        """Stop it, and return when it has stopped. Harmless when it is not running."""
+
+    def death(self) -> str | None:
+        """Why the query ended, "" when it ended by itself, None while it runs."""

@@ -1,0 +1,119 @@
+"""Where a run begins: one algorithm for the first start, a restart, another host, and a damaged home.
+
+1. The previous run's directory on this host, when it is intact and no other run came in between.
+2. Else the newest checkpoint whose every byte is there and right; then the one before it, and so on.
+3. Nothing at all only when the job has never completed a checkpoint.
+
+Then the sink is brought to the same point: published up to the newest checkpoint of that line of batches, nothing
+staged beyond the barrier where the query resumes.
+
+A checkpoint that is passed over is marked in the journal first. It belongs to a line of batches that is given up here,
+and choosing it later would put two different histories of the same batches in the sink.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
+from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt
+from holdfast.repository.journal import Journal
+from holdfast.runtime.ports import WorkDirectory, Workplace
+from holdfast.sinks.protocol import Sink
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+
+@dataclass(frozen=True)
+class Resumed:
+    directory: WorkDirectory
+    barrier: BatchId | None
+    """The newest committed batch in the directory; the query goes on with the one after it."""
+    durable: BatchId | None
+    """The barrier of the newest checkpoint that this line of batches contains."""
+    checkpoint: CheckpointId | None
+    """The checkpoint that the directory was restored from, None for a local or fresh one."""
+
+
+def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
+    """Raises `Corrupt` also when the manifest is missing: the journal says that it exists."""
+    try:
+        return decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest)
+    except ObjectNotFound as error:
+        raise Corrupt(f"could not read {manifest_key(entry.manifest)}: it is missing") from error
+
+
+class Recovery:
+    def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace) -> None:
+        self._store = store
+        self._journal = journal
+        self._workplace = workplace
+
+    def resume(self, *, local: bool) -> Resumed:
+        """Build the directory to start in. `local` allows the previous run's directory."""
+        if local and (resumed := self._from_previous_run()):
+            return resumed
+        return self._from_home()
+
+    def _from_previous_run(self) -> Resumed | None:
+        previous = self._journal.state.previous_run
+        if previous is None:
+            return None
+        directory = self._workplace.intact(previous)
+        newest = next(iter(self._journal.state.restorable()), None)
+        if directory is None:
+            return None
+        barrier = directory.newest_barrier()
+        if barrier is None or (newest is not None and newest.barrier_batch_id > barrier):
+            return None
+        adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
+        log.info("resuming at batch %s from the previous run's directory %s", barrier, directory.location)
+        return Resumed(adopted, barrier, newest.barrier_batch_id if newest else None, None)
+
+    def _from_home(self) -> Resumed:
+        epoch = self._journal.fencing_epoch
+        for entry in self._journal.state.restorable():
+            try:
+                directory = self._workplace.restore(self._store, load_manifest(self._store, entry), epoch)
+            except Corrupt as error:
+                log.error("checkpoint %s is damaged and is passed over: %s", entry.id, error.message)
+                self.mark_corrupt(entry.id, error.message)
+                continue
+            log.info("resuming at batch %s from checkpoint %s", entry.barrier_batch_id, entry.id)
+            return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id)
+        if self._journal.state.completed:
+            raise Corrupt(
+                "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
+                hint="restore a copy of the home, or give the pipeline a new job name to start from scratch",
+            )
+        return Resumed(self._workplace.fresh(epoch), None, None, None)
+
+    def mark_corrupt(self, id: CheckpointId, detail: str) -> None:
+        self._journal.append(
+            lambda sequence, attempt, at: CheckpointCorrupt(
+                sequence=sequence,
+                attempt=attempt,
+                at=at,
+                fencing_epoch=self._journal.fencing_epoch,
+                id=id,
+                detail=detail,
+            )
+        )
+
+
+def align_sink(sink: Sink, resumed: Resumed) -> None:
+    """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed."""
+    directory, durable = resumed.directory, resumed.durable
+    directory.drop_ledger_after(resumed.barrier)
+    ledger = directory.ledger()
+    published = sink.published()
+    if durable is None:
+        sink.rewind(None)
+    elif published is None or published < durable:
+        sink.publish(durable, ledger)
+    elif published > durable:
+        sink.rewind(durable)
+    keep = tuple(batch for batch in ledger if durable is None or batch.batch_id > durable)
+    sink.discard(keep)
