@@ -20,8 +20,8 @@ def built_whole(to: Path) -> Iterator[Path]:
     Raises `InvalidSettings` when `to` holds something, before and after the block.
     """
     to = to.absolute()
-    require_free(to)
     try:
+        require_free(to)
         building = _new_sibling(to)
     except OSError as error:
         raise _failed(to, error) from error
@@ -36,13 +36,9 @@ def built_whole(to: Path) -> Iterator[Path]:
 
 
 def require_free(to: Path) -> None:
-    try:
-        if next(to.iterdir(), None) is None:
-            return
-    except FileNotFoundError:
+    """Raises `InvalidSettings` unless a directory can be renamed to `to`."""
+    if not to.exists() or (to.is_dir() and next(to.iterdir(), None) is None):
         return
-    except NotADirectoryError:
-        pass
     raise InvalidSettings.of("to", str(to), _FREE_RULE, hint="name a directory that does not exist yet")
 
 
