@@ -1,15 +1,16 @@
 """`holdfast checkpoints`: the history, failures with their reasons included."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from holdfast.cli import figures
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
-from holdfast.cli.output import answer, print_json, say
+from holdfast.cli.output import answer, plain_table, print_json, print_table, say
 from holdfast.repository.views import CheckpointDocument, checkpoint_list
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 25
 _BAR = 8
+_WIDE = 115
+"""Columns of a terminal that fits everything; a narrower one gets what matters most."""
 _STYLES = {"completed": "green", "failed": "red", "in_progress": "yellow", "retired": "dim"}
 
 Limit = Annotated[
@@ -39,52 +42,61 @@ def checkpoints(home: Home, job: Job, limit: Limit = None, as_json: AsJson = Fal
     if not shown:
         say(f"job {job!r} has no checkpoint yet")
         return
-    answer().print(_table(shown, seen.now))
+    print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
     if len(shown) < len(history):
         say(f"{len(history) - len(shown)} older: --limit {len(history)} shows all")
 
 
-def _table(history: Sequence[CheckpointDocument], now: datetime) -> "Table":
-    from rich.table import Table
+@dataclass(frozen=True)
+class _Column:
+    heading: str
+    justify: Literal["left", "right"]
+    cell: "Callable[[CheckpointDocument], str | Text]"
+    wide_only: bool = False
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    table.add_column("id", justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    table.add_column("kind", no_wrap=True)
-    table.add_column("batch", justify="right", no_wrap=True)
-    table.add_column("triggered", no_wrap=True)
-    table.add_column("duration", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for heading in ("size", "new", "shards"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("reason", overflow="fold")
-    longest = max((item.duration_ms or 0 for item in history), default=0)
+
+def _table(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool) -> "Table":
+    columns = [column for column in _columns(history, now, wide=wide) if wide or not column.wide_only]
+    table = plain_table()
+    for column in columns:
+        table.add_column(
+            column.heading, justify=column.justify, no_wrap=column.heading not in ("reason", "note"), overflow="fold"
+        )
     for item in history:
-        table.add_row(*_row(item, longest, now))
+        style = "dim" if item.status == "retired" else None
+        table.add_row(*(_text(column.cell(item)) for column in columns), style=style)
     return table
 
 
-def _row(item: CheckpointDocument, longest: int, now: datetime) -> list["Text"]:
-    from rich.text import Text
+def _columns(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool) -> tuple[_Column, ...]:
+    longest = max((item.duration_ms or 0 for item in history), default=0)
+    return (
+        _Column("id", "right", lambda item: _styled(_or_dash(item.id), "bold")),
+        _Column("status", "left", lambda item: _styled(item.status.replace("_", " "), _STYLES[item.status])),
+        _Column("kind", "left", _kind, wide_only=True),
+        _Column("batch", "right", lambda item: _or_dash(item.barrier_batch_id)),
+        _Column("triggered", "left", lambda item: figures.age(item.triggered_at, now)),
+        _Column("duration", "right", lambda item: figures.duration(_elapsed_ms(item, now))),
+        _Column("", "left", lambda item: _duration_bar(item, longest), wide_only=True),
+        _Column("size", "right", lambda item: figures.size(item.bytes_total)),
+        _Column("new", "right", lambda item: figures.size(item.bytes_new)),
+        _Column("shards", "right", _acknowledged, wide_only=True),
+        _Column("reason", "left", _reason) if wide else _Column("note", "left", _note),
+    )
 
-    style = _STYLES[item.status]
-    quiet = "dim" if item.status == "retired" else ""
-    elapsed = item.duration_ms
+
+def _kind(item: CheckpointDocument) -> "Text":
+    return _styled(item.name or item.kind, "cyan" if item.name else "")
+
+
+def _elapsed_ms(item: CheckpointDocument, now: datetime) -> float | None:
     if item.status == "in_progress":
-        elapsed = max(0, round((now - item.triggered_at).total_seconds() * 1000))
-    return [
-        Text("-" if item.id is None else str(item.id), style=quiet or "bold"),
-        Text(item.status.replace("_", " "), style=style),
-        Text(item.name or item.kind, style="cyan" if item.name else quiet),
-        Text(_or_dash(item.barrier_batch_id), style=quiet),
-        Text(figures.age(item.triggered_at, now), style=quiet),
-        Text(figures.duration(elapsed), style=quiet),
-        Text(figures.bar(item.duration_ms or 0, longest, _BAR), style=style),
-        Text(figures.size(item.bytes_total), style=quiet),
-        Text(figures.size(item.bytes_new), style=quiet),
-        Text(_acknowledged(item), style=quiet),
-        _reason(item),
-    ]
+        return max(0.0, (now - item.triggered_at).total_seconds() * 1000)
+    return item.duration_ms
+
+
+def _duration_bar(item: CheckpointDocument, longest: int) -> "Text":
+    return _styled(figures.bar(item.duration_ms or 0, longest, _BAR), _STYLES[item.status])
 
 
 def _or_dash(value: int | None) -> str:
@@ -95,12 +107,26 @@ def _acknowledged(item: CheckpointDocument) -> str:
     return f"{item.shards_acknowledged}/{item.shards}" if item.shards else "-"
 
 
+def _note(item: CheckpointDocument) -> "Text":
+    """Where there is no room: the reason's one word, or the savepoint's name."""
+    problem = "damaged" if item.corrupt else item.failure.reason if item.failure else ""
+    return _styled(problem, "red") if problem else _styled(item.name or "", "cyan")
+
+
 def _reason(item: CheckpointDocument) -> "Text":
+    if item.corrupt:
+        return _styled(f"damaged: {item.corrupt}", "bold red")
+    if item.failure is None:
+        return _styled("", "")
+    not_counted = "" if item.failure.counted else " (not counted)"
+    return _styled(item.failure.reason + not_counted, "red").append(f": {item.failure.message}", style="default")
+
+
+def _styled(words: str, style: str) -> "Text":
     from rich.text import Text
 
-    if item.corrupt:
-        return Text(f"damaged: {item.corrupt}", style="bold red")
-    if item.failure is None:
-        return Text("")
-    not_counted = "" if item.failure.counted else " (not counted)"
-    return Text.assemble((item.failure.reason + not_counted, "red"), f": {item.failure.message}")
+    return Text(words, style=style)
+
+
+def _text(cell: "str | Text") -> "Text":
+    return _styled(cell, "") if isinstance(cell, str) else cell

@@ -41,10 +41,10 @@ def _long_duration(seconds: int) -> str:
 
 def age(then: datetime, now: datetime) -> str:
     """`12s ago`. A moment in the future, by clocks that differ, is `just now`."""
-    seconds = (now - then).total_seconds()
+    seconds = int((now - then).total_seconds())
     if seconds < 1:
         return "just now"
-    return f"{seconds:.0f}s ago" if seconds < 60 else f"{_long_duration(round(seconds))} ago"
+    return f"{seconds}s ago" if seconds < 60 else f"{_long_duration(seconds)} ago"
 
 
 def moment(at: datetime) -> str:

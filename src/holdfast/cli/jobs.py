@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli import figures
 from holdfast.cli.observing import job_names, observe
 from holdfast.cli.options import AsJson, Home
-from holdfast.cli.output import answer, print_json, say
+from holdfast.cli.output import plain_table, print_json, print_table, say
 from holdfast.errors import HoldfastError
 from holdfast.repository.views import JobList, JobStatus, job_status
 from holdfast.storage.interface import ObjectStore
@@ -26,7 +26,7 @@ def jobs(home: Home, as_json: AsJson = False) -> None:
     if as_json:
         print_json(JobList(home=home, jobs=tuple(readable)))
     elif readable:
-        answer().print(_table(readable, datetime.now(UTC)))
+        print_table(_table(readable, datetime.now(UTC)))
     elif not unreadable:
         say(f"{home} holds no job yet. Start one: holdfast run FILE --home {home}")
     if unreadable:
@@ -50,12 +50,9 @@ def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[Holdf
 
 
 def _table(statuses: list[JobStatus], now: datetime) -> "Table":
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("job", "state", "owner", "last checkpoint", "age", "failures"):
-        table.add_column(heading, no_wrap=True)
+    table = plain_table("job", "state", "owner", "last checkpoint", "age", "failures")
     for status in statuses:
         last, owner = status.last_completed, status.owner
         failures = str(status.consecutive_failures)

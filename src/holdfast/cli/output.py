@@ -10,6 +10,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
 _PIPE_WIDTH = 1000
@@ -38,6 +39,26 @@ def _console(*, stderr: bool) -> "Console":
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PIPE_WIDTH
     return console
+
+
+def print_table(table: "Table") -> None:
+    console = answer()
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as capture:
+        console.print(table)
+    sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
+
+
+def plain_table(*headings: str) -> "Table":
+    """Aligned columns without lines."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    return table
 
 
 def labelled(label: str, *parts: "str | Text | tuple[str, str]") -> "Text":

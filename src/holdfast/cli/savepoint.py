@@ -8,7 +8,7 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
-from holdfast.cli.output import answer, print_json, say
+from holdfast.cli.output import plain_table, print_json, print_table, say
 from holdfast.repository.views import SavepointList, savepoint_list
 
 if TYPE_CHECKING:
@@ -30,18 +30,15 @@ def list_savepoints(home: Home, job: Job, as_json: AsJson = False) -> None:
     if as_json:
         print_json(document)
     elif document.savepoints:
-        answer().print(_table(document, seen.now))
+        print_table(_table(document, seen.now))
     else:
         say(f"job {job!r} has no savepoint")
 
 
 def _table(document: SavepointList, now: datetime) -> "Table":
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading in ("name", "id", "batch", "taken", "size"):
-        table.add_column(heading, no_wrap=True)
+    table = plain_table("name", "id", "batch", "taken", "size")
     for item in document.savepoints:
         table.add_row(
             Text(item.name or "-", style="bold cyan"),

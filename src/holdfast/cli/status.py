@@ -35,6 +35,8 @@ def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: dateti
     yield Text.assemble((status.job, "bold"), "  ", (STATE_WORDS[status.state], STATE_STYLES[status.state]))
     yield from _owner_lines(status, now)
     yield _last_completed_line(status.last_completed, now)
+    if status.state == "lost":
+        yield labelled("next", "the last run vanished; start it again and it continues from there or newer")
     yield from _failure_lines(status)
     if history:
         yield _recent_line(history)

@@ -138,10 +138,10 @@ def job_status(seen: Observation) -> JobStatus:
         state=_run_state(seen),
         running=seen.running,
         owner=_owner(seen),
-        last_completed=_of_completed(completed, state) if completed else None,
+        last_completed=_brief(_of_completed(completed, state)) if completed else None,
         seconds_since_last_completed=_age(completed.at, seen.now) if completed else None,
         consecutive_failures=len(failures),
-        last_failure=_of_failed(max(failures, key=_finished_at)) if failures else None,
+        last_failure=_brief(_of_failed(max(failures, key=_finished_at))) if failures else None,
         ended_at=_utc(state.ended.at) if state.ended else None,
         ended_reason=state.ended.reason if state.ended else None,
     )

@@ -1,0 +1,248 @@
+"""`holdfast run`: finding the function, checking the command before anything is touched, handing it all over."""
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.cli.logs import OneLineFormatter
+from holdfast.cli.main import main
+from holdfast.cli.run import OPTION_HELP, add_spark_arguments
+from holdfast.errors import InvalidSettings, OwnedByAnotherRun
+from holdfast.settings import Settings
+
+
+class Calls:
+    """Stands where the runtime is, and remembers what it was asked to run."""
+
+    def __init__(self) -> None:
+        self.build: Any = None
+        self.options: dict[str, Any] = {}
+        self.error: Exception | None = None
+
+    def __call__(self, build: Any, **options: Any) -> None:
+        self.build, self.options = build, options
+        if self.error:
+            raise self.error
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
+    calls = Calls()
+    monkeypatch.setattr(holdfast, "run", calls, raising=False)
+    monkeypatch.delenv("HOLDFAST_JOB", raising=False)
+    monkeypatch.delenv("HOLDFAST_DEBUG", raising=False)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    logger = logging.getLogger("holdfast")
+    before = logger.handlers, logger.level, logger.propagate
+    yield calls
+    logger.handlers, logger.level, logger.propagate = before
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    (tmp_path / "home").mkdir()
+    return f"file://{tmp_path}/home"
+
+
+def pipeline(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "pipe-line.py"
+    path.write_text(text)
+    return str(path)
+
+
+ONE = "def orders(spark):\n    return 'orders of ' + spark\n"
+SEVERAL = ONE + "def clicks(spark):\n    return 'clicks'\n"
+
+
+def ran(calls: Calls) -> tuple[str, str]:
+    return calls.options["job"], calls.build.__name__
+
+
+def test_the_only_function_is_the_pipeline_and_names_the_job(calls: Calls, home: str, tmp_path: Path) -> None:
+    assert main(["run", pipeline(tmp_path, "from os.path import join\n_x = 1\n" + ONE), "--home", home]) == 0
+    assert ran(calls) == ("orders", "orders")
+    assert calls.build("x") == "orders of x"
+    assert calls.options["home"] == home
+    assert calls.options["sink"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "job", "expected"),
+    [
+        (SEVERAL, ":clicks", None, ("clicks", "clicks")),
+        (SEVERAL, "", "clicks", ("clicks", "clicks")),
+        (SEVERAL + "def pipeline(spark): ...\n", "", None, ("pipeline", "pipeline")),
+        (SEVERAL + "def build(spark): ...\n", "", "daily", ("daily", "build")),
+        (ONE, "", "daily", ("daily", "orders")),
+        (SEVERAL, ":orders", "clicks", ("clicks", "orders")),
+    ],
+)
+def test_which_function_is_taken(
+    calls: Calls, home: str, tmp_path: Path, text: str, function: str, job: str | None, expected: tuple[str, str]
+) -> None:
+    named = ["--job", job] if job else []
+    assert main(["run", pipeline(tmp_path, text) + function, "--home", home, *named]) == 0
+    assert ran(calls) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "said"),
+    [
+        (SEVERAL, "", "pipe-line.py:orders, "),
+        (SEVERAL, ":nope", "no function 'nope'"),
+        ("x = 1\n", "", "no function"),
+        ("x = 1\n", ":x", "no function 'x'"),
+        ("def broken(:\n", "", "line 1: SyntaxError"),
+        ("\nimport not_there\n" + ONE, "", "line 2: ModuleNotFoundError: No module named 'not_there'"),
+        ("def f():\n    raise ValueError('bad')\n\nf()\n", "", "line 2: ValueError: bad"),
+        ("raise SystemExit(3)\n", "", "line 1: SystemExit: 3"),
+    ],
+)
+def test_a_pipeline_file_that_cannot_be_used_exits_2_with_its_file_and_line(
+    calls: Calls, home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, function: str, said: str
+) -> None:
+    file = pipeline(tmp_path, text)
+    assert main(["run", file + function, "--home", home]) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert "pipe-line.py" in message
+    assert "Traceback" not in message
+    assert len(message.splitlines()) == 2
+    assert calls.build is None
+
+
+def test_a_file_that_does_not_exist_exits_2(calls: Calls, home: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "/nowhere/orders.py", "--home", home]) == 2
+    assert "/nowhere/orders.py" in capsys.readouterr().err
+
+
+def test_the_file_is_not_run_as_main_and_can_import_its_neighbours(calls: Calls, home: str, tmp_path: Path) -> None:
+    (tmp_path / "neighbour_of_pipeline.py").write_text("NAME = 'neighbour'\n")
+    text = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "from neighbour_of_pipeline import NAME\n"
+        "@dataclass\nclass Row:\n    x: int\n"
+        "def orders(spark):\n    return NAME\n"
+        "if __name__ == '__main__':\n    raise SystemExit('ran as a script')\n"
+    )
+    assert main(["run", pipeline(tmp_path, text), "--home", home]) == 0
+    assert calls.build(None) == "neighbour"
+
+
+def test_functions_of_the_file_travel_to_workers_with_their_code(calls: Calls, home: str, tmp_path: Path) -> None:
+    from pyspark import cloudpickle
+
+    text = "def helper(x):\n    return x + 1\ndef orders(spark):\n    return helper\n"
+    assert main(["run", pipeline(tmp_path, text) + ":orders", "--home", home]) == 0
+    assert b"return" not in (pickled := cloudpickle.dumps(calls.build(None)))
+    assert b"holdfast_pipeline_pipe_line" in pickled
+    import sys
+
+    module = sys.modules.pop("holdfast_pipeline_pipe_line")
+    try:
+        assert cloudpickle.loads(pickled)(1) == 2
+    finally:
+        sys.modules[module.__name__] = module
+
+
+def test_options_become_settings(calls: Calls, home: str, tmp_path: Path) -> None:
+    options = "--interval 10s --timeout 1m --min-pause 2s --max-concurrent 2 --tolerable-failures 5 --on-exceeded fail "
+    options += "--retained 3 --on-conflict takeover --restart-delay 2s --restart-attempts 4 --heartbeat 1s "
+    options += f"--parallelism 2 --output-mode update --trigger available-now --work {tmp_path}/work"
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home, *options.split()]) == 0
+    assert calls.options["settings"] == Settings(
+        interval="10s",
+        timeout="1m",
+        min_pause="2s",
+        max_concurrent=2,
+        tolerable_failures=5,
+        on_exceeded="fail",
+        retained=3,
+        on_conflict="takeover",
+        restart_delay="2s",
+        restart_attempts=4,
+        heartbeat="1s",
+        parallelism=2,
+        output_mode="update",
+        trigger="available-now",
+        work=f"{tmp_path}/work",
+    )
+
+
+def test_every_setting_has_an_option() -> None:
+    assert set(OPTION_HELP) == {field.name for field in fields(Settings)} - {"spark", "alarms"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--interval 10x",
+        "--retained 0",
+        "--retained many",
+        "--on-conflict maybe",
+        "--trigger sometimes",
+        "--bogus 1",
+        "--job ../x",
+        "--job a/b",
+        "--sink nowhere",
+        "--conf novalue",
+    ],
+)
+def test_a_wrong_option_exits_2_before_the_file_is_loaded(
+    calls: Calls, home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    marker = tmp_path / "loaded"
+    text = f"open({str(marker)!r}, 'w').close()\n" + ONE
+    assert main(["run", pipeline(tmp_path, text), "--home", home, *options.split()]) == 2
+    message = capsys.readouterr().err
+    assert len(message.splitlines()) <= 2
+    assert options.split()[0].strip("-").replace("-", "_") in message.replace("-", "_")
+    assert not marker.exists()
+    assert list((tmp_path / "home").iterdir()) == []
+
+
+def test_the_sink_comes_from_its_url(calls: Calls, home: str, tmp_path: Path) -> None:
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home, "--sink", f"delta:{tmp_path}/out"]) == 0
+    assert calls.options["sink"].describe() == f"delta:{tmp_path}/out"
+
+
+def test_spark_settings_reach_the_session_that_is_made_later(calls: Calls, home: str, tmp_path: Path) -> None:
+    command = ["run", pipeline(tmp_path, ONE), "--home", home, "--master", "local[2]"]
+    assert main([*command, "--conf", "spark.a=1", "--conf", "spark.b=x y"]) == 0
+    expected = "--master 'local[2]' --conf spark.a=1 --conf 'spark.b=x y' pyspark-shell"
+    assert os.environ["PYSPARK_SUBMIT_ARGS"] == expected
+
+
+def test_spark_arguments_already_in_the_environment_are_kept() -> None:
+    environment = {"PYSPARK_SUBMIT_ARGS": "--jars a.jar pyspark-shell"}
+    add_spark_arguments(environment, None, ["spark.a=1"])
+    assert environment == {"PYSPARK_SUBMIT_ARGS": "--jars a.jar --conf spark.a=1 pyspark-shell"}
+    untouched: dict[str, str] = {}
+    add_spark_arguments(untouched, None, [])
+    assert untouched == {}
+    with pytest.raises(InvalidSettings):
+        add_spark_arguments(untouched, None, ["=1"])
+
+
+def test_the_error_of_the_run_decides_how_the_command_ends(
+    calls: Calls, home: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls.error = OwnedByAnotherRun("owned by build-3", hint="--on-conflict takeover")
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home]) == 5
+    assert capsys.readouterr().err == "holdfast: owned by build-3\nTry: --on-conflict takeover\n"
+
+
+def test_a_log_line_is_one_line_with_its_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOLDFAST_DEBUG", raising=False)
+    try:
+        raise ValueError("first\nsecond")
+    except ValueError as error:
+        record = logging.LogRecord("holdfast", logging.WARNING, "", 0, "query died", (), (ValueError, error, None))
+    record.created = 0
+    assert OneLineFormatter().format(record) == ("1970-01-01T00:00:00Z WARNING query died: ValueError: first second")
