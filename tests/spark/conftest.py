@@ -1,0 +1,65 @@
+"""One Spark session for all tests of this folder: starting one takes longer than most tests."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+STATE_FORMATS = {
+    "hdfs": (HDFS, "false", "1"),
+    "rocksdb": (ROCKSDB, "false", "1"),
+    "rocksdb-changelog": (ROCKSDB, "true", "1"),
+    "rocksdb-v2": (ROCKSDB, "true", "2"),
+}
+"""Name → state store provider, changelog checkpointing, version of the checkpoint format."""
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Two cores, two partitions, and state maintenance every second, so that files come and go while tests look on."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("holdfast tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.streaming.stateStore.maintenanceInterval", "1s")
+        .config("spark.sql.streaming.stopTimeout", "60s")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=STATE_FORMATS)
+def state_format(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """Each of Spark's four state formats in turn, with a short memory: eight batches."""
+    with_state_format(spark, request.param)
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "8")
+    spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "4")
+    yield request.param
+    for name in _STATE_SETTINGS:
+        spark.conf.unset(name)
+    spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
+    spark.conf.unset("spark.sql.streaming.stateStore.minDeltasForSnapshot")
+
+
+_STATE_SETTINGS = (
+    "spark.sql.streaming.stateStore.providerClass",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion",
+)
+
+
+def with_state_format(spark: SparkSession, name: str) -> None:
+    for setting, value in zip(_STATE_SETTINGS, STATE_FORMATS[name], strict=True):
+        spark.conf.set(setting, value)

@@ -1,0 +1,266 @@
+"""Snapshots of a running query in each of Spark's state formats: exact after a restore, whatever Spark deleted."""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan
+from holdfast.checkpoint.manifest import Manifest, ManifestShard
+from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.restore import local_copy, restore
+from holdfast.snapshot import work_directory
+from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards, grouped
+from holdfast.storage.local import LocalStore
+
+FILES = 26
+KEYS = 7
+EPOCH = FencingEpoch(1)
+Counts = dict[int, int]
+
+
+class Input:
+    """Files that Spark reads one per batch, in order. Every file changes the count of every key."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self.answers: list[Counts] = [{}]
+        counts: Counter[int] = Counter()
+        for number in range(FILES):
+            keys = [key for key in range(KEYS) for _ in range(1 + (number * key) % 5)]
+            counts.update(keys)
+            self.answers.append(dict(counts))
+            path = folder / f"{number:04}.json"
+            path.write_text("".join(f'{{"key": {key}}}\n' for key in keys))
+            os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+class Run:
+    """A query that counts keys, and what it answered after each batch."""
+
+    def __init__(self, spark: SparkSession, source: Input, work: Path, **trigger: object) -> None:
+        self._changed = threading.Condition()
+        self.answers: dict[int, Counts] = {}
+        counted = (
+            spark.readStream.schema("key INT")
+            .option("maxFilesPerTrigger", 1)
+            .json(str(source.folder))
+            .groupBy("key")
+            .count()
+        )
+        writer = counted.writeStream.outputMode("complete").option("checkpointLocation", str(work))
+        self.query: StreamingQuery = writer.foreachBatch(self._answer).trigger(**trigger or NO_PAUSE).start()
+
+    def _answer(self, batch: DataFrame, batch_id: int) -> None:
+        answer = {row["key"]: row["count"] for row in batch.collect()}
+        with self._changed:
+            self.answers[batch_id] = answer
+            self._changed.notify_all()
+
+    def await_commit(self, batch_id: int) -> None:
+        """A batch begins only after the one before it is committed."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: batch_id + 1 in self.answers, timeout=120), self.query.exception()
+
+
+NO_PAUSE = {"processingTime": "0 seconds"}
+
+
+def snapshot(work: Path, blobs: Blobs) -> tuple[BatchId, tuple[ShardCopy, ...]]:
+    """Of the newest barrier; of a newer one when Spark was quicker."""
+    for _ in range(10):
+        barrier = work_directory.newest_barrier(work)
+        assert barrier is not None
+        try:
+            groups = grouped(work_directory.plan(work, barrier).shards, 2)
+            return barrier, tuple(copy for group in groups for copy in copy_shards(work, group, blobs, lambda: False))
+        except (NotPlannable, ShardDeclined):
+            continue
+    raise AssertionError("declined ten times")
+
+
+def manifest_of(barrier: BatchId, copies: tuple[ShardCopy, ...]) -> Manifest:
+    shards = tuple(ManifestShard(copy.shard, copy.files) for copy in copies)
+    return Manifest(1, "counts", CheckpointId(1), barrier, EPOCH, shards)
+
+
+def stored_bytes(store: LocalStore) -> int:
+    return sum(item.size for item in store.list(""))
+
+
+def test_a_snapshot_of_a_running_query_restores_exactly(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
+    source = Input(tmp_path / "input")
+    (tmp_path / "home").mkdir()
+    store = LocalStore(tmp_path / "home")
+    blobs = Blobs(store, EPOCH)
+    work = tmp_path / "work"
+    run = Run(spark, source, work)
+    known: dict[str, int] = {}
+    manifests: list[Manifest] = []
+    for least in (2, 10, 18):
+        run.await_commit(least)
+        before = stored_bytes(store)
+        barrier, copies = snapshot(work, blobs)
+        files = {file.digest: file.size for copy in copies for file in copy.files}
+        new = sum(size for digest, size in files.items() if digest not in known)
+        known |= files
+        assert sum(copy.bytes_new for copy in copies) == new == stored_bytes(store) - before
+        assert sum(copy.objects_written for copy in copies) <= 2
+        manifests.append(manifest_of(barrier, copies))
+        blobs.remember(manifests[-1])
+        assert barrier >= least
+    run.query.stop()
+    assert run.query.exception() is None
+
+    restored = tmp_path / "restored"
+    restore(store, manifests[-1], restored)
+    assert work_directory.damage(restored) is None
+    continued = Run(spark, source, restored, availableNow=True)
+    continued.query.awaitTermination()
+    assert min(continued.answers) == manifests[-1].barrier_batch_id + 1
+    assert all(answer in source.answers for answer in continued.answers.values())
+    assert continued.answers[max(continued.answers)] == source.answers[-1]
+
+
+def test_a_query_resumes_from_a_local_copy_without_touching_the_original(
+    spark: SparkSession, state_format: str, tmp_path: Path
+) -> None:
+    source = Input(tmp_path / "input")
+    work = tmp_path / "work"
+    run = Run(spark, source, work)
+    run.await_commit(12)
+    run.query.stop()
+    assert work_directory.damage(work) is None
+    barrier = work_directory.newest_barrier(work)
+    assert barrier is not None
+    plan = work_directory.plan(work, barrier)
+    before = contents(work, plan)
+    local_copy(work, plan, tmp_path / "copy")
+    continued = Run(spark, source, tmp_path / "copy", availableNow=True)
+    continued.query.awaitTermination()
+    assert min(continued.answers) == barrier + 1
+    assert continued.answers[max(continued.answers)] == source.answers[-1]
+    # Not all of the directory: the stores of the first query are still loaded, and go on deleting old versions.
+    assert contents(work, plan) == before
+
+
+def contents(directory: Path, plan: SnapshotPlan) -> dict[str, bytes]:
+    return {file.path: (directory / file.path).read_bytes() for file in plan.files()}
+
+
+def test_damage_is_found_before_a_query_resumes(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    run = Run(spark, Input(tmp_path / "input"), work)
+    run.await_commit(5)
+    run.query.stop()
+    assert work_directory.damage(work) is None
+    state = planned(work, lambda path: path.startswith("state/0/1/"))
+    good = state.read_bytes()
+
+    state.write_bytes(bytes([good[0] ^ 1]) + good[1:])
+    assert state.name in str(work_directory.damage(work))
+    state.write_bytes(b"")
+    assert state.name in str(work_directory.damage(work))
+    state.unlink()
+    assert "state/0/1" in str(work_directory.damage(work))
+    state.write_bytes(good)
+    assert work_directory.damage(work) is None
+
+    (work / "metadata").rename(tmp_path / "metadata")
+    assert "metadata" in str(work_directory.damage(work))
+    assert work_directory.damage(tmp_path / "nowhere") == "no batch was committed"
+
+
+def planned(directory: Path, wanted: Callable[[str], bool]) -> Path:
+    barrier = work_directory.newest_barrier(directory)
+    assert barrier is not None
+    return directory / next(file.path for file in work_directory.plan(directory, barrier).files() if wanted(file.path))
+
+
+@pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
+def test_an_sst_of_the_wrong_size_is_found_without_its_checksum(
+    spark: SparkSession, state_format: str, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    run = Run(spark, Input(tmp_path / "input"), work)
+    run.await_commit(8)
+    run.query.stop()
+    sst = planned(work, lambda path: path.endswith(".sst"))
+    sst.write_bytes(sst.read_bytes() + b"more")
+    (sst.parent / f".{sst.name}.crc").unlink()
+    assert sst.name in str(work_directory.damage(work))
+
+
+def test_a_stateless_query_has_only_the_control_shard(spark: SparkSession, tmp_path: Path) -> None:
+    source = Input(tmp_path / "input")
+    lines = spark.readStream.schema("key INT").json(str(source.folder))
+    query = lines.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "work"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    barrier = work_directory.newest_barrier(tmp_path / "work")
+    assert barrier is not None
+    (control,) = work_directory.plan(tmp_path / "work", barrier).shards
+    assert {"metadata", f"commits/{barrier}", f"offsets/{barrier}", "sources/0/0"} <= {
+        file.path for file in control.files
+    }
+    assert work_directory.damage(tmp_path / "work") is None
+
+
+@pytest.mark.parametrize("state_format", ["hdfs", "rocksdb-v2"], indirect=True)
+def test_a_join_restores_with_each_of_its_stores(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
+    """Each number is on the left once and on the right once, mostly in different batches."""
+    for side in ("left", "right"):
+        (tmp_path / side).mkdir()
+    for number in range(12):
+        write_number(tmp_path / "left", number, number)
+        write_number(tmp_path / "right", (number * 5) % 12, number)
+    first: list[int] = []
+    run = join(spark, tmp_path, tmp_path / "work", first)
+    run.awaitTermination()
+    work = tmp_path / "work"
+    barrier = work_directory.newest_barrier(work)
+    assert barrier is not None
+    assert sorted(first) == list(range(12))
+
+    for number in range(12, 16):
+        write_number(tmp_path / "left", number, number)
+    join(spark, tmp_path, work, first).awaitTermination()
+    barrier = work_directory.newest_barrier(work)
+    assert barrier is not None
+    plan = work_directory.plan(work, barrier)
+    assert len(plan.shards) == 1 + 2 * 4
+    (tmp_path / "home").mkdir()
+    store = LocalStore(tmp_path / "home")
+    copies = copy_shards(work, plan.shards, Blobs(store, EPOCH), lambda: False)
+    restore(store, manifest_of(barrier, copies), tmp_path / "restored")
+
+    for number in range(12, 16):
+        write_number(tmp_path / "right", number, number)
+    second: list[int] = []
+    join(spark, tmp_path, tmp_path / "restored", second).awaitTermination()
+    assert sorted(second) == list(range(12, 16))
+
+
+def write_number(folder: Path, number: int, order: int) -> None:
+    path = folder / f"{number}.json"
+    path.write_text(f'{{"number": {number}}}\n')
+    os.utime(path, (1_700_000_000 + order, 1_700_000_000 + order))
+
+
+def join(spark: SparkSession, inputs: Path, work: Path, seen: list[int]) -> StreamingQuery:
+    def side(name: str) -> DataFrame:
+        files = spark.readStream.schema("number INT").option("maxFilesPerTrigger", 2)
+        return files.json(str(inputs / name))
+
+    def collect(batch: DataFrame, batch_id: int) -> None:
+        seen.extend(row["number"] for row in batch.collect())
+
+    joined = side("left").join(side("right"), "number")
+    writer = joined.writeStream.option("checkpointLocation", str(work)).foreachBatch(collect)
+    return writer.trigger(availableNow=True).start()
