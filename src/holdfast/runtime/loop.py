@@ -1,7 +1,7 @@
 """The runtime of one run: performs what the coordinator commands, and tells it what happens.
 
-All decisions are taken on one thread, the loop's, by calling `turn` and `poll`. Everything that can block runs on a lane
-and comes back as an event, or as a function to be called on the loop's thread (`post`).
+All decisions are taken on one thread, the loop's, by calling `turn` and `poll`. Everything that can block runs on a
+lane and comes back as an event, or as a function to be called on the loop's thread (`post`).
 """
 
 import logging
@@ -147,6 +147,10 @@ class Runtime:
     def next_deadline(self) -> float:
         deadline = self._coordinator.next_deadline()
         return self._next_poll if deadline is None else min(deadline, self._next_poll)
+
+    def still_owner(self) -> bool:
+        """False only when a newer run is known."""
+        return self._parts.watch.still_owner()
 
     # Asked for by the user, from any thread.
 
@@ -295,7 +299,7 @@ class Runtime:
 
     # Commands.
 
-    def _perform(self, command: Command) -> None:
+    def _perform(self, command: Command) -> None:  # noqa: C901  one line per command
         match command:
             case BeginCheckpoint():
                 self._checkpointing.begin(command, self._resumed.directory)

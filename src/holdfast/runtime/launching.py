@@ -1,0 +1,248 @@
+"""From settings to a running job: look before touching, claim, recover, align the sink, start."""
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.coordination.coordinator import Coordinator
+from holdfast.coordination.events import EntrySettled, Event
+from holdfast.coordination.rules import Rules
+from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
+from holdfast.identifiers import AttemptId, FencingEpoch, JobName
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, RunStarted
+from holdfast.repository.journal import Journal
+from holdfast.repository.ownership import Held, availability, current_process, read_heartbeat, refusal
+from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
+from holdfast.runtime.loop import Item, Parts, Runtime
+from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.ports import Query, Workplace
+from holdfast.runtime.recovery import Recovery, align_sink, load_manifest
+from holdfast.runtime.retiring import Retiring
+from holdfast.runtime.supervision import Supervision
+from holdfast.settings import Settings
+from holdfast.sinks.protocol import SinkContext, Step, no_step
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.urls import open_store, require_create_if_absent
+from holdfast.version import VERSION
+
+
+def _new_attempt() -> AttemptId:
+    return AttemptId(uuid.uuid4().hex)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a run depends on besides its settings; the simulation brings its own."""
+
+    clock: Clock
+    process: Process
+    new_attempt: Callable[[], AttemptId]
+    jitter: Callable[[], float]
+    step: Step
+
+    @classmethod
+    def real(cls, step: Step = no_step) -> "Surroundings":
+        return cls(SystemClock(), current_process(), _new_attempt, random.random, step)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A job in its home, looked at and found free. Nothing has been written yet."""
+
+    job: JobName
+    home: str
+    store: ObjectStore
+    work: Path
+    settings: Settings
+    around: Surroundings
+
+
+def look(job: JobName, home: str, work: Path, settings: Settings, around: Surroundings) -> Place:
+    """Everything that can be refused without touching anything, in the order of how quickly it can be said."""
+    root = open_store(home)
+    store = root.scoped(job)
+    place = Place(job, home, store, work, settings, around)
+    require_free_or_ours(work, job, home)
+    _require_claimable(place, Journal(store, new_attempt=around.new_attempt, now=around.clock.wall))
+    require_create_if_absent(root)
+    return place
+
+
+def _require_claimable(place: Place, journal: Journal) -> None:
+    state = journal.load()
+    if place.settings.on_conflict == "takeover":
+        return
+    answer = availability(state, read_heartbeat(place.store), place.around.process, place.around.clock.wall())
+    if isinstance(answer, Held):
+        raise refusal(place.job, place.home, answer)
+
+
+def rules_of(settings: Settings, jitter: float) -> Rules:
+    return Rules(
+        interval=settings.duration("interval"),
+        timeout=settings.duration("timeout"),
+        min_pause=settings.duration("min_pause"),
+        max_concurrent=settings.max_concurrent,
+        tolerable_failures=settings.tolerable_failures,
+        fail_on_exceeded=settings.on_exceeded == "fail",
+        jitter=jitter,
+    )
+
+
+def launch(
+    place: Place,
+    query: Query,
+    lanes: Lanes,
+    post: Callable[[Item], None],
+    finished: Callable[[HoldfastError | None], None],
+    workplace_of: Callable[[str], Workplace] | None = None,
+) -> Runtime:
+    """Claim the job, recover, and start the query. The caller drives the runtime that comes back."""
+    blobs_by_run: list[tuple[Blobs, Checkpointing]] = []
+
+    def settled(entry: AnyEntry) -> None:
+        if isinstance(entry, CheckpointCompleted):
+            for blobs, checkpointing in blobs_by_run:
+                blobs.remember(checkpointing.manifests[entry.id])
+            post(EntrySettled(entry.id, entry.barrier_batch_id))
+
+    around = place.around
+    journal = Journal(place.store, new_attempt=around.new_attempt, now=around.clock.wall, settled=settled)
+    claimed = _claim(place, journal)
+    make_workplace = workplace_of or (lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage))
+    workplace = make_workplace(claimed.lineage)
+    parts, blobs = _put_together(place, journal, claimed, workplace, query, lanes, post)
+    blobs_by_run.append((blobs, parts.checkpointing))
+    # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
+    parts.watch.beat()
+    around.step("run.claimed")
+    resumed = parts.recovery.resume(local=True)
+    around.step("recovery.directory")
+    if query.sink is not None:
+        query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
+        around.step("recovery.fenced")
+        align_sink(query.sink, resumed)
+        around.step("recovery.aligned")
+    _remember_retained(place.store, journal, blobs, parts.checkpointing)
+    parts.retiring.sweep_earlier_runs()
+    query.start(resumed.directory)
+    workplace.clean(resumed.directory)
+    return Runtime(parts, resumed, finished)
+
+
+def _claim(place: Place, journal: Journal) -> RunStarted:
+    """Look once more, then claim. Losing the race for the claim is the same as having come second."""
+    _require_claimable(place, journal)
+    lineage = journal.state.lineage or place.around.new_attempt()
+    try:
+        return journal.claim(
+            lambda sequence, attempt, at: RunStarted(
+                sequence=sequence,
+                attempt=attempt,
+                at=at,
+                fencing_epoch=FencingEpoch(sequence),
+                lineage=lineage,
+                process=place.around.process,
+                heartbeat_s=place.settings.duration("heartbeat"),
+                work=str(place.work / place.job),
+                holdfast=VERSION,
+            )
+        )
+    except Fenced as error:
+        raise OwnedByAnotherRun(
+            f"could not start job {place.job!r} on {place.home}: {error.message}",
+            hint="stop that run, or take the job from it: --on-conflict takeover",
+        ) from error
+
+
+def _put_together(
+    place: Place,
+    journal: Journal,
+    claimed: RunStarted,
+    workplace: Workplace,
+    query: Query,
+    lanes: Lanes,
+    post: Callable[[Item], None],
+) -> tuple[Parts, Blobs]:
+    settings, around = place.settings, place.around
+
+    def tell(event: Event) -> None:
+        post(event)
+
+    watch = OwnershipWatch(
+        store=place.store,
+        journal=journal,
+        process=around.process,
+        started_at=claimed.at,
+        interval=settings.duration("heartbeat"),
+        application_id=lambda: query.application_id,
+        clock=around.clock,
+        post=tell,
+    )
+    blobs = Blobs(place.store, claimed.fencing_epoch, concurrent=settings.max_concurrent)
+    checkpointing = Checkpointing(
+        job=place.job,
+        store=place.store,
+        journal=journal,
+        blobs=blobs,
+        clock=around.clock,
+        lanes=lanes,
+        post=tell,
+        still_owner=watch.still_owner,
+        describe=query.describe,
+        parallelism=settings.parallelism,
+        step=around.step,
+    )
+    restorable = journal.state.restorable()
+    coordinator = Coordinator(
+        rules_of(settings, around.jitter()),
+        around.clock.monotonic(),
+        last_completed=restorable[0].id if restorable else None,
+        savepoints=frozenset(entry.name for entry in journal.state.retained() if entry.name),
+    )
+    parts = Parts(
+        job=place.job,
+        journal=journal,
+        coordinator=coordinator,
+        checkpointing=checkpointing,
+        retiring=Retiring(
+            store=place.store,
+            journal=journal,
+            blobs=blobs,
+            manifests=checkpointing.manifests,
+            retained=settings.retained,
+            lanes=lanes,
+            post=tell,
+        ),
+        recovery=Recovery(place.store, journal, workplace),
+        workplace=workplace,
+        watch=watch,
+        supervision=Supervision(settings.duration("restart_delay"), settings.restart_attempts),
+        alarms=Alarms(place.job, settings.alarms, around.clock),
+        query=query,
+        clock=around.clock,
+        lanes=lanes,
+        post=post,
+        heartbeat=settings.duration("heartbeat"),
+        step=around.step,
+    )
+    return parts, blobs
+
+
+def _remember_retained(store: ObjectStore, journal: Journal, blobs: Blobs, checkpointing: Checkpointing) -> None:
+    """What earlier runs uploaded is not uploaded again; what a damaged manifest names is simply not known."""
+    for entry in journal.state.retained():
+        try:
+            manifest = load_manifest(store, entry)
+        except Corrupt:
+            continue
+        checkpointing.manifests[entry.id] = manifest
+        if entry.id not in journal.state.corrupt:
+            blobs.remember(manifest)

@@ -1,0 +1,111 @@
+"""`holdfast.run` and `holdfast.start`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from holdfast.errors import HoldfastError, InvalidSettings
+from holdfast.identifiers import job_name
+from holdfast.runtime.launching import Surroundings, look
+from holdfast.settings import Settings
+from holdfast.sinks.protocol import Sink, Step, no_step
+from holdfast.spark.running import RunningJob
+
+
+def start(
+    build_or_writer: Any,
+    *,
+    job: str,
+    home: str,
+    sink: Sink | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> RunningJob:
+    """Recover the job, start its query, supervise it, and return without waiting for its end.
+
+    `build_or_writer` is a function from a SparkSession to a streaming DataFrame (or to a DataStreamWriter), or a
+    DataStreamWriter itself; a writer's own sink gets its rows at least once, not exactly once.
+    """
+    return start_stepwise(build_or_writer, job, home, sink, Settings.merged(settings, options), no_step)
+
+
+def run(
+    build: Any, *, job: str, home: str, sink: Sink | None = None, settings: Settings | None = None, **options: Any
+) -> None:
+    """The same, and wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
+
+    Raises what the job ended with: `OwnedByAnotherRun` when it may not start, `Fenced` when it was taken over,
+    `JobFailed` when it was given up.
+    """
+    running = start(build, job=job, home=home, sink=sink, settings=settings, **options)
+    with _stopping_on_signals(running):
+        while not running.await_termination("1s"):
+            pass
+
+
+def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings: Settings, step: Step) -> RunningJob:
+    """`start` with a hook between any two steps, for tests that crash there."""
+    name = job_name(job)
+    if not isinstance(home, str) or not home:
+        raise InvalidSettings.of("home", home, "must be the URL of a store", hint="home='file:///var/lib/holdfast'")
+    if sink is not None and not callable(getattr(sink, "stage", None)):
+        raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
+    _require_pipeline(build)
+    work = Path(settings.work).absolute() if settings.work is not None else _default_work(home)
+    place = look(name, home.rstrip("/") or home, work, settings, Surroundings.real(step))
+
+    # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
+    try:
+        from holdfast.spark.query import SparkQuery, as_holdfast_error, built_by
+        from holdfast.spark.session import session_for
+    except ImportError as error:
+        raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast[spark]'") from error
+    spark = settings.spark or session_for(name)
+    try:
+        built = built_by(build, spark, sink)
+    except Exception as error:
+        if isinstance(error, HoldfastError):
+            raise
+        raise InvalidSettings(f"could not build the pipeline: {as_holdfast_error(error).message}") from error
+    return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step))
+
+
+def _require_pipeline(build: Any) -> None:
+    if not callable(build) and not hasattr(build, "start"):
+        raise InvalidSettings.of(
+            "build", build, "must be a function from a SparkSession to a streaming DataFrame, or a DataStreamWriter"
+        )
+
+
+def _default_work(home: str) -> Path:
+    """Below the user's data directory, apart for each home, so that equal job names of two homes do not meet."""
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(data) / "holdfast" / "work" / hashlib.sha256(home.rstrip("/").encode()).hexdigest()[:12]
+
+
+class _stopping_on_signals:
+    """The first SIGTERM or SIGINT stops the job cleanly; a second one is for the impatient and kills."""
+
+    def __init__(self, running: RunningJob) -> None:
+        self._running = running
+        self._previous: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._previous[number] = signal.signal(number, self._stop)
+
+    def __exit__(self, *exc: object) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        self._running.begin_stop()

@@ -1,0 +1,177 @@
+"""A Structured Streaming query as the runtime sees it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyspark
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from holdfast.errors import Fenced, HoldfastError, InvalidSettings
+from holdfast.identifiers import BatchId, JobName
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.settings import Settings, seconds
+from holdfast.sinks import ledger
+from holdfast.sinks.protocol import Sink, SinkContext, Step
+
+log = logging.getLogger("holdfast")
+
+_DESCRIBED = {
+    "state_store_provider": "spark.sql.streaming.stateStore.providerClass",
+    "state_format": "spark.sql.streaming.stateStore.checkpointFormatVersion",
+    "changelog": "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+    "shuffle_partitions": "spark.sql.shuffle.partitions",
+}
+
+# A streaming DataFrame, or a DataStreamWriter of the user's own.
+Built: TypeAlias = Any
+
+
+class SparkQuery:
+    """Runs what the user's function built. `sink` is None when that is a writer of the user's own."""
+
+    def __init__(
+        self, spark: SparkSession, job: JobName, built: Built, sink: Sink | None, settings: Settings, step: Step
+    ) -> None:
+        self._spark = spark
+        self._job = job
+        self._built = built
+        self._sink = sink
+        self._settings = settings
+        self._step = step
+        self._directory: Path | None = None
+        self._stopped = False
+        self.query: StreamingQuery | None = None
+        self.still_owner: Callable[[], bool] = lambda: True
+
+    @property
+    def application_id(self) -> str | None:
+        return str(self._spark.sparkContext.applicationId)
+
+    @property
+    def sink(self) -> Sink | None:
+        return self._sink
+
+    def describe(self) -> dict[str, str]:
+        described = {"spark": pyspark.__version__, "query": str(self.query.id) if self.query else ""}
+        for name, key in _DESCRIBED.items():
+            with suppress(PySparkException):
+                described[name] = str(self._spark.conf.get(key))
+        return described
+
+    def open_sink(self, context: SinkContext) -> None:
+        assert self._sink is not None
+        assert isinstance(self._built, DataFrame)
+        self._sink.open(context, self._spark, self._built.schema)
+
+    def start(self, directory: WorkDirectory) -> None:
+        self._directory = Path(directory.location)
+        writer = self._writer().option("checkpointLocation", directory.location)
+        self.query = writer.start()
+        _require_synchronous_progress(self.query)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self.query is not None:
+            try:
+                self.query.stop()
+            except Exception as error:
+                # A query that is already dead, or a JVM that is gone, is stopped.
+                log.debug("stopping the query: %s", error)
+
+    def death(self) -> str | None:
+        assert self.query is not None
+        try:
+            if self.query.isActive:
+                return None
+            cause = self.query.exception()
+        except Exception as error:
+            return f"Spark is gone: {error}"
+        return "" if cause is None or self._stopped else str(cause)
+
+    def _writer(self) -> DataStreamWriter:
+        if isinstance(self._built, DataStreamWriter):
+            return self._built
+        writer = self._built.writeStream.outputMode(self._settings.output_mode).queryName(self._job)
+        if trigger := trigger_of(self._settings.trigger):
+            writer = writer.trigger(**trigger)
+        return writer.foreachBatch(self._stage)
+
+    def _stage(self, batch: DataFrame, batch_id: int) -> None:
+        """Called by Spark before it commits the batch. What it leaves in the ledger is what a checkpoint publishes."""
+        assert self._sink is not None
+        assert self._directory is not None
+        if not self.still_owner():
+            raise Fenced("another run owns the job now")
+        self._step("batch.begin")
+        staged = self._sink.stage(batch, BatchId(batch_id))
+        self._step("batch.staged")
+        ledger.write(self._directory, staged)
+        self._step("batch.ledger")
+
+
+def built_by(build: object, spark: SparkSession, sink: Sink | None) -> Built:
+    """Call the user's function, and refuse what cannot be run before anything is touched."""
+    built = build(spark) if callable(build) and not isinstance(build, DataStreamWriter) else build
+    shown = getattr(build, "__name__", repr(build))
+    if isinstance(built, DataStreamWriter):
+        if sink is not None:
+            raise InvalidSettings(
+                f"{shown} returned a DataStreamWriter, which has a sink of its own, but a sink was given too",
+                hint="return the streaming DataFrame and let holdfast write it, or leave the sink out",
+            )
+        log.warning("the query writes to a sink of its own: its output is at least once, not exactly once")
+        return built
+    if not isinstance(built, DataFrame) or not built.isStreaming:
+        kind = "a DataFrame that is not streaming" if isinstance(built, DataFrame) else f"{type(built).__name__}"
+        raise InvalidSettings(
+            f"{shown} must return a streaming DataFrame, it returned {kind}",
+            hint="begin it with spark.readStream",
+        )
+    if sink is None:
+        raise InvalidSettings(
+            f"{shown} returned a streaming DataFrame, but there is no sink to write it to",
+            hint="give one: sink=Delta('/data/orders'), or on the command line --sink delta:/data/orders",
+        )
+    return built
+
+
+def trigger_of(value: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The keywords for Spark's `trigger`."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if value == "available-now":
+        return {"availableNow": True}
+    if value == "once":
+        return {"once": True}
+    return {"processingTime": f"{round(seconds('trigger', value) * 1000)} milliseconds"}
+
+
+def _require_synchronous_progress(query: StreamingQuery) -> None:
+    """With asynchronous progress tracking `commits/N` does not say that batch N is done, so there is no barrier."""
+    try:
+        execution = query._jsq.streamingQuery().getClass().getSimpleName()
+    except Exception:
+        return  # not a classic session; the option cannot be seen from here
+    if "Async" in str(execution):
+        query.stop()
+        raise InvalidSettings(
+            "the query uses asynchronous progress tracking, which leaves no consistent point to checkpoint",
+            hint="remove the option asyncProgressTrackingEnabled",
+        )
+
+
+def as_holdfast_error(error: Exception) -> HoldfastError:
+    """A failure of Spark while the job starts, in one line."""
+    if isinstance(error, HoldfastError):
+        return error
+    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return HoldfastError(f"could not start the query: {text}")

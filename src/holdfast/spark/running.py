@@ -1,0 +1,135 @@
+"""A job that runs: the loop's thread, and the handle that the user holds."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+
+from pyspark.sql.streaming import StreamingQuery
+
+from holdfast.coordination.commands import AnswerRequest
+from holdfast.coordination.events import Kind
+from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed
+from holdfast.identifiers import CheckpointId, savepoint_name
+from holdfast.runtime.lanes import ThreadLanes
+from holdfast.runtime.launching import Place, launch
+from holdfast.runtime.loop import Item, Runtime
+from holdfast.runtime.status import JobStatus
+from holdfast.settings import Duration, seconds
+from holdfast.spark.query import SparkQuery, as_holdfast_error
+
+log = logging.getLogger("holdfast")
+
+
+class RunningJob:
+    """A supervised query and its checkpoints. Made by `holdfast.start`."""
+
+    def __init__(self, place: Place, query: SparkQuery) -> None:
+        self._place = place
+        self._query = query
+        self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
+        self._lanes = ThreadLanes(copying=place.settings.parallelism)
+        self._done: Future[None] = Future()
+        try:
+            self._runtime: Runtime = launch(place, query, self._lanes, self._items.put, self._finish)
+        except Exception as error:
+            query.stop()
+            self._lanes.close()
+            raise as_holdfast_error(error) from error
+        query.still_owner = self._runtime.still_owner
+        threading.Thread(target=self._drive, name="holdfast-coordinator", daemon=True).start()
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's query; another object after a restart."""
+        return self._query.query
+
+    def status(self) -> JobStatus:
+        return self._runtime.status
+
+    def checkpoint(self, timeout: Duration | None = None) -> CheckpointId:
+        """Take a checkpoint now, wait for it, and return its id. Raises `CheckpointFailed`."""
+        return self._request("checkpoint", None, timeout)
+
+    def savepoint(self, name: str, timeout: Duration | None = None) -> CheckpointId:
+        """A named checkpoint that retention leaves alone."""
+        return self._request("savepoint", savepoint_name(name), timeout)
+
+    def stop(self, savepoint: str | None = None, timeout: Duration | None = None) -> None:
+        """Stop the query, take a last checkpoint (named, if asked), publish, end. Raises when that was not possible."""
+        self.begin_stop(savepoint)
+        if not self.await_termination(timeout):
+            raise CheckpointFailed(f"job {self._place.job!r} did not stop within {timeout}")
+
+    def begin_stop(self, savepoint: str | None = None) -> None:
+        """The same without waiting; safe in a signal handler."""
+        name = savepoint_name(savepoint) if savepoint is not None else None
+        self._runtime.stop(name, lambda answer: None)
+
+    def await_termination(self, timeout: Duration | None = None) -> bool:
+        """Wait until the job ends, True when it has. Raises what it ended with."""
+        try:
+            self._done.result(_limit(timeout))
+        except FutureTimeout:
+            return False
+        return True
+
+    def _request(self, kind: Kind, name: str | None, timeout: Duration | None) -> CheckpointId:
+        answered: Future[AnswerRequest] = Future()
+        self._runtime.request(kind, name, answered.set_result)
+        try:
+            answer = self._wait(answered, _limit(timeout))
+        except FutureTimeout as error:
+            raise CheckpointFailed(f"the {kind} did not complete within {timeout}; it goes on") from error
+        if answer.completed is None:
+            reason, message = answer.failure or (None, "the run ended")
+            hint = reason.rule.hint if reason else None
+            raise CheckpointFailed(f"the {kind} failed: {reason.value if reason else ''}: {message}", hint=hint)
+        return answer.completed
+
+    def _wait(self, answered: Future[AnswerRequest], limit: float | None) -> AnswerRequest:
+        """An answer, or the end of the job, whichever comes first."""
+        deadline = None if limit is None else time.monotonic() + limit
+        while True:
+            try:
+                return answered.result(0.5 if deadline is None else max(0.0, min(0.5, deadline - time.monotonic())))
+            except FutureTimeout:
+                if self._done.done() and not answered.done():
+                    raise CheckpointFailed("the job ended before the checkpoint was complete") from None
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise
+
+    def _drive(self) -> None:
+        clock = self._place.around.clock
+        try:
+            self._runtime.begin()
+            while not self._done.done():
+                wait = max(0.0, self._runtime.next_deadline() - clock.monotonic())
+                try:
+                    self._runtime.turn(self._items.get(timeout=wait))
+                except queue.Empty:
+                    self._runtime.poll()
+                    continue
+                if clock.monotonic() >= self._runtime.next_deadline():
+                    self._runtime.poll()
+        except Exception as error:
+            log.exception("holdfast: internal error in the coordinator's loop")
+            self._query.stop()
+            self._finish(JobFailed(f"internal error: {error}", hint="report this with the log above"))
+
+    def _finish(self, failure: HoldfastError | None) -> None:
+        if self._done.done():
+            return
+        self._lanes.close()
+        if failure is None:
+            self._done.set_result(None)
+        else:
+            self._done.set_exception(failure)
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds("timeout", timeout)
