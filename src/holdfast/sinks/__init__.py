@@ -1,0 +1,8 @@
+"""Sinks with exactly-once output: `Delta` tables and `Files` of Parquet. `Sink` is what to implement for another."""
+
+from holdfast.sinks.delta import Delta
+from holdfast.sinks.files import Files
+from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch, StagedFile
+from holdfast.sinks.urls import parse_sink
+
+__all__ = ["Delta", "Files", "Sink", "SinkContext", "StagedBatch", "StagedFile", "parse_sink"]

@@ -12,11 +12,17 @@ The life of a sink in one run:
     stage                once per micro-batch, again with the same batch_id when Spark repeats a batch
     publish              once per completed checkpoint, again after any failure, possibly from two runs at once
 
-Every method may be repeated, and may be cut off at any point by the death of the process.
+Every method may be repeated, and may be cut off at any point by the death of the process. Methods of one sink object
+are called by one thread at a time, except `stage`, which may run beside `publish`. Two runs may be inside any two
+methods at once; what a run asks for is decided by the journal, so an older run differs from a newer one only in knowing
+less.
+
+`holdfast.testing.sinks.SinkConformance` checks all of this for any sink.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -26,6 +32,14 @@ from holdfast.identifiers import BatchId, FencingEpoch, JobName
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+# Called by a sink between any two of its steps, with the name of the step just taken. Tests end the process, or let
+# another run act, at exactly that point.
+Step = Callable[[str], None]
+
+
+def no_step(_: str) -> None:
+    """The hook of production: nothing happens between two steps."""
 
 
 class StagedFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,9 +102,15 @@ class Sink(Protocol):
     def rewind(self, upto: BatchId | None) -> None:
         """Take back what batches after `upto` made visible (all of them for None). Afterwards `published() == upto`.
 
-        Only recovery calls it, when it had to resume at an older checkpoint than the newest.
-        Does nothing when `published() <= upto`.
+        Only recovery calls it, when it had to resume at an older checkpoint than the newest, and only after the
+        journal says so for every later run: what was taken back can never be published again.
+        Does nothing when `published() <= upto`. Raises `Fenced` when a newer run has opened the sink.
         """
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
-        """Delete whatever this job's earlier runs and attempts staged, unpublished, and is not in `keep`."""
+        """Delete whatever this job's earlier runs and attempts staged, unpublished, and is not in `keep`.
+
+        Recovery calls it after `rewind` or `publish` and before the query starts, never while a batch is being staged.
+        Afterwards readers see exactly the batches up to `published()`, whatever earlier runs left half done.
+        Raises `Fenced` when a newer run has opened the sink.
+        """

@@ -1,0 +1,172 @@
+"""The log of a Delta table, through the `deltalake` package.
+
+How deltalake 1.6.6 behaves, each checked by a test here:
+  - With `max_commit_retries=0` a commit becomes exactly the version after the one that was loaded, create-if-absent, or
+    fails. (With retries it rebases over foreign commits and refuses only those that carry the same transaction id; the
+    epoch check would then have been made on an older version than the one the commit lands on.)
+  - A failed post-commit hook raises although the commit stands: only the reloaded table tells.
+  - Paths are given and compared as they are on disk; deltalake writes them URL-encoded.
+  - A dry run of a "lite" vacuum without retention lists exactly the tombstones of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from holdfast.errors import InvalidSettings, StorageUnreachable
+from holdfast.sinks.durable import flush
+from holdfast.sinks.place import require
+
+NOTE = "holdfast"
+"""Key of holdfast's own note in a commit."""
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    path: str
+    """Relative to the table, as on disk."""
+    size: int
+    partition: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Commit:
+    transactions: Mapping[str, int]
+    """Application id to version."""
+    actions: tuple[Any, ...] = ()
+    note: Mapping[str, Any] = field(default_factory=dict)
+
+
+class DeltaLog:
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._deltalake = require("deltalake", "delta")
+        self._transaction = require("deltalake.transaction", "delta")
+        if not hasattr(self._transaction, "RemoveAction"):
+            raise InvalidSettings(
+                f"the delta sink needs a newer deltalake than {self._deltalake.__version__}",
+                hint="pip install --upgrade deltalake",
+            )
+        self._failures = (require("deltalake.exceptions", "delta").DeltaError, OSError)
+
+    def load(self) -> Any:
+        """The table at its newest version."""
+        try:
+            return self._deltalake.DeltaTable(str(self._place))
+        except self._failures as error:
+            raise StorageUnreachable(f"could not load the Delta table {self._place}: {error}") from error
+
+    def load_or_create(self, schema_json: str, partition_by: tuple[str, ...]) -> Any:
+        try:
+            if not self._deltalake.DeltaTable.is_deltatable(str(self._place)):
+                self._create(schema_json, partition_by)
+        except self._failures as error:
+            # Another job may have created it in this moment; then loading it works.
+            if not self._deltalake.DeltaTable.is_deltatable(str(self._place)):
+                raise StorageUnreachable(f"could not create the Delta table {self._place}: {error}") from error
+        return self.load()
+
+    def _create(self, schema_json: str, partition_by: tuple[str, ...]) -> None:
+        try:
+            schema = self._deltalake.Schema.from_json(schema_json)
+        except ValueError as error:
+            raise InvalidSettings(
+                f"a Delta table cannot hold the query's columns: {error}", hint="cast them to a type that Delta has"
+            ) from error
+        self._deltalake.DeltaTable.create(str(self._place), schema, partition_by=list(partition_by) or None)
+        self.flush(0)
+
+    def try_commit(self, table: Any, commit: Commit) -> Exception | None:
+        """Append `commit` directly after the loaded version of `table`.
+
+        None when it stands. An exception when it may not: load again and look.
+        """
+        kinds = self._transaction
+        properties = kinds.CommitProperties(
+            custom_metadata={NOTE: dict(commit.note)},
+            max_commit_retries=0,
+            app_transactions=[kinds.Transaction(app, version) for app, version in commit.transactions.items()],
+        )
+        try:
+            table.create_write_transaction(
+                list(commit.actions),
+                mode="append",
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns or None,
+                commit_properties=properties,
+            )
+        except self._failures as error:
+            return error
+        return None
+
+    def flush(self, version: int) -> None:
+        """Force the log up to `version` to the disk; deltalake leaves that to the operating system."""
+        log = self._place / "_delta_log"
+        entry = log / f"{version:020d}.json"
+        if entry.exists():  # else already folded into a checkpoint of the log
+            flush(entry)
+        flush(log)
+        flush(self._place)
+
+    def add(self, path: str, size: int, partition: Mapping[str, str | None], modified_ms: int, stats: str) -> Any:
+        return self._transaction.AddAction(path, size, dict(partition), modified_ms, True, stats)
+
+    def remove(self, file: LiveFile, now_ms: int) -> Any:
+        return self._transaction.RemoveAction(file.path, True, now_ms, file.size, dict(file.partition))
+
+    def live_files(self, table: Any) -> list[LiveFile]:
+        rows = require("pyarrow", "delta").table(table.get_add_actions(flatten=False)).to_pylist()
+        return [LiveFile(unquote(row["path"]), row["size_bytes"], _texts(row.get("partition"))) for row in rows]
+
+    def tombstones(self, table: Any) -> set[str]:
+        """Files removed from the table that readers of an older version may still want; VACUUM deletes them one day."""
+        return set(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=False))
+
+    def require_ordinary(self, table: Any) -> None:
+        """Refuse a table that asks of its writers what this sink does not do."""
+        for key, value in table.metadata().configuration.items():
+            reason = "it has check constraints" if key.startswith("delta.constraints.") else _UNSUPPORTED.get(key)
+            if reason and value != "none":
+                raise InvalidSettings(
+                    f"could not open the Delta table {self._place}: {reason} ({key}={value}), which is not supported",
+                    hint="unset the property, or write to another table",
+                )
+
+
+_UNSUPPORTED = {
+    "delta.columnMapping.mode": "it maps column names",
+    "delta.setTransactionRetentionDuration": "it forgets transaction ids, on which exactly-once rests",
+}
+
+
+def _texts(partition: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """Partition values as the log writes them."""
+    return {key: None if value is None else _text(value) for key, value in (partition or {}).items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def published_files(history: list[dict[str, Any]], app: str, after: int) -> tuple[dict[int, int], bool]:
+    """How many files of each batch greater than `after` the commits of `app` have shown and not taken back.
+
+    `history` is newest first, as far as it was read; the second value says whether older commits can add nothing.
+    """
+    counts: dict[int, int] = {}
+    ceiling: float = float("inf")  # batches above it were taken back by a commit newer than the one being read
+    for note in (entry[NOTE] for entry in history if isinstance(entry.get(NOTE), dict)):
+        if note.get("app") != app or "published" not in note:
+            continue
+        if note.get("rewound"):
+            ceiling = min(ceiling, note["published"])
+        for batch, files in note.get("files", {}).items():
+            if after < int(batch) <= ceiling:
+                counts[int(batch)] = counts.get(int(batch), 0) + files
+        if note["published"] <= after:
+            return counts, True
+    return counts, False

@@ -1,0 +1,69 @@
+"""The ledger: which files each batch staged, kept in the Spark work directory as `ledger/<batch_id>.json`.
+
+It lies there so that it travels with the checkpoint: whoever restores one can publish exactly what it contains.
+An entry is complete or absent. Spark ignores the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from holdfast.errors import Corrupt
+from holdfast.identifiers import BatchId
+from holdfast.sinks.durable import flush, storage_errors, write_atomically
+from holdfast.sinks.protocol import StagedBatch
+
+FOLDER = "ledger"
+
+
+def write(directory: Path, staged: StagedBatch) -> None:
+    """Record a staged batch, durably; replaces an earlier entry of the same batch."""
+    path = directory / FOLDER / f"{staged.batch_id}.json"
+    with storage_errors(f"record batch {staged.batch_id} in the ledger {path.parent}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.json.encode(staged))
+        flush(directory)
+
+
+def read(directory: Path, upto: BatchId | None = None) -> tuple[StagedBatch, ...]:
+    """The entries up to `upto` (all of them for None), oldest batch first."""
+    with storage_errors(f"read the ledger {directory / FOLDER}"):
+        paths = [(batch_id, path) for batch_id, path in _entries(directory) if upto is None or batch_id <= upto]
+        return tuple(_decoded(path, batch_id) for batch_id, path in sorted(paths))
+
+
+def prune(directory: Path, published: BatchId) -> None:
+    """Forget what readers already see."""
+    _remove(directory, lambda batch_id: batch_id <= published)
+
+
+def remove_after(directory: Path, batch: BatchId | None) -> None:
+    """Forget what was staged after `batch` (everything for None)."""
+    _remove(directory, lambda batch_id: batch is None or batch_id > batch)
+
+
+def _entries(directory: Path) -> Iterator[tuple[BatchId, Path]]:
+    folder = directory / FOLDER
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.suffix == ".json" and path.stem.isdecimal():
+            yield BatchId(int(path.stem)), path
+
+
+def _decoded(path: Path, batch_id: BatchId) -> StagedBatch:
+    try:
+        staged = msgspec.json.decode(path.read_bytes(), type=StagedBatch)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"could not read the ledger entry {path}: {error}") from error
+    if staged.batch_id != batch_id:
+        raise Corrupt(f"could not read the ledger entry {path}: it holds batch {staged.batch_id}")
+    return staged
+
+
+def _remove(directory: Path, unwanted: Callable[[BatchId], bool]) -> None:
+    with storage_errors(f"shorten the ledger {directory / FOLDER}"):
+        for batch_id, path in list(_entries(directory)):
+            if unwanted(batch_id):
+                path.unlink(missing_ok=True)

@@ -1,0 +1,399 @@
+"""The conformance suite for sinks: a sink is exactly-once when it passes.
+
+Subclass it in a test module, next to a `spark` fixture:
+
+    class TestMySink(SinkConformance):
+        @pytest.fixture(autouse=True)
+        def place(self, tmp_path):
+            self.path = tmp_path / "out"
+
+        def make_sink(self, step=no_step):
+            return MySink(self.path, step=step)
+
+        def read_rows(self, spark):
+            return [(row.id, row.text) for row in spark.read.parquet(str(self.path)).collect()]
+
+A sink that calls `step` between its steps is also cut off, and overtaken by a newer run, at each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from holdfast.errors import Fenced, HoldfastError
+from holdfast.identifiers import BatchId, FencingEpoch, JobName
+from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch, Step, no_step
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = "id BIGINT, text STRING"
+Row = tuple[int, str]
+
+
+class Cut(BaseException):
+    """The process dies here. No sink may catch it."""
+
+
+class AtStep:
+    """A hook that does something once, at the step with a given number."""
+
+    def __init__(self, number: int, act: Callable[[], None]) -> None:
+        self._left = number
+        self._act = act
+        self.acted = False
+
+    def __call__(self, _: str) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self.acted = True
+            self._act()
+
+
+def cut_at(number: int) -> AtStep:
+    def die() -> None:
+        raise Cut
+
+    return AtStep(number, die)
+
+
+class Batches:
+    """Rows that name their job, batch and attempt, so that one row too many or too few is always seen."""
+
+    def __init__(self, spark: SparkSession, offset: int = 0) -> None:
+        self._spark = spark
+        self._offset = offset
+
+    def rows(self, *batches: int, attempt: str = "a") -> list[Row]:
+        return sorted((id_, f"{batch}{attempt}") for batch in batches for id_ in self._ids(batch))
+
+    def frame(self, batch: int, attempt: str = "a") -> DataFrame:
+        ids = self._ids(batch)
+        return self._spark.range(ids.start, ids.stop, 1, 2).selectExpr("id", f"'{batch}{attempt}' AS text")
+
+    def stage(self, sink: Sink, *batches: int, attempt: str = "a") -> tuple[StagedBatch, ...]:
+        return tuple(sink.stage(self.frame(batch, attempt), BatchId(batch)) for batch in batches)
+
+    def _ids(self, batch: int) -> range:
+        return range(self._offset + batch * 10, self._offset + batch * 10 + 3)
+
+
+class SinkConformance:
+    def make_sink(self, step: Step = no_step) -> Sink:
+        """A new, unopened handle on the same place each time; the place is empty when a test starts."""
+        raise NotImplementedError
+
+    def read_rows(self, spark: SparkSession) -> list[Row]:
+        """The columns `id` and `text` of what a reader sees now, in any order."""
+        raise NotImplementedError
+
+    def opened(
+        self, spark: SparkSession, epoch: int, *, job: str = "orders", lineage: str = "home-1", step: Step = no_step
+    ) -> Sink:
+        sink = self.make_sink(step)
+        schema = spark.createDataFrame([], SCHEMA).schema
+        sink.open(SinkContext(JobName(job), FencingEpoch(epoch), lineage), spark, schema)
+        return sink
+
+    def assert_rows(self, spark: SparkSession, expected: list[Row]) -> None:
+        assert sorted(self.read_rows(spark)) == sorted(expected)
+
+    # -- one run
+
+    def test_staged_rows_are_invisible(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        staged = batches.stage(sink, 0)
+        assert staged[0].batch_id == 0
+        assert staged[0].fencing_epoch == 1
+        self.assert_rows(spark, [])
+        assert sink.published() is None
+
+    def test_publish_shows_exactly_the_batches_up_to_the_given_one(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        ledger = batches.stage(sink, 0, 1, 2)
+        sink.publish(BatchId(1), ledger)
+        self.assert_rows(spark, batches.rows(0, 1))
+        assert sink.published() == 1
+        sink.publish(BatchId(2), ledger)
+        self.assert_rows(spark, batches.rows(0, 1, 2))
+        assert sink.published() == 2
+
+    def test_repeated_and_reordered_publishes_change_nothing(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        ledger = batches.stage(sink, 0, 1)
+        sink.publish(BatchId(1), ledger)
+        for upto in (1, 0, 1):
+            sink.publish(BatchId(upto), ledger)
+            self.assert_rows(spark, batches.rows(0, 1))
+            assert sink.published() == 1
+
+    def test_staging_a_batch_again_replaces_it(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        batches.stage(sink, 0, attempt="a")
+        ledger = batches.stage(sink, 0, attempt="b")
+        sink.publish(BatchId(0), ledger)
+        self.assert_rows(spark, batches.rows(0, attempt="b"))
+
+    def test_a_batch_without_rows_and_a_ledger_without_batches_are_published(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        empty = sink.stage(batches.frame(0).where("id < 0"), BatchId(0))
+        sink.publish(BatchId(0), (empty,))
+        assert sink.published() == 0
+        sink.publish(BatchId(5), ())
+        assert sink.published() == 5
+        self.assert_rows(spark, [])
+
+    # -- recovery
+
+    def test_a_newer_run_publishes_what_an_older_one_staged(self, spark: SparkSession) -> None:
+        batches = Batches(spark)
+        ledger = batches.stage(self.opened(spark, 1), 0, 1)
+        newer = self.opened(spark, 2)
+        assert newer.published() is None
+        newer.publish(BatchId(1), ledger)
+        self.assert_rows(spark, batches.rows(0, 1))
+        assert newer.published() == 1
+        assert self.opened(spark, 3).published() == 1
+
+    def test_opening_twice_changes_nothing(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        sink.publish(BatchId(0), batches.stage(sink, 0))
+        again = self.opened(spark, 1)
+        assert again.published() == 0
+        again.publish(BatchId(1), batches.stage(again, 1))
+        self.assert_rows(spark, batches.rows(0, 1))
+
+    def test_rewind_takes_back_and_other_contents_can_follow(self, spark: SparkSession) -> None:
+        older, batches = self.opened(spark, 1), Batches(spark)
+        older.publish(BatchId(2), batches.stage(older, 0, 1, 2))
+        newer = self.opened(spark, 2)
+        newer.rewind(BatchId(0))
+        self.assert_rows(spark, batches.rows(0))
+        assert newer.published() == 0
+        newer.rewind(BatchId(0))
+        newer.rewind(BatchId(1))
+        assert newer.published() == 0
+        newer.discard(())
+        newer.publish(BatchId(1), batches.stage(newer, 1, attempt="b"))
+        self.assert_rows(spark, batches.rows(0) + batches.rows(1, attempt="b"))
+        assert newer.published() == 1
+
+    def test_rewind_to_nothing(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        sink.rewind(None)
+        assert sink.published() is None
+        sink.publish(BatchId(1), batches.stage(sink, 0, 1))
+        sink.rewind(None)
+        assert sink.published() is None
+        self.assert_rows(spark, [])
+        newer = self.opened(spark, 2)
+        assert newer.published() is None
+        newer.publish(BatchId(0), batches.stage(newer, 0, attempt="b"))
+        self.assert_rows(spark, batches.rows(0, attempt="b"))
+
+    def test_discard_deletes_leftovers_but_neither_kept_nor_published_batches(self, spark: SparkSession) -> None:
+        older, batches = self.opened(spark, 1), Batches(spark)
+        published, kept, left = batches.stage(older, 0, 1, 2)
+        older.publish(BatchId(0), (published,))
+        newer = self.opened(spark, 2)
+        for _ in range(2):
+            newer.discard((kept,))
+            self.assert_rows(spark, batches.rows(0))
+        newer.publish(BatchId(1), (published, kept))
+        self.assert_rows(spark, batches.rows(0, 1))
+        with pytest.raises(HoldfastError):
+            newer.publish(BatchId(2), (left,))
+        self.assert_rows(spark, batches.rows(0, 1))
+        assert newer.published() == 1
+
+    # -- two runs, two jobs
+
+    def test_an_older_run_is_refused_and_shows_nothing(self, spark: SparkSession) -> None:
+        older, batches = self.opened(spark, 1), Batches(spark)
+        older.publish(BatchId(0), batches.stage(older, 0))
+        ledger = batches.stage(older, 1)
+        newer = self.opened(spark, 2)
+        for forbidden in (
+            lambda: older.publish(BatchId(1), ledger),
+            lambda: older.publish(BatchId(0), ledger),
+            lambda: older.rewind(None),
+            lambda: older.discard(()),
+            lambda: self.opened(spark, 1),
+        ):
+            with pytest.raises(Fenced):
+                forbidden()
+        self.assert_rows(spark, batches.rows(0))
+        newer.publish(BatchId(1), ledger)
+        self.assert_rows(spark, batches.rows(0, 1))
+        with pytest.raises(Fenced):
+            older.publish(BatchId(1), ledger)
+        self.assert_rows(spark, batches.rows(0, 1))
+
+    @pytest.mark.parametrize(("job", "lineage"), [("orders-2", "home-1"), ("orders", "home-2")])
+    def test_other_jobs_in_the_same_place_are_not_touched(self, spark: SparkSession, job: str, lineage: str) -> None:
+        mine, other = self.opened(spark, 7), self.opened(spark, 1, job=job, lineage=lineage)
+        my_rows, its_rows = Batches(spark), Batches(spark, offset=1000)
+        its_staged = its_rows.stage(other, 0, 1)
+        other.publish(BatchId(0), its_staged)
+        mine.publish(BatchId(0), my_rows.stage(mine, 0))
+        mine.rewind(None)
+        mine.discard(())
+        self.assert_rows(spark, its_rows.rows(0))
+        assert mine.published() is None
+        assert other.published() == 0
+        other.publish(BatchId(1), its_staged)
+        self.assert_rows(spark, its_rows.rows(0, 1))
+
+    # -- cut off at every step. Each case is a job of its own, all in one place.
+
+    def test_a_publish_cut_off_anywhere_is_completed_by_the_next_run(self, spark: SparkSession) -> None:
+        expected: list[Row] = []
+        for number in count():
+            job, batches, hook = f"job-{number}", Batches(spark, number * 1000), cut_at(number)
+            ledger = batches.stage(self.opened(spark, 1, job=job), 0, 1)
+            with _maybe_cut():
+                self.opened(spark, 2, job=job, step=hook).publish(BatchId(1), ledger)
+            newer = self.opened(spark, 3, job=job)
+            newer.publish(BatchId(1), ledger)
+            newer.discard(())
+            assert newer.published() == 1
+            expected += batches.rows(0, 1)
+            self.assert_rows(spark, expected)
+            if not hook.acted:
+                break
+
+    def test_a_publish_cut_off_anywhere_is_undone_by_a_run_that_resumes_earlier(self, spark: SparkSession) -> None:
+        expected: list[Row] = []
+        for number in count():
+            job, batches, hook = f"job-{number}", Batches(spark, number * 1000), cut_at(number)
+            older = self.opened(spark, 1, job=job)
+            ledger = batches.stage(older, 0, 1)
+            older.publish(BatchId(0), ledger)
+            with _maybe_cut():
+                self.opened(spark, 2, job=job, step=hook).publish(BatchId(1), ledger)
+            newer = self.opened(spark, 3, job=job)
+            newer.rewind(BatchId(0))
+            newer.discard(())
+            assert newer.published() == 0
+            expected += batches.rows(0)
+            self.assert_rows(spark, expected)
+            if not hook.acted:
+                break
+
+    def test_a_recovery_cut_off_anywhere_is_completed_by_the_next_run(self, spark: SparkSession) -> None:
+        expected: list[Row] = []
+        for number in count():
+            job, batches, hook = f"job-{number}", Batches(spark, number * 1000), cut_at(number)
+            older = self.opened(spark, 1, job=job)
+            older.publish(BatchId(1), batches.stage(older, 0, 1))
+            batches.stage(older, 2)
+            with _maybe_cut():
+                _resume_at_0(self.opened(spark, 2, job=job, step=hook))
+            newer = self.opened(spark, 3, job=job)
+            _resume_at_0(newer)
+            self.assert_rows(spark, expected + batches.rows(0))
+            newer.publish(BatchId(1), batches.stage(newer, 1, attempt="b"))
+            assert newer.published() == 1
+            expected += batches.rows(0) + batches.rows(1, attempt="b")
+            self.assert_rows(spark, expected)
+            if not hook.acted:
+                break
+
+    # -- overtaken at every step: the older run stalls there, the newer one acts, the older one goes on.
+
+    def test_a_publish_overtaken_anywhere_by_the_same_publish_shows_every_row_once(self, spark: SparkSession) -> None:
+        expected: list[Row] = []
+        for number in count():
+            job, batches = f"job-{number}", Batches(spark, number * 1000)
+            ledger = batches.stage(self.opened(spark, 1, job=job), 0, 1)
+
+            def newer_publishes(job: str = job, ledger: tuple[StagedBatch, ...] = ledger) -> None:
+                newer = self.opened(spark, 3, job=job)
+                newer.publish(BatchId(1), ledger)
+                newer.discard(())
+
+            hook = AtStep(number, newer_publishes)
+            with _maybe_fenced():
+                self.opened(spark, 2, job=job, step=hook).publish(BatchId(1), ledger)
+            expected += batches.rows(0, 1)
+            self.assert_rows(spark, expected)
+            if not hook.acted:
+                break
+            assert self.opened(spark, 4, job=job).published() == 1
+
+    def test_a_publish_overtaken_anywhere_by_an_earlier_resume_shows_only_what_the_newer_run_wants(
+        self, spark: SparkSession
+    ) -> None:
+        expected: list[Row] = []
+        for number in count():
+            job, batches = f"job-{number}", Batches(spark, number * 1000)
+            older = self.opened(spark, 1, job=job)
+            ledger = batches.stage(older, 0, 1)
+            older.publish(BatchId(0), ledger)
+
+            def newer_resumes_earlier(job: str = job, batches: Batches = batches) -> None:
+                newer = self.opened(spark, 3, job=job)
+                _resume_at_0(newer)
+                newer.publish(BatchId(1), batches.stage(newer, 1, attempt="b"))
+
+            hook = AtStep(number, newer_resumes_earlier)
+            with _maybe_fenced():
+                self.opened(spark, 2, job=job, step=hook).publish(BatchId(1), ledger)
+            expected += batches.rows(0) + batches.rows(1, attempt="b" if hook.acted else "a")
+            self.assert_rows(spark, expected)
+            if not hook.acted:
+                break
+            assert self.opened(spark, 4, job=job).published() == 1
+
+    def test_a_recovery_overtaken_anywhere_by_the_same_recovery_harms_nothing(self, spark: SparkSession) -> None:
+        expected: list[Row] = []
+        for number in count():
+            job, batches = f"job-{number}", Batches(spark, number * 1000)
+            older = self.opened(spark, 1, job=job)
+            older.publish(BatchId(1), batches.stage(older, 0, 1))
+            batches.stage(older, 2)
+
+            def newer_recovers(job: str = job, batches: Batches = batches) -> None:
+                newer = self.opened(spark, 3, job=job)
+                _resume_at_0(newer)
+                newer.publish(BatchId(1), batches.stage(newer, 1, attempt="b"))
+
+            hook = AtStep(number, newer_recovers)
+            with _maybe_fenced():
+                _resume_at_0(self.opened(spark, 2, job=job, step=hook))
+            expected += batches.rows(0) + (batches.rows(1, attempt="b") if hook.acted else [])
+            self.assert_rows(spark, expected)
+            if not hook.acted:
+                break
+            assert self.opened(spark, 4, job=job).published() == 1
+
+
+def _resume_at_0(sink: Sink) -> None:
+    sink.rewind(BatchId(0))
+    sink.discard(())
+
+
+def _maybe_cut() -> _Ends:
+    return _Ends(Cut)
+
+
+def _maybe_fenced() -> _Ends:
+    """An overtaken run may notice, or may have finished what it could do; what readers see is what counts."""
+    return _Ends(Fenced)
+
+
+class _Ends:
+    """A block that may end in the given way."""
+
+    def __init__(self, kind: type[BaseException]) -> None:
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kind)
