@@ -129,6 +129,29 @@ def test_a_snapshot_of_a_running_query_restores_exactly(spark: SparkSession, sta
     assert continued.answers[max(continued.answers)] == source.answers[-1]
 
 
+@pytest.mark.parametrize("state_format", ["rocksdb-v2"], indirect=True)
+def test_state_older_than_the_commits_that_name_it_restores(
+    spark: SparkSession, state_format: str, tmp_path: Path
+) -> None:
+    """Spark purges commits by their number, but keeps the state that newer versions are built on."""
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+    spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "100")
+    source = Input(tmp_path / "input")
+    work = tmp_path / "work"
+    run = Run(spark, source, work)
+    run.await_commit(12)
+    run.query.stop()
+    (tmp_path / "home").mkdir()
+    store = LocalStore(tmp_path / "home")
+    barrier, copies = snapshot(work, Blobs(store, EPOCH))
+    assert not (work / "commits" / "0").exists()
+    assert any("/1_" in file.path for copy in copies for file in copy.files)
+    restore(store, manifest_of(barrier, copies), tmp_path / "restored")
+    continued = Run(spark, source, tmp_path / "restored", availableNow=True)
+    continued.query.awaitTermination()
+    assert continued.answers[max(continued.answers)] == source.answers[-1]
+
+
 def test_a_query_resumes_from_a_local_copy_without_touching_the_original(
     spark: SparkSession, state_format: str, tmp_path: Path
 ) -> None:
@@ -156,12 +179,11 @@ def contents(directory: Path, plan: SnapshotPlan) -> dict[str, bytes]:
 
 
 def test_damage_is_found_before_a_query_resumes(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    run = Run(spark, Input(tmp_path / "input"), work)
-    run.await_commit(5)
-    run.query.stop()
+    work = stopped_at(spark, tmp_path, 5)
     assert work_directory.damage(work) is None
-    state = planned(work, lambda path: path.startswith("state/0/1/"))
+    barrier = work_directory.newest_barrier(work)
+    assert barrier is not None
+    state = planned(work, lambda path: path.startswith(f"state/0/1/{barrier + 1}") and not path.endswith(".crc"))
     good = state.read_bytes()
 
     state.write_bytes(bytes([good[0] ^ 1]) + good[1:])
@@ -178,6 +200,14 @@ def test_damage_is_found_before_a_query_resumes(spark: SparkSession, state_forma
     assert work_directory.damage(tmp_path / "nowhere") == "no batch was committed"
 
 
+def stopped_at(spark: SparkSession, tmp_path: Path, batch_id: int) -> Path:
+    """The work directory of a query that was stopped, where no maintenance thread of Spark's looks for it any more."""
+    run = Run(spark, Input(tmp_path / "input"), tmp_path / "running")
+    run.await_commit(batch_id)
+    run.query.stop()
+    return (tmp_path / "running").rename(tmp_path / "work")
+
+
 def planned(directory: Path, wanted: Callable[[str], bool]) -> Path:
     barrier = work_directory.newest_barrier(directory)
     assert barrier is not None
@@ -188,10 +218,7 @@ def planned(directory: Path, wanted: Callable[[str], bool]) -> Path:
 def test_an_sst_of_the_wrong_size_is_found_without_its_checksum(
     spark: SparkSession, state_format: str, tmp_path: Path
 ) -> None:
-    work = tmp_path / "work"
-    run = Run(spark, Input(tmp_path / "input"), work)
-    run.await_commit(8)
-    run.query.stop()
+    work = stopped_at(spark, tmp_path, 8)
     sst = planned(work, lambda path: path.endswith(".sst"))
     sst.write_bytes(sst.read_bytes() + b"more")
     (sst.parent / f".{sst.name}.crc").unlink()
