@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from holdfast.cli.main import main
 from holdfast.cli.run import OPTION_HELP, add_spark_arguments
 from holdfast.errors import InvalidSettings, OwnedByAnotherRun
 from holdfast.settings import Settings
+from tests.unit.job_histories import History
 
 
 class Calls:
@@ -140,11 +142,8 @@ def test_functions_of_the_file_travel_to_workers_with_their_code(calls: Calls, h
 
     text = "def helper(x):\n    return x + 1\ndef orders(spark):\n    return helper\n"
     assert main(["run", pipeline(tmp_path, text) + ":orders", "--home", home]) == 0
-    assert b"return" not in (pickled := cloudpickle.dumps(calls.build(None)))
-    assert b"holdfast_pipeline_pipe_line" in pickled
-    import sys
-
-    module = sys.modules.pop("holdfast_pipeline_pipe_line")
+    pickled = cloudpickle.dumps(calls.build(None))
+    module = sys.modules.pop("holdfast_pipeline_pipe_line")  # as in a worker, which has no such module
     try:
         assert cloudpickle.loads(pickled)(1) == 2
     finally:
@@ -236,6 +235,38 @@ def test_the_error_of_the_run_decides_how_the_command_ends(
     calls.error = OwnedByAnotherRun("owned by build-3", hint="--on-conflict takeover")
     assert main(["run", pipeline(tmp_path, ONE), "--home", home]) == 5
     assert capsys.readouterr().err == "holdfast: owned by build-3\nTry: --on-conflict takeover\n"
+
+
+@pytest.mark.parametrize(
+    ("reference", "options", "code"),
+    [
+        ("", "--job orders", 5),
+        (":orders", "", 5),
+        ("", "--job orders --on-conflict takeover", 0),
+        ("", "--job other", 0),
+    ],
+)
+def test_a_job_that_a_living_run_owns_is_refused_before_the_file_is_loaded(
+    calls: Calls,
+    home: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    reference: str,
+    options: str,
+    code: int,
+) -> None:
+    history = History(tmp_path / "home", "orders")
+    history.run()
+    history.beat()
+    marker = tmp_path / "loaded"
+    file = pipeline(tmp_path, f"open({str(marker)!r}, 'w').close()\n" + ONE)
+    assert main(["run", file + reference, "--home", home, *options.split()]) == code
+    assert marker.exists() == (code == 0)
+    if code == 5:
+        message = capsys.readouterr().err
+        assert "build-3" in message
+        assert "pid 4711" in message
+        assert "--on-conflict takeover" in message
 
 
 def test_a_log_line_is_one_line_with_its_exception(monkeypatch: pytest.MonkeyPatch) -> None:

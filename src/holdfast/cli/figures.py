@@ -62,7 +62,7 @@ def bar(value: float, largest: float, width: int) -> str:
 
 def split_bar(part: int, whole: int, width: int) -> tuple[str, str]:
     """The filled and the empty end of a bar that shows `part` of `whole`."""
-    filled = round(width * part / whole) if whole else 0
+    filled = min(width, round(width * part / whole)) if whole else 0
     if part:
         filled = max(1, filled)
     return "█" * filled, "░" * (width - filled)

@@ -18,6 +18,7 @@ import typer
 from holdfast.cli import checkpoints, jobs, restore, run, savepoint, show, status, verify
 from holdfast.cli.output import say
 from holdfast.errors import HoldfastError
+from holdfast.version import VERSION
 
 # typer has brought its own copy of click since 0.26 and used the real one before; both are reachable from here.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -33,6 +34,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+# One line per command, in the order of the help. A command's module imports what is heavy only when it is called.
 app.command("run")(run.run)
 app.command("jobs")(jobs.jobs)
 app.command("status")(status.status)
@@ -45,9 +47,7 @@ app.add_typer(savepoint.app, name="savepoint")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        sys.stdout.write(f"holdfast {version('holdfast')}\n")
+        sys.stdout.write(f"holdfast {VERSION}\n")
         raise typer.Exit
 
 

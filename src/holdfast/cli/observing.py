@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from holdfast.errors import InvalidSettings, NotFound
-from holdfast.identifiers import job_name
+from holdfast.identifiers import JobName, job_name
 from holdfast.repository.journal import PREFIX, read_entries
-from holdfast.repository.ownership import Held, availability, current_process, read_heartbeat
+from holdfast.repository.ownership import Held, availability, current_process, read_heartbeat, refusal
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
@@ -31,6 +31,15 @@ def observe(home: str, job: str, store: ObjectStore | None = None) -> Observatio
     now = datetime.now(UTC)
     alive = isinstance(availability(state, heartbeat, current_process(), now), Held)
     return Observation(job=job, home=home, state=state, heartbeat=heartbeat, alive=alive, now=now)
+
+
+def refuse_if_owned(home: str, job: JobName) -> None:
+    """Raise `OwnedByAnotherRun` when a living run owns the job, as a starting run would."""
+    store = open_store(home).scoped(job)
+    state = JobState.of(read_entries(store))
+    answer = availability(state, read_heartbeat(store), current_process(), datetime.now(UTC))
+    if isinstance(answer, Held):
+        raise refusal(job, home, answer)
 
 
 def job_names(root: ObjectStore) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """`holdfast run FILE[:FUNCTION]`: a pipeline file as a supervised job.
 
-The order matters: everything that can be wrong with the command is found before the file is loaded, and the file before
-the home is touched. Spark is started by `holdfast.run`, after it knows that the job is free.
+The order matters: what is wrong with the command, or a job that is owned, is said before the file is loaded, and what
+is wrong with the file before anything is written. `holdfast.run` starts Spark, when it knows that the job is free.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli.logs import log_to_standard_error
-from holdfast.cli.observing import observe
+from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, Home
 from holdfast.cli.output import print_json, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
@@ -78,12 +78,17 @@ def run_pipeline(
     Recovers, starts the query, restarts it by policy. SIGTERM and Ctrl-C stop it with a last checkpoint.
     """
     settings = Settings.merged(None, {name: value for name, value in options.items() if value is not None})
-    if job is not None:
-        job_name(job)
+    reference = PipelineReference.parse(file)
+    expected_job = job or reference.function
+    if expected_job is not None:
+        job_name(expected_job)
     add_spark_arguments(os.environ, master, conf or ())
+    if expected_job is not None and settings.on_conflict == "refuse":
+        # `holdfast.run` asks again; asked here too, the answer does not wait for the user's file and PySpark to load.
+        refuse_if_owned(home, job_name(expected_job))
     parsed_sink = _sink(sink)
     with standard_output_kept_clean() if as_json else nullcontext():
-        name, build = load_pipeline(PipelineReference.parse(file), job)
+        name, build = load_pipeline(reference, job)
         job = job_name(job or name)
         log_to_standard_error()
 

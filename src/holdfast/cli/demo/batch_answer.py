@@ -1,0 +1,60 @@
+"""The table once more, in batch: plain Python over the input files, sharing nothing with the streaming code."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+Row = tuple[datetime, str, int, int]
+"""minute, shop, orders, cents"""
+
+_WINDOW = timedelta(minutes=1)
+_WATERMARK_DELAY = timedelta(minutes=1)
+
+
+def recompute(input: Path) -> list[Row]:
+    """The rows of every window that the watermark has closed, which is when append mode shows them."""
+    counts: Counter[tuple[datetime, str]] = Counter()
+    takings: Counter[tuple[datetime, str]] = Counter()
+    newest = datetime.fromisoformat("0001-01-01T00:00:00+00:00")
+    for path in sorted(input.glob("*.json")):
+        for line in path.read_text().splitlines():
+            order = json.loads(line)
+            at = datetime.fromisoformat(order["at"])
+            key = (at.replace(second=0, microsecond=0), order["shop"])
+            counts[key] += 1
+            takings[key] += order["cents"]
+            newest = max(newest, at)
+    return [
+        (minute, shop, count, takings[minute, shop])
+        for (minute, shop), count in counts.items()
+        if minute + _WINDOW <= newest - _WATERMARK_DELAY
+    ]
+
+
+def read_table(table: Path) -> list[Row]:
+    from deltalake import DeltaTable
+
+    rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    return [(row["minute"], row["shop"], row["orders"], row["cents"]) for row in rows]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    rows: int
+    missing: tuple[Row, ...]
+    unexpected: tuple[Row, ...]
+    """Rows that are wrong, or there twice."""
+
+    @property
+    def exact(self) -> bool:
+        return self.rows > 0 and not self.missing and not self.unexpected
+
+
+def compare(expected: list[Row], found: list[Row]) -> Comparison:
+    """Row by row, as often as each is there."""
+    wanted, present = Counter(expected), Counter(found)
+    missing = sorted((wanted - present).elements())
+    unexpected = sorted((present - wanted).elements())
+    return Comparison(len(expected), tuple(missing), tuple(unexpected))

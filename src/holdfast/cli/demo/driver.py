@@ -1,0 +1,76 @@
+"""The pipeline's driver: a process of its own, started by the same command that a user would type."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.cli.demo.places import JOB, Places
+
+INTERVAL = "3s"
+
+_NOT_INHERITED = (
+    "HOLDFAST_HOME",
+    "HOLDFAST_JOB",
+    "MASTER",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_HOME",
+    "SPARK_REMOTE",
+)
+"""Another Spark, or another home, of the user's has no place in the demo."""
+
+
+def shown_command(places: Places) -> str:
+    """What matters of the command, as a person would type it in the demo's directory."""
+    return f"holdfast run {places.pipeline.name} --home home --sink delta:table --interval {INTERVAL}"
+
+
+def _command(places: Places, work: Path) -> Sequence[str]:
+    return (
+        *(sys.executable, "-m", "holdfast.cli", "run", str(places.pipeline)),
+        *("--job", JOB, "--home", places.home_url, "--sink", f"delta:{places.table}", "--work", str(work)),
+        *("--interval", INTERVAL, "--trigger", "1s", "--heartbeat", "1s", "--master", "local[2]"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
+        *("--conf", "spark.sql.session.timeZone=UTC", "--conf", f"spark.local.dir={places.scratch}"),
+        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+    )
+
+
+class Driver:
+    """One life of the driver: Python and the JVM that it starts, in a process group of their own."""
+
+    def __init__(self, places: Places, *, work: Path, log: Path) -> None:
+        inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                _command(places, work),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                cwd=places.root,
+                env={**inherited, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; the negative number of the signal that ended it."""
+        return self._process.poll()
+
+    def ask_to_stop(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9, the JVM included: nothing gets the chance to say goodbye."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()

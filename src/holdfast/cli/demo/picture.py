@@ -1,0 +1,87 @@
+"""What has been seen so far. The acts wait for it to change, the screen draws it."""
+
+from dataclasses import dataclass, field
+
+from holdfast.cli.demo.watching import (
+    BatchCommitted,
+    DriverSaid,
+    EntryAppended,
+    HomeReachable,
+    Sight,
+    TableChanged,
+)
+from holdfast.repository.entries import (
+    AnyEntry,
+    CheckpointCompleted,
+    CheckpointFailed,
+    QueryRestarted,
+    RunEnded,
+    RunStarted,
+)
+
+FAILED = " failed: "
+
+
+@dataclass
+class Picture:
+    batches: list[BatchCommitted] = field(default_factory=list)
+    """In the order they were committed; a batch that ran again is in it twice."""
+    said: list[DriverSaid] = field(default_factory=list)
+    completed: list[CheckpointCompleted] = field(default_factory=list)
+    failed: list[CheckpointFailed] = field(default_factory=list)
+    outcomes: str = ""
+    """One mark per checkpoint that ended, in order of being heard of."""
+    restarts: int = 0
+    """Of the query within a run; a demo has none."""
+    run: RunStarted | None = None
+    ended: RunEnded | None = None
+    rows: int = 0
+    home_reachable: bool = True
+
+    def add(self, sight: Sight) -> None:
+        match sight:
+            case BatchCommitted():
+                self.batches.append(sight)
+            case DriverSaid():
+                self.said.append(sight)
+                self.outcomes += "✗" if is_failed_checkpoint(sight) else ""
+            case TableChanged(rows=rows):
+                self.rows = rows
+            case HomeReachable(reachable=reachable):
+                self.home_reachable = reachable
+            case EntryAppended(entry=entry):
+                self._add_entry(entry)
+
+    def _add_entry(self, entry: AnyEntry) -> None:
+        match entry:
+            case RunStarted():
+                self.run = entry
+            case RunEnded():
+                self.ended = entry
+            case CheckpointCompleted():
+                self.completed.append(entry)
+                self.outcomes += "✓"
+            case CheckpointFailed():
+                self.failed.append(entry)
+            case QueryRestarted():
+                self.restarts += 1
+
+    @property
+    def newest(self) -> CheckpointCompleted | None:
+        return self.completed[-1] if self.completed else None
+
+    @property
+    def batch(self) -> int:
+        return self.batches[-1].id if self.batches else -1
+
+    @property
+    def epoch(self) -> int:
+        return self.run.fencing_epoch if self.run else 0
+
+    @property
+    def failures_said(self) -> int:
+        return sum(map(is_failed_checkpoint, self.said))
+
+
+def is_failed_checkpoint(said: DriverSaid) -> bool:
+    return said.level == "WARNING" and said.text.startswith("checkpoint ") and FAILED in said.text
