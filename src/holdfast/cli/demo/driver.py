@@ -36,6 +36,8 @@ def _command(places: Places, work: Path) -> Sequence[str]:
         *("--interval", INTERVAL, "--trigger", "1s", "--heartbeat", "1s", "--master", "local[2]"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
         *("--conf", "spark.sql.session.timeZone=UTC", "--conf", f"spark.local.dir={places.scratch}"),
+        # A minute is too short for the JVM's second compiler to pay back what it takes from two cores.
+        *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
     )
 

@@ -14,7 +14,7 @@ def orders(spark: Any) -> Any:
     spark.conf.set("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
     spark.conf.set("spark.sql.shuffle.partitions", "2")
 
-    arriving = spark.readStream.schema("at TIMESTAMP, shop STRING, cents BIGINT").option("maxFilesPerTrigger", 4)
+    arriving = spark.readStream.schema("at TIMESTAMP, shop STRING, cents BIGINT").option("maxFilesPerTrigger", 12)
     return (
         arriving.json(str(ARRIVING))
         .withWatermark("at", "1 minute")

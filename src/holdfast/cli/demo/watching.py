@@ -64,8 +64,11 @@ class Watch:
         self._table_version = ""
 
     def poll(self) -> list[Sight]:
-        """What is new since the last call. The log comes first: it tells why, before the journal tells what."""
-        return [*self._log_lines(), *self._batches(), *self._entries(), *self._table_changes()]
+        """What is new since the last call.
+
+        The table comes before the journal: the entry behind a change of the table is there when the change is.
+        """
+        return [*self._batches(), *self._table_changes(), *self._entries(), *self._log_lines()]
 
     def _log_lines(self) -> Iterator[DriverSaid]:
         with self._log.open("rb") as file:

@@ -1,0 +1,191 @@
+"""What is done to the pipeline, in order, and what must hold afterwards. Each act ends in one outcome."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from holdfast.cli.demo.batch_answer import compare, read_table, recompute
+from holdfast.cli.demo.driver import Driver, shown_command
+from holdfast.cli.demo.picture import Picture
+from holdfast.cli.demo.show import NotReached, Show
+from holdfast.errors import OwnedByAnotherRun
+from holdfast.repository.entries import CheckpointCompleted
+
+_FIRST_CHECKPOINTS = 3
+_LEAST_OUTAGE_S = 6.0
+_FAILURES = 2
+_WATERMARK_DELAY = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    what: str
+    held: bool
+    result: str
+
+
+@dataclass(frozen=True)
+class Act:
+    title: str
+    why: str
+    play: Callable[[Show], Outcome]
+
+
+def run_pipeline(show: Show) -> Outcome:
+    seen = show.picture
+    show.show_pipeline()
+    show.action(shown_command(show.places))
+    show.start_driver()
+    show.until(lambda: bool(seen.batches), "a first batch")
+    show.until(lambda: len(seen.completed) >= _FIRST_CHECKPOINTS and seen.rows > 0, "checkpoints and rows in the table")
+    return Outcome("the pipeline ran", True, f"{len(seen.completed)} checkpoints while {len(seen.batches)} batches ran")
+
+
+def lose_driver_and_disk(show: Show) -> Outcome:
+    seen = show.picture
+    completed = len(seen.completed)
+    # Not right after a checkpoint: some batches must be lost with the disk, and run again.
+    show.until(lambda: len(seen.completed) > completed, "one more checkpoint")
+    show.until(lambda: _beyond(seen) >= 1, "batches beyond the checkpoint")
+    show.action(f"kill -9 {show.driver.pid} && rm -r work")
+    show.driver.kill()
+    show.look()
+    newest, lost, epoch, completed = _newest(seen), seen.batch, seen.epoch, len(seen.completed)
+    shutil.rmtree(show.places.work)
+    show.action(shown_command(show.places))
+    show.start_driver()
+    began = show.now()
+    show.until(lambda: seen.epoch > epoch, "a new run")
+    resumed = f"resuming at batch {newest.barrier_batch_id} from checkpoint {newest.id}"
+    show.until(lambda: any(line.text == resumed for line in seen.said), f"{resumed!r} in the log")
+    first = len(seen.batches)
+    show.until(lambda: len(seen.batches) > first, "a batch after recovery")
+    took, again = show.now() - began, seen.batches[first].id
+    show.until(lambda: len(seen.completed) > completed, "a checkpoint of the new run")
+    held = again == newest.barrier_batch_id + 1 and _newest(seen).id > newest.id
+    return Outcome(
+        f"driver killed at batch {lost}, disk wiped",
+        held,
+        f"back from checkpoint {newest.id} in {took:.0f} s, went on at batch {again}",
+    )
+
+
+def take_home_away(show: Show) -> Outcome:
+    seen, places = show.picture, show.places
+    completed, said, recorded, epoch = len(seen.completed), seen.failures_said, len(seen.failed), seen.epoch
+    show.action("mv home home.away")
+    places.home.rename(places.home_away)
+    began, before = show.now(), len(seen.batches)
+    show.until(
+        lambda: seen.failures_said >= said + _FAILURES and show.now() - began >= _LEAST_OUTAGE_S, "failing checkpoints"
+    )
+    show.until(lambda: len(seen.batches) >= before + 2, "batches while the home was away")
+    none_completed = len(seen.completed) == completed
+    show.action("mv home.away home")
+    places.home_away.rename(places.home)
+    away, ran = show.now() - began, len(seen.batches) - before
+    show.until(lambda: len(seen.completed) > completed, "a checkpoint after the home came back")
+    healed = seen.completed[completed]
+    show.until(lambda: len(seen.failed) >= recorded + _FAILURES, "the failures in the history")
+    held = none_completed and seen.epoch == epoch and seen.restarts == 0
+    return Outcome(
+        f"home gone for {away:.0f} s",
+        held,
+        f"{ran} batches ran on, {len(seen.failed) - recorded} checkpoints failed, checkpoint {healed.id} healed it",
+    )
+
+
+def start_a_second_deployment(show: Show) -> Outcome:
+    seen, places = show.picture, show.places
+    log = places.root / "second.log"
+    show.action(shown_command(places))
+    second = Driver(places, work=places.root / "work-2", log=log)
+    try:
+        show.until(lambda: second.exit_code is not None, "the second deployment to end")
+    finally:
+        second.kill()
+    message = log.read_text().strip()
+    show.quote(message)
+    completed = len(seen.completed)
+    show.until(lambda: len(seen.completed) > completed, "a checkpoint of the first deployment afterwards")
+    owner = f"pid {show.driver.pid}"
+    held = (
+        second.exit_code == OwnedByAnotherRun.exit_code
+        and owner in message
+        and _newest(seen).fencing_epoch == seen.epoch
+        and show.driver.exit_code is None
+    )
+    return Outcome(
+        "second deployment of the same job", held, f"refused with exit code {second.exit_code}, told of {owner}"
+    )
+
+
+def stop(show: Show) -> Outcome:
+    seen = show.picture
+    closed = show.end_input() - _WATERMARK_DELAY
+    closed_ms = int(closed.timestamp() * 1000)
+    show.until(lambda: bool(seen.batches) and seen.batches[-1].watermark_ms >= closed_ms, "the last window to close")
+    show.action(f"kill -TERM {show.driver.pid}")
+    driver = show.expect_end()
+    driver.ask_to_stop()
+    show.until(lambda: driver.exit_code is not None, "the driver to stop")
+    show.look()
+    last = _newest(seen)
+    held = driver.exit_code == 0 and seen.ended is not None and last.barrier_batch_id == seen.batch
+    result = f"checkpoint {last.id} holds batch {last.barrier_batch_id}, the last was {seen.batch}"
+    return Outcome("stopped with SIGTERM", held, f"{result}; exit code {driver.exit_code}")
+
+
+def compare_with_batch(show: Show) -> Outcome:
+    found = compare(recompute(show.places.input), read_table(show.places.table))
+    what = f"table recomputed in batch from {show.arrivals.orders} orders"
+    if found.exact:
+        return Outcome(what, True, f"{found.rows} rows, each equal, none missing, none twice")
+    example = (*found.missing, *found.unexpected)[:1]
+    return Outcome(
+        what,
+        False,
+        f"{len(found.missing)} of {found.rows} rows missing, {len(found.unexpected)} wrong or twice, e.g. {example}",
+    )
+
+
+ACTS = (
+    Act("A pipeline", "orders per shop and minute by event time, from files into a Delta table", run_pipeline),
+    Act(
+        "The driver dies and its disk is lost", "state, offsets and output must come back as one", lose_driver_and_disk
+    ),
+    Act("The home is away for a while", "checkpoints fail, the pipeline must not", take_home_away),
+    Act("Somebody starts the job a second time", "two writers would ruin the table", start_a_second_deployment),
+    Act("A clean stop", "the last batches must not be lost", stop),
+    Act("Was it exact?", "the same answer without Spark, from the input files", compare_with_batch),
+)
+
+
+def play(show: Show) -> list[Outcome]:
+    """All acts until one cannot go on."""
+    outcomes: list[Outcome] = []
+    for number, act in enumerate(ACTS, start=1):
+        show.begin_act(number, act.title, act.why)
+        try:
+            outcomes.append(act.play(show))
+        except NotReached as error:
+            outcomes.append(Outcome(act.title, False, str(error)))
+            break
+    return outcomes
+
+
+def all_held(outcomes: list[Outcome]) -> bool:
+    return len(outcomes) == len(ACTS) and all(outcome.held for outcome in outcomes)
+
+
+def _newest(seen: Picture) -> CheckpointCompleted:
+    newest = seen.newest
+    if newest is None:
+        raise NotReached("there is no checkpoint")
+    return newest
+
+
+def _beyond(seen: Picture) -> int:
+    """Batches that were committed after the newest checkpoint's barrier."""
+    return seen.batch - _newest(seen).barrier_batch_id

@@ -1,0 +1,87 @@
+"""`holdfast demo`: the product in one command."""
+
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.demo.places import JOB, Places, make_places
+from holdfast.cli.demo.requirements import require_java_and_packages
+from holdfast.cli.output import say
+
+Directory = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", show_default=False, help="Where to play. Default: a new temporary directory."),
+]
+
+
+def demo(directory: Directory = None) -> int:
+    """A real pipeline, killed and cut off before your eyes, and its output checked.
+
+    Takes about a minute and a half. Needs Java, no server; leaves its files to look at.
+    """
+    require_java_and_packages()
+    places = make_places(directory)
+
+    # Only now: what they import is not needed to say that Java is missing.
+    from holdfast.cli.demo.acts import all_held, play
+    from holdfast.cli.demo.screen import Screen
+    from holdfast.cli.demo.show import Show
+
+    began = time.monotonic()
+    with Screen(time.monotonic) as screen:
+        screen.title("holdfast demo", *_introduction(places))
+        show = Show(places, screen)
+        try:
+            with _ended_by_signals():
+                outcomes = play(show)
+        except BaseException:
+            say(f"stopped; what there is of it is in {places.root}")
+            raise
+        finally:
+            show.close()
+            shutil.rmtree(places.scratch, ignore_errors=True)
+        screen.summary([(outcome.held, outcome.what, outcome.result) for outcome in outcomes])
+        exact = all_held(outcomes)
+        verdict = "Everything held." if exact else "Something did not hold."
+        screen.say(f"{verdict} {time.monotonic() - began:.0f} s.", "bold green" if exact else "bold red")
+        for line in _where_to_look(places):
+            screen.say(line)
+    return 0 if exact else 1
+
+
+def _introduction(places: Places) -> tuple[str, ...]:
+    return (
+        f"Everything is in {places.root}",
+        f"The pipeline is {places.pipeline}, Spark's log is {places.log}",
+    )
+
+
+def _where_to_look(places: Places) -> Iterator[str]:
+    where = f"--home {places.home_url} --job {JOB}"
+    yield "Look around:"
+    yield f"  holdfast checkpoints {where}"
+    yield f"  holdfast status {where}"
+    yield f"  holdfast verify --all {where}"
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A closed terminal or a SIGTERM ends the demo as Ctrl-C does: with its processes."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    previous = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,115 @@
+"""From what is seen to the lines that are told: one per checkpoint, failure and turn of events, not one per batch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.cli import figures
+from holdfast.cli.demo.picture import FAILED, is_failed_checkpoint
+from holdfast.cli.demo.places import Places
+from holdfast.cli.demo.watching import BatchCommitted, DriverSaid, EntryAppended, Sight, TableChanged
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunEnded, RunStarted
+
+Tone = Literal["plain", "good", "bad", "action"]
+
+_HELD_FOR = 4
+"""Looks. The output of a checkpoint is published right after its entry is in the journal."""
+_NO_ID = " (no id yet)"
+
+
+@dataclass(frozen=True)
+class Line:
+    text: str
+    tone: Tone = "plain"
+
+
+class Narrator:
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._rows = 0
+        self._rows_told = 0
+        self._first_batch: int | None = None
+        self._last_batch = -1
+        self._new_run = False
+        self._explained: set[str] = set()
+        self._held: CheckpointCompleted | None = None
+        """A completed checkpoint, told together with what it made visible in the table."""
+        self._held_for = 0
+
+    def tell(self, sight: Sight) -> Iterator[Line]:
+        match sight:
+            case TableChanged(rows=rows):
+                self._rows = rows
+                yield from self.let_go()
+            case BatchCommitted():
+                yield from self._batch(sight)
+            case EntryAppended(entry=entry):
+                yield from self.let_go()
+                yield from self._entry(entry)
+            case DriverSaid():
+                yield from self._said(sight)
+
+    def turn_ends(self) -> Iterator[Line]:
+        """Call it after every look: nothing is held back for longer than a few of them."""
+        self._held_for += 1
+        if self._rows != self._rows_told or self._held_for > _HELD_FOR:
+            yield from self.let_go()
+
+    def let_go(self) -> Iterator[Line]:
+        """Tell what was held back, now that it will not get more complete."""
+        if (entry := self._held) is not None:
+            self._held = None
+            yield self._checkpoint(entry)
+
+    def _batch(self, batch: BatchCommitted) -> Iterator[Line]:
+        self._first_batch = batch.id if self._first_batch is None else self._first_batch
+        self._last_batch = batch.id
+        if self._new_run:
+            self._new_run = False
+            yield Line(f"batch {batch.id} is the run's first, {figures.duration(batch.seconds * 1000)}")
+
+    def _entry(self, entry: AnyEntry) -> Iterator[Line]:
+        match entry:
+            case RunStarted():
+                self._first_batch, self._new_run = None, True
+                yield Line(f"run {entry.fencing_epoch} owns the job: pid {entry.pid} on {entry.host}")
+            case CheckpointCompleted():
+                self._held, self._held_for = entry, 0
+            case RunEnded():
+                yield Line(f"run {entry.fencing_epoch} ended: {entry.reason}")
+
+    def _checkpoint(self, entry: CheckpointCompleted) -> Line:
+        more, self._rows_told = self._rows - self._rows_told, self._rows
+        added = f" (+{more})" if more > 0 else ""
+        return Line(
+            f"checkpoint {entry.id:<3} {self._batches(entry):<16}"
+            f"{figures.duration(entry.duration_ms):>6}   "
+            f"{figures.size(entry.bytes_new):>7} new of {figures.size(entry.bytes_total):>7}   "
+            f"table {self._rows} rows{added}",
+            "good",
+        )
+
+    def _batches(self, entry: CheckpointCompleted) -> str:
+        first, self._first_batch = self._first_batch, None
+        last = entry.barrier_batch_id
+        return f"batch {last}" if first is None or first >= last else f"batches {first}-{last}"
+
+    def _said(self, said: DriverSaid) -> Iterator[Line]:
+        text = self._places.short(said.text)
+        if is_failed_checkpoint(said):
+            yield from self.let_go()
+            yield from self._failed(text)
+        elif said.text.startswith(("resuming at", "alarm ")):
+            yield Line(text)
+        elif said.level in ("ERROR", "CRITICAL") or said.text.startswith(("the query died", "the restart failed")):
+            yield Line(text, "bad")
+
+    def _failed(self, text: str) -> Iterator[Line]:
+        """The reason in full the first time, the pipeline's progress every time."""
+        what, _, why = text.partition(FAILED)
+        reason = why.partition(":")[0]
+        shown = why if reason not in self._explained else reason
+        self._explained.add(reason)
+        yield Line(
+            f"{what.removesuffix(_NO_ID)} failed: {shown}; the pipeline runs on: batch {self._last_batch}", "bad"
+        )

@@ -1,0 +1,147 @@
+"""How the demo looks: lines that stay, and below them, on a terminal, five that change."""
+
+import sys
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from holdfast.cli import figures
+from holdfast.cli.demo.narrating import Line
+from holdfast.cli.demo.picture import Picture
+from holdfast.cli.output import answer, labelled
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+_PLAIN_WIDTH = 110
+_MARKS = {"plain": "·", "good": "✓", "bad": "✗", "action": "$"}
+_STYLES = {"plain": "", "good": "", "bad": "red", "action": "bold"}
+_MARK_STYLES = {**_STYLES, "plain": "dim", "good": "green", "action": "cyan"}
+_RECENT = 32
+
+
+class Screen:
+    def __init__(self, now: Callable[[], float]) -> None:
+        from rich.live import Live
+
+        self._console = answer()
+        self._now = now
+        self._began = now()
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        if not self._console.is_terminal:
+            self._console.width = _PLAIN_WIDTH
+
+    def __enter__(self) -> "Screen":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def tell(self, line: Line) -> None:
+        """A line with the time since the beginning. What is too long goes on below its own beginning."""
+        from rich.table import Table
+        from rich.text import Text
+
+        seconds = int(self._now() - self._began)
+        row = Table.grid(padding=(0, 1, 0, 0))
+        row.add_column(width=5, style="dim")
+        row.add_column(width=1, style=_MARK_STYLES[line.tone])
+        row.add_column(overflow="fold")
+        row.add_row(f"{seconds // 60}:{seconds % 60:02d}", _MARKS[line.tone], Text(line.text, _STYLES[line.tone]))
+        self._print(row)
+
+    def title(self, words: str, *below: str) -> None:
+        from rich.text import Text
+
+        self._print(Text(words, "bold"))
+        for line in below:
+            self._print(Text(line))
+
+    def act(self, number: int, title: str, why: str) -> None:
+        from rich.text import Text
+
+        self._print(Text(""))
+        self._print(Text.assemble((f"{number}  {title}", "bold"), (f" · {why}", "dim")))
+
+    def code(self, lines: Iterable[str]) -> None:
+        from rich.text import Text
+
+        for line in lines:
+            self._print(Text(f"        {line}", "cyan"))
+
+    def summary(self, rows: list[tuple[bool, str, str]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(width=1)
+        table.add_column()
+        table.add_column(overflow="fold")
+        for held, what, result in rows:
+            mark = Text("✓", "green") if held else Text("✗", "bold red")
+            table.add_row(mark, what, Text(result, "" if held else "red"))
+        self._print(Text(""))
+        self._print(table)
+        self._print(Text(""))
+
+    def say(self, words: str, style: str = "") -> None:
+        from rich.text import Text
+
+        self._print(Text(words, style))
+
+    def draw(self, picture: Picture, driver: str) -> None:
+        if self._console.is_terminal:
+            from rich.console import Group
+
+            self._live.update(Group(*_panel(picture, driver, self._console.width)), refresh=True)
+
+    def _print(self, what: "RenderableType") -> None:
+        if self._console.is_terminal:
+            self._console.print(what)
+            return
+        with self._console.capture() as capture:
+            self._console.print(what)
+        sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines() or [""])
+        sys.stdout.flush()
+
+
+def _panel(picture: Picture, driver: str, width: int) -> "list[Text]":
+    from rich.text import Text
+
+    recent = picture.batches[-_RECENT:]
+    bars = figures.spark_line([round(batch.seconds * 1000) for batch in recent])
+    home = ("reachable", "green") if picture.home_reachable else ("away", "bold red")
+    lines = [
+        Text("─" * min(width, 78), style="dim"),
+        labelled("driver", driver),
+        labelled("batches", (f"{bars:<{_RECENT}}", "cyan"), f"  {_batches(picture)}"),
+        labelled("checkpoints", *_marks(picture.outcomes[-_RECENT:]), f"  {_checkpoints(picture)}"),
+        labelled("home", home),
+        labelled("table", f"{picture.rows} rows visible"),
+    ]
+    for line in lines:
+        line.truncate(width)
+    return lines
+
+
+def _marks(outcomes: str) -> list[tuple[str, str]]:
+    marks = [(mark, "green" if mark == "✓" else "red") for mark in outcomes]
+    return [*marks, (" " * (_RECENT - len(outcomes)), "")]
+
+
+def _batches(picture: Picture) -> str:
+    if not picture.batches:
+        return "none yet"
+    last = picture.batches[-1]
+    return f"{last.id}, {figures.duration(last.seconds * 1000)}"
+
+
+def _checkpoints(picture: Picture) -> str:
+    newest = picture.newest
+    return f"{newest.id} at batch {newest.barrier_batch_id}" if newest else "none yet"

@@ -1,0 +1,120 @@
+"""The demo's one loop: lets orders arrive, looks at the pipeline, and tells what it saw, until what is waited for."""
+
+import textwrap
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from holdfast.cli.demo.arrivals import Arrivals
+from holdfast.cli.demo.driver import Driver
+from holdfast.cli.demo.narrating import Line, Narrator
+from holdfast.cli.demo.picture import Picture
+from holdfast.cli.demo.places import Places
+from holdfast.cli.demo.screen import Screen
+from holdfast.cli.demo.watching import Watch
+
+_LOOK_EVERY_S = 0.2
+_ARRIVE_EVERY_S = 1.0
+_PATIENCE_S = 90.0
+"""For one thing to happen; on an idle machine with two cores the longest takes ten seconds."""
+
+
+class NotReached(Exception):
+    """What an act waited for did not happen."""
+
+
+class Show:
+    def __init__(self, places: Places, screen: Screen, now: Callable[[], float] = time.monotonic) -> None:
+        self.places = places
+        self.now = now
+        self.picture = Picture()
+        self.arrivals = Arrivals(places.input)
+        self._screen = screen
+        self._narrator = Narrator(places)
+        self._driver: Driver | None = None
+        self._may_end = False
+        self._input_open = True
+        self._next_arrival = now()
+        places.log.touch()
+        self._watch = Watch(places)
+
+    @property
+    def driver(self) -> Driver:
+        assert self._driver is not None, "the first act starts it"
+        return self._driver
+
+    def start_driver(self) -> None:
+        self._driver = Driver(self.places, work=self.places.work, log=self.places.log)
+
+    def expect_end(self) -> Driver:
+        """From here on it is no failure when the driver ends."""
+        self._may_end = True
+        return self.driver
+
+    def end_input(self) -> datetime:
+        """No more orders but one, long after all others. Returns its time."""
+        self._input_open = False
+        return self.arrivals.end_of_day()
+
+    def until(self, reached: Callable[[], bool], what: str) -> None:
+        """Go on until `reached`. Raises `NotReached` when that takes too long, or the driver dies over it."""
+        deadline = self.now() + _PATIENCE_S
+        while not reached():
+            self.look()
+            if reached():
+                return
+            if self._driver is not None and self._driver.exit_code is not None and not self._may_end:
+                code = self._driver.exit_code
+                raise NotReached(f"waited for {what}, but the driver ended with {code}: see {self.places.log}")
+            if self.now() > deadline:
+                raise NotReached(f"waited {_PATIENCE_S:.0f} s for {what}: see {self.places.log}")
+            time.sleep(_LOOK_EVERY_S)
+
+    def look(self) -> None:
+        """One turn of the loop."""
+        if self._input_open and self.now() >= self._next_arrival:
+            self._next_arrival += _ARRIVE_EVERY_S
+            self.arrivals.arrive()
+        for sight in self._watch.poll():
+            self.picture.add(sight)
+            self._tell(self._narrator.tell(sight))
+        self._tell(self._narrator.turn_ends())
+        self._screen.draw(self.picture, self._driver_state())
+
+    def begin_act(self, number: int, title: str, why: str) -> None:
+        self._tell(self._narrator.let_go())
+        self._screen.act(number, title, why)
+
+    def action(self, words: str) -> None:
+        self._tell(self._narrator.let_go())
+        self._screen.tell(Line(words, "action"))
+
+    def show_pipeline(self) -> None:
+        """The part of the file that says what is computed."""
+        _, _, chain = self.places.pipeline.read_text().partition("return (\n")
+        self._screen.code(textwrap.dedent(chain.rpartition("\n    )")[0]).splitlines())
+
+    def quote(self, words: str) -> None:
+        """What another process said, in its own words."""
+        for line in words.splitlines():
+            self._screen.tell(Line(line, "bad"))
+
+    def close(self) -> None:
+        """Leave no process, and the home where it belongs."""
+        self._tell(self._narrator.let_go())
+        if self._driver is not None:
+            self._driver.kill()
+        if self.places.home_away.exists():
+            self.places.home_away.rename(self.places.home)
+
+    def _tell(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self._screen.tell(line)
+
+    def _driver_state(self) -> str:
+        if self._driver is None:
+            return "not started"
+        if self._driver.exit_code is not None:
+            return "dead"
+        words = "running" if self.picture.run and self.picture.run.pid == self._driver.pid else "starting Spark"
+        return f"{words}, pid {self._driver.pid}"
