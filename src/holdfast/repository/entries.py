@@ -104,6 +104,7 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     files: int
     objects_written: int
     shards: int
+    manifest_bytes: int = 0
     phases: tuple[Phase, ...] = ()
     slowest: tuple[ShardSummary, ...] = ()
     """The slowest shards, slowest first; all of them would make the journal large."""

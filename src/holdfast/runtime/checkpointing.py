@@ -71,6 +71,7 @@ class Attempt:
     id: CheckpointId | None = None
     plan: SnapshotPlan | None = None
     copies: dict[ShardId, ShardCopy] = field(default_factory=dict)
+    failures: dict[ShardId, int] = field(default_factory=dict)
     copied_after: dict[ShardId, float] = field(default_factory=dict)
     """Seconds from the start of copying to the shard's acknowledgement."""
     entered: list[tuple[str, float]] = field(default_factory=list)
@@ -257,7 +258,8 @@ class Checkpointing:
 
     def _fail_shards(self, attempt: Attempt, shards: tuple[ShardId, ...], error: Exception) -> None:
         for shard in shards:
-            self._post(ShardFailed(attempt.ticket, shard, reason_of(error), message_of(error)))
+            number = attempt.failures[shard] = attempt.failures.get(shard, 0) + 1
+            self._post(ShardFailed(attempt.ticket, shard, reason_of(error), message_of(error), number))
 
     def _cancelled(self, attempt: Attempt) -> bool:
         return attempt.abandoned or not self._still_owner()
@@ -308,7 +310,8 @@ class Checkpointing:
             triggered_at=attempt.triggered_at,
             duration_ms=round((now - attempt.started) * 1000),
             bytes_total=manifest.bytes_total,
-            bytes_new=sum(copy.bytes_new for copy in copies) + size,
+            bytes_new=sum(copy.bytes_new for copy in copies),
+            manifest_bytes=size,
             files=len(manifest.files()),
             objects_written=sum(copy.objects_written for copy in copies) + 1,
             shards=len(manifest.shards),

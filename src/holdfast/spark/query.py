@@ -40,6 +40,8 @@ class SparkQuery:
         self, spark: SparkSession, job: JobName, built: Built, sink: Sink | None, settings: Settings, step: Step
     ) -> None:
         self._spark = spark
+        # Read once: the last checkpoint of a run may be taken when the JVM is already gone.
+        self._application_id = str(spark.sparkContext.applicationId)
         self._job = job
         self._built = built
         self._sink = sink
@@ -47,23 +49,20 @@ class SparkQuery:
         self._step = step
         self._directory: Path | None = None
         self._stopped = False
+        self._described: dict[str, str] = {"spark": pyspark.__version__}
         self.query: StreamingQuery | None = None
         self.still_owner: Callable[[], bool] = lambda: True
 
     @property
     def application_id(self) -> str | None:
-        return str(self._spark.sparkContext.applicationId)
+        return self._application_id
 
     @property
     def sink(self) -> Sink | None:
         return self._sink
 
     def describe(self) -> dict[str, str]:
-        described = {"spark": pyspark.__version__, "query": str(self.query.id) if self.query else ""}
-        for name, key in _DESCRIBED.items():
-            with suppress(PySparkException):
-                described[name] = str(self._spark.conf.get(key))
-        return described
+        return self._described
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None
@@ -75,6 +74,10 @@ class SparkQuery:
         writer = self._writer().option("checkpointLocation", directory.location)
         self.query = writer.start()
         _require_synchronous_progress(self.query)
+        self._described["query"] = str(self.query.id)
+        for name, key in _DESCRIBED.items():
+            with suppress(PySparkException):
+                self._described[name] = str(self._spark.conf.get(key))
 
     def stop(self) -> None:
         self._stopped = True

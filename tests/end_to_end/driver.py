@@ -1,0 +1,107 @@
+"""A real driver process: a stateful pipeline under holdfast, which reports each step it takes on standard output.
+
+Settings come as JSON in the first argument. With `crash_at` = "step:n" it kills itself with SIGKILL at the n-th time
+that it reaches the step.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.errors import HoldfastError
+from holdfast.settings import Settings
+from holdfast.sinks import Delta, Files
+from holdfast.spark.api import start_stepwise
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+STATE_FORMATS = {
+    "hdfs": {"providerClass": HDFS},
+    "rocksdb": {"providerClass": ROCKSDB},
+    "rocksdb-changelog": {"providerClass": ROCKSDB, "rocksdb.changelogCheckpointing.enabled": "true"},
+    "rocksdb-v2": {
+        "providerClass": ROCKSDB,
+        "rocksdb.changelogCheckpointing.enabled": "true",
+        "checkpointFormatVersion": "2",
+    },
+}
+
+
+def session(state_format: str) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.memory", "1g")
+    builder = builder.config("spark.sql.streaming.minBatchesToRetain", "6")
+    builder = builder.config("spark.sql.streaming.stateStore.maintenanceInterval", "2s")
+    for key, value in STATE_FORMATS[state_format].items():
+        builder = builder.config(f"spark.sql.streaming.stateStore.{key}", value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def windowed_counts(spark: SparkSession, source: str, files_per_batch: int) -> DataFrame:
+    events = (
+        spark.readStream.schema("at TIMESTAMP, key INT, value LONG")
+        .option("maxFilesPerTrigger", files_per_batch)
+        .json(source)
+    )
+    counts = events.withWatermark("at", "1 second").groupBy(F.window("at", "5 seconds"), "key")
+    return counts.agg(F.count("*").alias("n"), F.sum("value").alias("total")).selectExpr(
+        "window.start AS start", "key", "n", "total"
+    )
+
+
+class Steps:
+    """Prints each step; at the chosen one, dies."""
+
+    def __init__(self, crash_at: str | None) -> None:
+        self._seen: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._crash = crash_at.rsplit(":", 1) if crash_at else None
+
+    def __call__(self, name: str) -> None:
+        with self._lock:
+            self._seen[name] += 1
+            print(f"step {name}", flush=True)  # noqa: T201
+            if self._crash and self._crash[0] == name and self._seen[name] >= int(self._crash[1]):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> int:
+    given = json.loads(sys.argv[1])
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    steps = Steps(given.get("crash_at"))
+    sink_kind = {"delta": Delta, "files": Files}[given.get("sink", "delta")]
+    sink = sink_kind(given["output"], step=steps)
+    spark = session(given.get("state_format", "rocksdb-changelog"))
+    settings = Settings(spark=spark, work=given["work"], **given["options"])
+    try:
+        running = start_stepwise(
+            lambda spark: windowed_counts(spark, given["source"], given.get("files_per_batch", 1)),
+            "counts",
+            given["home"],
+            sink,
+            settings,
+            steps,
+        )
+        print("step started", flush=True)  # noqa: T201
+        signal.signal(signal.SIGTERM, lambda *_: running.begin_stop())
+        while not running.await_termination("200ms"):
+            pass
+    except HoldfastError as error:
+        print(f"error {error.exit_code} {error}", flush=True)  # noqa: T201
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,178 @@
+"""Runs `driver.py` as a real process, and knows the right answer by another way."""
+
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from holdfast.repository.entries import AnyEntry
+from holdfast.repository.journal import read_entries
+from holdfast.repository.state import JobState
+from holdfast.storage.urls import open_store
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+PATIENCE = 120.0
+Row = tuple[datetime, int, int, int]
+
+
+class Driver:
+    """One life of the driver process."""
+
+    def __init__(self, given: dict[str, Any], log: Path) -> None:
+        self._log = log.open("ab")
+        command = [sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def lines(self) -> Iterator[str]:
+        """Lines as they come, until the process ends or nothing comes for too long."""
+        while (line := self._lines.get(timeout=PATIENCE)) is not None:
+            yield line
+
+    def wait_for(self, wanted: str, times: int = 1) -> None:
+        for line in self.lines():
+            if line == wanted:
+                times -= 1
+                if times == 0:
+                    return
+        raise AssertionError(f"the driver ended before {wanted!r}: see {self._log.name}")
+
+    def wait_for_steps(self, count: int) -> bool:
+        """True when that many steps were taken, False when the driver ended before."""
+        return any(n >= count for n, _ in enumerate(self.lines(), start=1))
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.end()
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end: exit code and the last line."""
+        last = ""
+        for last in self.lines():  # noqa: B007
+            pass
+        code = self.process.wait(PATIENCE)
+        self._log.close()
+        return code, last
+
+    def send(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+
+class Pipeline:
+    """Input, home, work directory and output of one pipeline in a temporary directory."""
+
+    def __init__(self, root: Path, *, files: int, sink: str = "delta", state_format: str = "rocksdb-changelog") -> None:
+        self.root = root
+        self.sink = sink
+        self.source, self.home, self.work, self.output = (root / n for n in ("source", "home", "work", "output"))
+        self.log = root / "driver.log"
+        self.home.mkdir()
+        self._state_format = state_format
+        self._events = write_input(self.source, files)
+
+    def start(self, *, crash_at: str | None = None, files_per_batch: int = 1, **options: Any) -> Driver:
+        given = {
+            "source": str(self.source),
+            "home": f"file://{self.home}",
+            "work": str(self.work),
+            "output": str(self.output),
+            "sink": self.sink,
+            "state_format": self._state_format,
+            "crash_at": crash_at,
+            "files_per_batch": files_per_batch,
+            "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
+        }
+        return Driver(given, self.log)
+
+    def finish(self) -> None:
+        """Let one run process what is left and end by itself, with everything durable."""
+        code, last = self.start(files_per_batch=20, trigger="available-now").end()
+        assert code == 0, f"exit {code}: {last}; see {self.log}"
+
+    def wipe_work(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+    def expected(self) -> list[Row]:
+        windows: dict[tuple[datetime, int], list[int]] = defaultdict(list)
+        for at, key, value in self._events:
+            start = START + timedelta(seconds=(at - START).total_seconds() // 5 * 5)
+            windows[start, key].append(value)
+        return sorted((start, key, len(values), sum(values)) for (start, key), values in windows.items())
+
+    def visible(self) -> list[Row]:
+        """What a reader of the sink sees, through a reader that knows nothing of holdfast."""
+        table = _read_delta(self.output) if self.sink == "delta" else _read_files(self.output)
+        return sorted((r["start"].astimezone(UTC), r["key"], r["n"], r["total"]) for r in table)
+
+    def require_nothing_wrong(self) -> None:
+        """At any time: no row twice, no row that is not in the answer."""
+        visible = self.visible()
+        assert len(visible) == len(set(visible)), "a row is visible twice"
+        assert set(visible) <= set(self.expected()), "a visible row is not in the answer"
+
+    def require_exact(self) -> None:
+        assert self.visible() == self.expected()
+
+    def entries(self) -> list[AnyEntry]:
+        return list(read_entries(open_store(str(self.home)).scoped("counts")))
+
+    def state(self) -> JobState:
+        return JobState.of(self.entries())
+
+
+def write_input(source: Path, files: int) -> list[tuple[datetime, int, int]]:
+    """One file per second of event time, in order; two last ones far in the future close every window."""
+    source.mkdir()
+    events = []
+    for number in range(files):
+        second = START + timedelta(seconds=number)
+        rows = [(second + timedelta(milliseconds=40 * n), n % 3, number * 100 + n) for n in range(20)]
+        events += rows
+        _write(source, number, rows)
+    for number, days in ((files, 1), (files + 1, 2)):
+        _write(source, number, [(START + timedelta(days=days), 0, 0)])
+    return events
+
+
+def _write(source: Path, number: int, rows: list[tuple[datetime, int, int]]) -> None:
+    lines = [msgspec.json.encode({"at": at, "key": key, "value": value}) for at, key, value in rows]
+    path = source / f"{number:05d}.json"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    # The file source takes files by age.
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def _read_delta(output: Path) -> list[dict[str, Any]]:
+    from deltalake import DeltaTable
+
+    if not DeltaTable.is_deltatable(str(output)):
+        return []
+    rows: list[dict[str, Any]] = DeltaTable(str(output)).to_pyarrow_table().to_pylist()
+    return [row for row in rows if row["start"] < START.replace(year=2026) + timedelta(hours=12)]
+
+
+def _read_files(output: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    rows: list[dict[str, Any]] = []
+    for path in sorted(output.glob("*.parquet")):
+        rows += pq.read_table(path).to_pylist()
+    return [row for row in rows if row["start"].astimezone(UTC) < START + timedelta(hours=12)]

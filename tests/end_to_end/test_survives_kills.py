@@ -1,0 +1,45 @@
+"""kill -9 at random moments of a running stateful pipeline, half the times with its disk wiped: the output is exact."""
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.driver import STATE_FORMATS
+from tests.end_to_end.harness import Pipeline
+
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "10"))
+SEED = int(os.environ.get("HOLDFAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
+
+
+def kill_at_random(pipeline: Pipeline, kills: int, seed: int) -> None:
+    """Each kill comes a random number of steps into a life, plus a random instant; every second one wipes the disk."""
+    chance = random.Random(seed)
+    for number in range(kills):
+        driver = pipeline.start()
+        driver.wait_for_steps(chance.randrange(5, 60))
+        time.sleep(chance.random() * 0.2)
+        driver.kill()
+        pipeline.require_nothing_wrong()
+        if number % 2:
+            pipeline.wipe_work()
+    pipeline.finish()
+    pipeline.require_exact()
+
+
+@pytest.mark.timeout(60 + 60 * KILLS)
+@pytest.mark.parametrize("sink", ["delta", "files"])
+def test_random_kills(tmp_path: Path, sink: str) -> None:
+    kills = KILLS // 2
+    seed = SEED + (sink == "files")
+    print(f"HOLDFAST_SEED={SEED}")  # noqa: T201
+    kill_at_random(Pipeline(tmp_path, files=10 * kills, sink=sink), kills, seed)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("state_format", STATE_FORMATS)
+def test_random_kills_in_every_state_format(tmp_path: Path, state_format: str) -> None:
+    print(f"HOLDFAST_SEED={SEED}")  # noqa: T201
+    kill_at_random(Pipeline(tmp_path, files=25, state_format=state_format), kills=2, seed=SEED)
