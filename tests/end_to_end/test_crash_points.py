@@ -1,5 +1,5 @@
-"""The driver dies exactly between two steps, of every pair there is; each next life recovers from it and dies at the next
-point. At the end the output is exact."""
+"""The driver dies exactly between two steps, of every pair there is; each next life recovers from it and dies at the
+next point. At the end the output is exact."""
 
 from pathlib import Path
 

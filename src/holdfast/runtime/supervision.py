@@ -28,6 +28,10 @@ class GiveUp:
     message: str
 
 
+GONE = "Spark is gone"
+"""How a death begins that no restart within this process can mend."""
+
+
 class Supervision:
     """Growing delay, reset by progress; gives up after `attempts` restarts without a completed batch in between."""
 
@@ -40,6 +44,8 @@ class Supervision:
         self.restarts = 0
 
     def died(self, why: str, now: float) -> Restart | GiveUp:
+        if why.startswith(GONE):
+            return GiveUp(f"{why}; only a new process can start it again")
         if self.restarts >= self._attempts:
             return GiveUp(f"the query died {self.restarts + 1} times without completing a batch; the last time: {why}")
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)

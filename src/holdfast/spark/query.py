@@ -16,6 +16,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.supervision import GONE
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, Step
@@ -95,7 +96,7 @@ class SparkQuery:
                 return None
             cause = self.query.exception()
         except Exception as error:
-            return f"Spark is gone: {error}"
+            return f"{GONE}: {error}"
         return "" if cause is None or self._stopped else str(cause)
 
     def _writer(self) -> DataStreamWriter:
