@@ -103,7 +103,8 @@ class EndRun:
 
     failure: str | None
     fenced: bool = False
-    request: RequestId | None = None
+    requests: tuple[RequestId, ...] = ()
+    """Who asked for the stop."""
 
 
 Command = (

@@ -1,7 +1,8 @@
 """The coordinator: every decision about checkpoints, as a pure state machine.
 
 `receive(event, now)` returns the commands to perform; `next_deadline()` says when to call again with `TimePassed` if
-nothing else happens. It reads no clock, file or socket. `now` never goes back.
+nothing else happens. It reads no clock, file or socket. `now` never goes back. Deciding about an acknowledgement costs
+the same however many shards and checkpoints there are.
 
 Invariants
 - At most one request of a kind waits; a request that comes meanwhile joins it.
@@ -9,12 +10,12 @@ Invariants
 - A message about a checkpoint that has ended changes nothing but `stale_messages`, except that the journal outranks
   every other opinion: an entry that exists makes its checkpoint completed.
 - Output is published only up to a barrier whose checkpoint is in the journal.
-- After `EndRun` no command is ever given again.
+- Whoever asked is answered exactly once, at the latest by `EndRun`, after which no command is ever given again.
 """
 
 from collections import OrderedDict
-from dataclasses import dataclass
-from functools import singledispatchmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from holdfast.coordination.commands import (
     AbandonCheckpoint,
@@ -56,29 +57,15 @@ from holdfast.coordination.lifecycle import Phase, Signal
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.requests import Requests
 from holdfast.coordination.rules import FailureBudget, Rules
+from holdfast.coordination.stopping import Stopping
+from holdfast.coordination.triggering import Triggering
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 
 FAILING = "checkpoints_failing"
-DEFERRED = "checkpoints_deferred"
 _DOUBTFUL_KEPT = 100
-
-
-@dataclass
-class _Waiting:
-    """A request that has not become a checkpoint yet."""
-
-    kind: Kind
-    name: str | None
-    requests: tuple[RequestId, ...]
-
-
-@dataclass
-class _Stopping:
-    request: RequestId
-    savepoint: str | None
-    tries: int = 0
-    not_before: float = 0.0
+_NEVER = float("inf")
 
 
 class Coordinator:
@@ -92,36 +79,29 @@ class Coordinator:
     ) -> None:
         self._rules = rules
         self._budget = FailureBudget(rules.tolerable_failures)
+        self._triggering = Triggering(rules, now)
         self._publishing = Publishing(rules)
         self._history = History()
         self._history.count(last_completed=last_completed)
         self._savepoints = set(savepoints)
+        self._requests = Requests()
         self._pending: dict[Ticket, PendingCheckpoint] = {}
         self._doubtful: OrderedDict[Ticket, PendingCheckpoint] = OrderedDict()
         """Given up while the journal was being written: their entry may exist."""
-        self._waiting: list[_Waiting] = []
         self._next_ticket = 1
         self._running = False
         self._barrier: BatchId | None = None
         self._durable: BatchId | None = None
         """The barrier of the newest completed checkpoint of the current line of batches."""
-        self._next_trigger = rules.first_trigger(now)
-        self._last_end = -rules.min_pause + now
-        self._backoff_until = now
-        self._skip_counted = False
-        self._deferred_since: float | None = None
-        self._deferral_alarmed = False
-        self._stopping: _Stopping | None = None
+        self._durable_id = last_completed
+        self._stopping: Stopping | None = None
         self._ended = False
         self._commands: list[Command] = []
+        self._deadline = self._find_deadline()
 
     @property
     def history(self) -> History:
         return self._history
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
 
     @property
     def pending(self) -> tuple[PendingCheckpoint, ...]:
@@ -132,160 +112,170 @@ class Coordinator:
             self._history.stale()
             return []
         self._commands = []
-        self._handle(event, now)
-        if not self._ended:
-            self._pass_time(now)
+        kind = type(event)
+        self._HANDLERS[kind](self, event, now)
+        if kind is ShardAcknowledged and not self._commands and now < self._deadline:
+            return []  # one of many: it has made nothing possible
+        self._pass_time(now)
+        self._deadline = self._find_deadline()
         return self._commands
 
     def next_deadline(self) -> float | None:
         """When `TimePassed` is due, None when only an event can change anything."""
+        return None if self._deadline == _NEVER else self._deadline
+
+    def _find_deadline(self) -> float:
         if self._ended:
-            return None
-        times = [pending.next_deadline() for pending in self._pending.values()]
-        times.append(self._trigger_deadline())
-        times.append(self._publishing.next_deadline())
-        if self._deferred_since is not None and not self._deferral_alarmed:
-            times.append(self._deferred_since + self._rules.deferral_alarm())
-        earliest = min(times)
-        return None if earliest == float("inf") else earliest
+            return _NEVER
+        return min(
+            min((pending.next_deadline() for pending in self._pending.values()), default=_NEVER),
+            self._trigger_deadline() if self._stopping is None else self._stop_deadline(self._stopping),
+            self._publishing.next_deadline(),
+        )
 
     # Events, one method each.
 
-    @singledispatchmethod
-    def _handle(self, event: Event, now: float) -> None:
-        raise AssertionError(f"unknown event {event!r}")
-
-    @_handle.register
-    def _(self, event: TimePassed, now: float) -> None:
+    def _time_passed(self, event: TimePassed, now: float) -> None:
         pass
 
-    @_handle.register
-    def _(self, event: QueryStarted, now: float) -> None:
+    def _query_started(self, event: QueryStarted, now: float) -> None:
         self._running = True
         if event.replaced:
             self._barrier = None
-            self._durable = event.durable
+            self._durable, self._durable_id = event.durable, event.durable_id
             self._publishing.restart(event.durable)
 
-    @_handle.register
-    def _(self, event: QueryEnded, now: float) -> None:
+    def _query_ended(self, event: QueryEnded, now: float) -> None:
         self._running = False
         if event.replaced:
             self._abandon_all(FailureReason.QUERY_RESTARTED, "its work directory was given up", now)
             self._barrier = None
+            self._publishing.suspend()
 
-    @_handle.register
-    def _(self, event: BarrierReached, now: float) -> None:
+    def _barrier_reached(self, event: BarrierReached, now: float) -> None:
         if self._barrier is None or event.batch_id > self._barrier:
             self._barrier = event.batch_id
         else:
             self._history.stale()
 
-    @_handle.register
-    def _(self, event: CheckpointRequested, now: float) -> None:
+    def _checkpoint_requested(self, event: CheckpointRequested, now: float) -> None:
         if event.kind == "savepoint" and self._name_is_taken(event.name):
             self._refuse((event.request,), FailureReason.NAME_TAKEN, f"savepoint {event.name!r} exists")
-        elif event.kind == "checkpoint" and self._nothing_new():
-            self._commands.append(AnswerRequest(event.request, completed=self._history.statistics.last_completed))
+        elif event.kind == "checkpoint" and self._nothing_new() and self._durable_id is not None:
+            self._answer((event.request,), self._durable_id)
+        elif self._stopping is not None:
+            self._refuse((event.request,), FailureReason.RUN_STOPPED, "the run is stopping")
         else:
-            self._enqueue(event.kind, event.name, event.request)
+            self._requests.add(event.kind, event.name, event.request)
 
-    @_handle.register
-    def _(self, event: StopRequested, now: float) -> None:
-        if self._stopping is not None:
-            self._history.stale()
+    def _stop_requested(self, event: StopRequested, now: float) -> None:
+        name, taken = event.savepoint, self._name_is_taken(event.savepoint)
+        if self._stopping is None:
+            self._stopping = Stopping((event.request,), None if taken else name)
+        elif name is None:
+            self._stopping.requests += (event.request,)
             return
-        name = event.savepoint
-        if name is not None and self._name_is_taken(name):
+        elif not taken:
+            self._refuse((event.request,), FailureReason.RUN_STOPPED, "the run is stopping already")
+            return
+        if taken:
+            self._stopping.requests = tuple(r for r in self._stopping.requests if r != event.request)
             self._refuse((event.request,), FailureReason.NAME_TAKEN, f"savepoint {name!r} exists")
-            name = None
-        self._stopping = _Stopping(event.request, name)
 
-    @_handle.register
-    def _(self, event: CheckpointBegun, now: float) -> None:
+    def _checkpoint_begun(self, event: CheckpointBegun, now: float) -> None:
         pending = self._advanced(event.ticket, Signal.BEGUN, now)
         if pending:
             pending.id = event.id
             self._commands.append(PlanSnapshot(pending.ticket, pending.barrier))
 
-    @_handle.register
-    def _(self, event: SnapshotPlanned, now: float) -> None:
+    def _snapshot_planned(self, event: SnapshotPlanned, now: float) -> None:
         pending = self._advanced(event.ticket, Signal.PLANNED, now)
         if pending:
             pending.expect(event.shards, now)
             self._commands.append(CopyShards(pending.ticket, event.shards))
             self._seal_when_acknowledged(pending, now)
 
-    @_handle.register
-    def _(self, event: ShardProgressed, now: float) -> None:
+    def _shard_progressed(self, event: ShardProgressed, now: float) -> None:
         if event.ticket not in self._pending:
             self._history.stale()
 
-    @_handle.register
-    def _(self, event: ShardAcknowledged, now: float) -> None:
+    def _shard_acknowledged(self, event: ShardAcknowledged, now: float) -> None:
         pending = self._copying(event.ticket)
         if pending and pending.acknowledge(event, now):
-            self._seal_when_acknowledged(pending, now)
+            if not pending.unacknowledged:
+                self._seal_when_acknowledged(pending, now)
         else:
             self._history.stale()
 
-    @_handle.register
-    def _(self, event: ShardFailed, now: float) -> None:
+    def _shard_failed(self, event: ShardFailed, now: float) -> None:
         pending = self._copying(event.ticket)
-        if pending is None or event.shard not in pending.unacknowledged:
+        if pending is None or not pending.fail(event.shard, event.number):
             self._history.stale()
             return
-        tries = pending.tries.get(event.shard, 0) + 1
-        pending.tries[event.shard] = tries
-        retry_at = now + self._rules.shard_backoff(tries)
-        if tries >= self._rules.shard_tries or retry_at >= pending.expires_at:
+        retry_at = now + self._rules.shard_backoff(event.number)
+        if event.number >= self._rules.shard_tries or retry_at >= pending.expires_at:
             self._give_up(pending, event.reason, event.message, now, shard=event.shard)
         else:
             pending.retry_at(event.shard, retry_at)
             self._history.count(shard_retries=self._history.statistics.shard_retries + 1)
 
-    @_handle.register
-    def _(self, event: StepFailed, now: float) -> None:
+    def _step_failed(self, event: StepFailed, now: float) -> None:
         pending = self._pending.get(event.ticket)
         if pending:
             self._give_up(pending, event.reason, event.message, now)
         else:
             self._history.stale()
 
-    @_handle.register
-    def _(self, event: CheckpointSealed, now: float) -> None:
+    def _checkpoint_sealed(self, event: CheckpointSealed, now: float) -> None:
         pending = self._pending.get(event.ticket) or self._doubtful.get(event.ticket)
         if pending and pending.advance(Signal.SEALED, now):
             self._complete(pending, now)
         else:
             self._history.stale()
 
-    @_handle.register
-    def _(self, event: EntrySettled, now: float) -> None:
+    def _entry_settled(self, event: EntrySettled, now: float) -> None:
         for pending in [*self._doubtful.values(), *self._pending.values()]:
-            if pending.id == event.id:
-                signal = Signal.SETTLED if pending.phase is Phase.FAILED else Signal.SEALED
-                if pending.advance(signal, now):
-                    self._complete(pending, now)
+            signal = Signal.SETTLED if pending.phase is Phase.FAILED else Signal.SEALED
+            if pending.id == event.id and pending.advance(signal, now):
+                self._complete(pending, now)
                 return
         self._history.stale()
 
-    @_handle.register
-    def _(self, event: OutputPublished, now: float) -> None:
+    def _output_published(self, event: OutputPublished, now: float) -> None:
         self._commands.extend(self._publishing.published(event.upto))
 
-    @_handle.register
-    def _(self, event: PublishFailed, now: float) -> None:
+    def _publish_failed(self, event: PublishFailed, now: float) -> None:
         self._commands.extend(self._publishing.failed(event.upto, event.message, now))
 
-    @_handle.register
-    def _(self, event: RunFenced, now: float) -> None:
+    def _run_fenced(self, event: RunFenced, now: float) -> None:
         self._end(now, FailureReason.FENCED, event.message, fenced=True)
+
+    _HANDLERS: ClassVar[dict[type, Callable[["Coordinator", Any, float], None]]] = {
+        TimePassed: _time_passed,
+        QueryStarted: _query_started,
+        QueryEnded: _query_ended,
+        BarrierReached: _barrier_reached,
+        CheckpointRequested: _checkpoint_requested,
+        StopRequested: _stop_requested,
+        CheckpointBegun: _checkpoint_begun,
+        SnapshotPlanned: _snapshot_planned,
+        ShardAcknowledged: _shard_acknowledged,
+        ShardProgressed: _shard_progressed,
+        ShardFailed: _shard_failed,
+        StepFailed: _step_failed,
+        CheckpointSealed: _checkpoint_sealed,
+        EntrySettled: _entry_settled,
+        OutputPublished: _output_published,
+        PublishFailed: _publish_failed,
+        RunFenced: _run_fenced,
+    }
 
     # Time, and everything that has become possible.
 
     def _pass_time(self, now: float) -> None:
         for pending in list(self._pending.values()):
+            if self._ended:
+                return
             if now >= pending.expires_at:
                 message = f"not complete after {self._rules.timeout:g} s, in phase {pending.phase.value}"
                 self._give_up(pending, FailureReason.EXPIRED, message, now)
@@ -294,33 +284,30 @@ class Coordinator:
         if self._ended:
             return
         self._commands.extend(self._publishing.due(now))
-        if self._stopping is not None:
-            self._continue_stopping(self._stopping, now)
-        else:
-            self._begin_waiting(now)
+        self._begin_requested(now)
+        if self._stopping is None:
             self._begin_periodic(now)
+        else:
+            self._continue_stopping(self._stopping, now)
 
-    def _begin_waiting(self, now: float) -> None:
-        """Savepoints first, then checkpoints that were asked for; neither waits for min_pause or back-off."""
-        for waiting in sorted(self._waiting, key=lambda w: w.kind != "savepoint"):
-            if self._barrier is None or len(self._pending) >= self._rules.max_concurrent:
-                return
-            self._waiting.remove(waiting)
+    def _begin_requested(self, now: float) -> None:
+        """What was asked for waits neither for min_pause nor for back-off."""
+        while self._requests and self._barrier is not None and self._has_room():
+            waiting = self._requests.take()
             self._begin(waiting.kind, waiting.name, waiting.requests, now)
 
     def _begin_periodic(self, now: float) -> None:
-        if now < self._trigger_time():
+        if now < self._triggering.time:
             return
         if not self._running or self._barrier is None:
-            self._defer(now)
+            why = "the query is not running" if not self._running else "no batch has been committed yet"
+            self._commands.extend(self._triggering.defer(why, now))
             return
-        self._undefer()
-        if self._nothing_new() or self._under_way(self._barrier):
-            if not self._skip_counted and self._nothing_new():
-                self._skip_counted = True
+        self._commands.extend(self._triggering.proceed())
+        if self._nothing_new():
+            if self._triggering.skip():
                 self._history.count(skipped_no_new_batch=self._history.statistics.skipped_no_new_batch + 1)
-            return
-        if len(self._pending) < self._rules.max_concurrent:
+        elif self._has_room() and not self._under_way(self._barrier):
             self._begin("checkpoint", None, (), now)
 
     def _begin(self, kind: Kind, name: str | None, requests: tuple[RequestId, ...], now: float) -> None:
@@ -330,26 +317,19 @@ class Coordinator:
         self._pending[ticket] = PendingCheckpoint(
             ticket, kind, name, self._barrier, requests, now, now + self._rules.timeout
         )
-        self._next_trigger = now + self._rules.interval
-        self._skip_counted = False
+        self._triggering.began(now)
         self._history.count(triggered=self._history.statistics.triggered + 1)
         self._commands.append(BeginCheckpoint(ticket, kind, name, self._barrier))
 
-    def _trigger_time(self) -> float:
-        return max(self._next_trigger, self._last_end + self._rules.min_pause, self._backoff_until)
-
     def _trigger_deadline(self) -> float:
-        if self._stopping is not None:
-            return self._stopping.not_before if not self._pending else float("inf")
-        blocked = (
-            len(self._pending) >= self._rules.max_concurrent
-            or not self._running
-            or self._barrier is None
-            or self._nothing_new()
-            or self._under_way(self._barrier)
-        )
-        wait_for_event = blocked and (self._deferred_since is not None or self._skip_counted or bool(self._pending))
-        return float("inf") if wait_for_event else self._trigger_time()
+        triggering = self._triggering
+        if not self._has_room():
+            return triggering.alarm_time
+        if not self._running or self._barrier is None:
+            return triggering.alarm_time if triggering.deferred else triggering.time
+        if self._nothing_new():
+            return _NEVER if triggering.skipped else triggering.time
+        return _NEVER if self._under_way(self._barrier) else triggering.time
 
     # Ends.
 
@@ -370,10 +350,11 @@ class Coordinator:
         )
         if pending.name is not None:
             self._savepoints.add(pending.name)
-        self._last_end = now
-        self._backoff_until = now
+        if self._stopping is not None and self._stopping.savepoint == pending.name:
+            self._stopping.savepoint = None
+        self._triggering.completed(now)
         if self._durable is None or pending.barrier > self._durable:
-            self._durable = pending.barrier
+            self._durable, self._durable_id = pending.barrier, pending.id
         self._commands.append(RecordOutcome(record))
         self._answer(pending.requests, pending.id)
         self._supersede(pending, now)
@@ -400,33 +381,31 @@ class Coordinator:
         shard: ShardId | None = None,
     ) -> None:
         failure = FailureRecord(reason, message, shard)
-        sealing = pending.phase is Phase.SEALING
-        pending.advance(Signal.GIVEN_UP, now)
-        del self._pending[pending.ticket]
-        if sealing:
+        if pending.phase is Phase.SEALING:
             self._doubtful[pending.ticket] = pending
             while len(self._doubtful) > _DOUBTFUL_KEPT:
                 self._doubtful.popitem(last=False)
+        pending.advance(Signal.GIVEN_UP, now)
+        del self._pending[pending.ticket]
         record = pending.record(now, failure)
         self._history.add(record)
         self._history.count(failed=self._history.statistics.failed + 1, last_failure=failure)
         self._commands.append(AbandonCheckpoint(pending.ticket, reason))
         self._commands.append(RecordOutcome(record))
-        self._refuse(pending.requests, reason, message)
+        requests, pending.requests = pending.requests, ()
+        self._refuse(requests, reason, message)
         if reason.counted and pending.kind == "checkpoint":
             self._count(failure, now)
 
     def _count(self, failure: FailureRecord, now: float) -> None:
         self._budget.fail(failure)
         self._history.count(consecutive_failures=self._budget.consecutive)
-        self._backoff_until = now + self._rules.backoff(self._budget.consecutive)
-        # A failure is retried after its back-off, however long the interval is.
-        self._next_trigger = min(self._next_trigger, self._backoff_until)
+        self._triggering.failed(self._budget.consecutive, now)
         exceeded = self._budget.exceeded
         self._commands.append(
             RaiseAlarm(FAILING, "critical" if exceeded else "warning", self._budget.message(), failure.reason.rule.hint)
         )
-        if exceeded and self._rules.fail_on_exceeded and not self._ended:
+        if exceeded and self._rules.fail_on_exceeded:
             self._end(now, FailureReason.RUN_STOPPED, self._budget.message())
 
     def _abandon_all(self, reason: FailureReason, message: str, now: float) -> None:
@@ -437,42 +416,48 @@ class Coordinator:
         """The last thing that ever happens: abandon all work, answer everyone who waits, end the run."""
         self._ended = True
         self._abandon_all(reason, message or "the run stopped", now)
-        for waiting in self._waiting:
-            self._refuse(waiting.requests, reason, message or "the run stopped")
-        self._waiting.clear()
-        stop = self._stopping.request if self._stopping else None
-        self._commands.append(EndRun(message, fenced, stop))
+        self._refuse(self._requests.clear(), reason, message or "the run stopped")
+        self._commands.append(EndRun(message, fenced, self._stopping.requests if self._stopping else ()))
 
-    def _continue_stopping(self, stopping: _Stopping, now: float) -> None:
-        if self._pending or now < stopping.not_before:
+    # The clean stop.
+
+    def _continue_stopping(self, stopping: Stopping, now: float) -> None:
+        if self._pending:
             return
-        if self._barrier is not None and (stopping.savepoint is not None or not self._nothing_new()):
+        if self._final_is_wanted(stopping):
             self._begin_final(stopping, now)
+        elif stopping.savepoint is not None:
+            name = stopping.savepoint
+            self._end(now, FailureReason.RUN_STOPPED, f"there is no committed batch to make savepoint {name!r} of")
         elif self._publishing.idle:
             self._end(now, FailureReason.RUN_STOPPED, None)
         elif self._publishing.failures >= self._rules.final_tries:
             self._end(now, FailureReason.RUN_STOPPED, f"the output is not published: {self._publishing.message}")
 
-    def _begin_final(self, stopping: _Stopping, now: float) -> None:
+    def _final_is_wanted(self, stopping: Stopping) -> bool:
+        return self._barrier is not None and (stopping.savepoint is not None or not self._nothing_new())
+
+    def _begin_final(self, stopping: Stopping, now: float) -> None:
         if stopping.tries >= self._rules.final_tries:
             last = self._history.statistics.last_failure
             cause = f": {last.reason.value}: {last.message}" if last else ""
             self._end(now, FailureReason.RUN_STOPPED, f"the last checkpoint could not be completed{cause}")
-            return
-        stopping.tries += 1
-        stopping.not_before = now + self._rules.shard_backoff(stopping.tries)
-        requests = tuple(request for waiting in self._waiting for request in waiting.requests)
-        self._waiting.clear()
-        name = stopping.savepoint
-        self._begin("savepoint" if name else "checkpoint", name, requests, now)
+        elif now >= stopping.not_before:
+            stopping.tried(self._rules, now)
+            name = stopping.savepoint
+            self._begin("savepoint" if name else "checkpoint", name, (), now)
+
+    def _stop_deadline(self, stopping: Stopping) -> float:
+        return stopping.not_before if not self._pending and self._final_is_wanted(stopping) else _NEVER
 
     # Small questions and answers.
 
     def _nothing_new(self) -> bool:
         """Every committed batch is in a completed checkpoint."""
-        if self._stopping is not None and self._stopping.savepoint in self._savepoints:
-            self._stopping.savepoint = None
         return self._barrier is not None and self._durable is not None and self._barrier <= self._durable
+
+    def _has_room(self) -> bool:
+        return len(self._pending) < self._rules.max_concurrent
 
     def _under_way(self, barrier: BatchId) -> bool:
         return any(pending.barrier >= barrier for pending in self._pending.values())
@@ -493,38 +478,13 @@ class Coordinator:
             self._commands.append(SealCheckpoint(pending.ticket))
 
     def _name_is_taken(self, name: str | None) -> bool:
-        in_use = {pending.name for pending in self._pending.values()} | {w.name for w in self._waiting}
-        return name in self._savepoints or name in in_use
-
-    def _enqueue(self, kind: Kind, name: str | None, request: RequestId) -> None:
-        for waiting in self._waiting:
-            if (waiting.kind, waiting.name) == (kind, name):
-                waiting.requests = (*waiting.requests, request)
-                return
-        self._waiting.append(_Waiting(kind, name, (request,)))
+        if name is None:
+            return False
+        in_use = {pending.name for pending in self._pending.values()}
+        return name in self._savepoints or name in in_use or self._requests.has_name(name)
 
     def _answer(self, requests: tuple[RequestId, ...], id: CheckpointId) -> None:
         self._commands.extend(AnswerRequest(request, completed=id) for request in requests)
 
     def _refuse(self, requests: tuple[RequestId, ...], reason: FailureReason, message: str) -> None:
         self._commands.extend(AnswerRequest(request, failure=(reason, message)) for request in requests)
-
-    def _defer(self, now: float) -> None:
-        if self._deferred_since is None:
-            self._deferred_since = now
-        elif not self._deferral_alarmed and now >= self._deferred_since + self._rules.deferral_alarm():
-            self._deferral_alarmed = True
-            why = "the query is not running" if not self._running else "no batch has been committed yet"
-            self._commands.append(
-                RaiseAlarm(
-                    DEFERRED,
-                    "warning",
-                    f"no checkpoint for {now - self._deferred_since:.0f} s: {why}",
-                    "look at the query's progress, and at why it was restarted: holdfast status",
-                )
-            )
-
-    def _undefer(self) -> None:
-        if self._deferral_alarmed:
-            self._commands.append(ClearAlarm(DEFERRED, "the query commits batches"))
-        self._deferred_since, self._deferral_alarmed = None, False

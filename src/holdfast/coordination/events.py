@@ -21,6 +21,8 @@ class QueryStarted:
     replaced: bool = False
     """It resumed in another work directory, at the barrier `durable`; batch numbers may have gone back to there."""
     durable: BatchId | None = None
+    durable_id: CheckpointId | None = None
+    """The checkpoint whose barrier `durable` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ class ShardFailed:
     shard: ShardId
     reason: FailureReason
     message: str
+    number: int = 1
+    """Which try of this shard it was, from 1. So a repeated message is known as one."""
 
 
 @dataclass(frozen=True, slots=True)

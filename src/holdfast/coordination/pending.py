@@ -69,6 +69,13 @@ class PendingCheckpoint:
             heapq.heapreplace(self._slowest, entry)
         return True
 
+    def fail(self, shard: ShardId, number: int) -> bool:
+        """False when the shard is unknown, has acknowledged, or this try of it is known to have failed."""
+        if shard not in self.unacknowledged or number != self.tries.get(shard, 0) + 1:
+            return False
+        self.tries[shard] = number
+        return True
+
     def retry_at(self, shard: ShardId, at: float) -> None:
         heapq.heappush(self.waiting, (at, shard))
 

@@ -15,18 +15,25 @@ class Publishing:
         self._asked: BatchId | None = None
         """Under way right now."""
         self._retry_at: float | None = None
+        self._suspended = False
         self.failures = 0
         self.message = ""
 
     @property
     def idle(self) -> bool:
-        """Everything that may be shown is shown."""
-        return self._asked is None and (self._wanted is None or self._wanted == self._done)
+        """Everything that may be shown is shown, or is left to recovery."""
+        return self._suspended or (self._asked is None and self._wanted == self._done)
+
+    def suspend(self) -> None:
+        """The work directory is given up. What is published next is up to recovery: it may have to go back."""
+        self._suspended = True
+        self._retry_at = None
 
     def restart(self, published: BatchId | None) -> None:
         """The query resumed at `published`, and recovery has brought the sink exactly there."""
         self._wanted = self._done = published
         self._asked = self._retry_at = None
+        self._suspended = False
 
     def want(self, upto: BatchId) -> list[Command]:
         if self._wanted is None or upto > self._wanted:
@@ -47,7 +54,8 @@ class Publishing:
             return []
         self._asked, self.message = None, message
         self.failures += 1
-        self._retry_at = now + self._rules.publish_backoff(self.failures)
+        if not self._suspended:
+            self._retry_at = now + self._rules.publish_backoff(self.failures)
         if self.failures != self._rules.publish_alarm_after:
             return []
         hint = "check the sink; nothing is lost: the output is staged and is published when the sink works again"
@@ -63,7 +71,7 @@ class Publishing:
         return self._retry_at if self._retry_at is not None else float("inf")
 
     def _ask(self) -> list[Command]:
-        if self._asked is not None or self._wanted is None or self._wanted == self._done:
+        if self._suspended or self._asked is not None or self._wanted is None or self._wanted == self._done:
             return []
         self._asked = self._wanted
         return [PublishOutput(self._wanted)]

@@ -108,6 +108,7 @@ class Runtime:
         self._next_beat = self._clock.monotonic()
         self._next_poll = self._clock.monotonic()
         self._ending = False
+        self._stop_asked = False
         self._failure: HoldfastError | None = None
         self.status = self._snapshot()
 
@@ -116,7 +117,7 @@ class Runtime:
     def begin(self) -> None:
         """The query has been started on `resumed.directory`."""
         self._running = True
-        self.turn(QueryStarted(replaced=True, durable=self._resumed.durable))
+        self.turn(QueryStarted(replaced=True, durable=self._resumed.durable, durable_id=self._resumed.durable_id))
         self.poll()
 
     def turn(self, item: Item) -> None:
@@ -159,6 +160,8 @@ class Runtime:
 
     def stop(self, savepoint: str | None, answer: Answer) -> None:
         """Stop the query, checkpoint what it committed, end the run."""
+        # At once: a signal to the whole process group ends the JVM too, and that death is no failure.
+        self._stop_asked = True
         self._post(lambda: self._lanes.submit("query", lambda: self._stop_query(savepoint, answer)))
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
@@ -191,7 +194,7 @@ class Runtime:
 
     def _look_for_death(self) -> None:
         why = self._query.death()
-        if why is None:
+        if why is None or self._stop_asked:
             return
         self._running = False
         self._look_for_barrier()
@@ -295,7 +298,7 @@ class Runtime:
             self._resumed = resumed
             self._barrier = None
             self._published = resumed.durable
-        self.turn(QueryStarted(replaced=replaced, durable=resumed.durable))
+        self.turn(QueryStarted(replaced=replaced, durable=resumed.durable, durable_id=resumed.durable_id))
 
     # Commands.
 
@@ -369,7 +372,7 @@ class Runtime:
             )
         elif command.failure is not None and self._failure is None:
             self._failure = JobFailed(f"job {self._parts.job!r} stopped: {command.failure}")
-        stop = self._answers.pop(command.request, None) if command.request is not None else None
+        stops = [(request, self._answers.pop(request, None)) for request in command.requests]
 
         def stop_query() -> None:
             self._query.stop()
@@ -378,8 +381,9 @@ class Runtime:
         def end_run() -> None:
             if not command.fenced:
                 self._say_goodbye()
-            if stop is not None:
-                stop(AnswerRequest(command.request or RequestId(0)))
+            for request, answer in stops:
+                if answer is not None:
+                    answer(AnswerRequest(request))
             self._finished(self._failure)
 
         self._lanes.submit("query", stop_query)

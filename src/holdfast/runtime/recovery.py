@@ -33,6 +33,7 @@ class Resumed:
     """The newest committed batch in the directory; the query goes on with the one after it."""
     durable: BatchId | None
     """The barrier of the newest checkpoint that this line of batches contains."""
+    durable_id: CheckpointId | None
     checkpoint: CheckpointId | None
     """The checkpoint that the directory was restored from, None for a local or fresh one."""
 
@@ -70,7 +71,8 @@ class Recovery:
             return None
         adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
         log.info("resuming at batch %s from the previous run's directory %s", barrier, directory.location)
-        return Resumed(adopted, barrier, newest.barrier_batch_id if newest else None, None)
+        durable, durable_id = (newest.barrier_batch_id, newest.id) if newest else (None, None)
+        return Resumed(adopted, barrier, durable, durable_id, None)
 
     def _from_home(self) -> Resumed:
         epoch = self._journal.fencing_epoch
@@ -82,13 +84,13 @@ class Recovery:
                 self.mark_corrupt(entry.id, error.message)
                 continue
             log.info("resuming at batch %s from checkpoint %s", entry.barrier_batch_id, entry.id)
-            return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id)
+            return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id, entry.id)
         if self._journal.state.completed:
             raise Corrupt(
                 "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
                 hint="restore a copy of the home, or give the pipeline a new job name to start from scratch",
             )
-        return Resumed(self._workplace.fresh(epoch), None, None, None)
+        return Resumed(self._workplace.fresh(epoch), None, None, None, None)
 
     def mark_corrupt(self, id: CheckpointId, detail: str) -> None:
         self._journal.append(

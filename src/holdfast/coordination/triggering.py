@@ -1,0 +1,65 @@
+"""When a periodic checkpoint is due, and what is said while it cannot be taken."""
+
+from holdfast.coordination.commands import ClearAlarm, Command, RaiseAlarm
+from holdfast.coordination.rules import Rules
+
+DEFERRED = "checkpoints_deferred"
+
+
+class Triggering:
+    def __init__(self, rules: Rules, now: float) -> None:
+        self._rules = rules
+        self._next = rules.first_trigger(now)
+        self._last_completed = now - rules.min_pause
+        self._backoff_until = now
+        self.skipped = False
+        self._deferred_since: float | None = None
+        self._alarmed = False
+
+    @property
+    def time(self) -> float:
+        return max(self._next, self._last_completed + self._rules.min_pause, self._backoff_until)
+
+    @property
+    def deferred(self) -> bool:
+        return self._deferred_since is not None
+
+    def began(self, now: float) -> None:
+        self._next = now + self._rules.interval
+        self.skipped = False
+
+    def completed(self, now: float) -> None:
+        self._last_completed = now
+        self._backoff_until = now
+
+    def failed(self, failures: int, now: float) -> None:
+        """A failure is retried after its back-off, however long the interval is."""
+        self._backoff_until = now + self._rules.backoff(failures)
+        self._next = min(self._next, self._backoff_until)
+
+    def skip(self) -> bool:
+        """Nothing new to checkpoint. True the first time since the last checkpoint began."""
+        first, self.skipped = not self.skipped, True
+        return first
+
+    def defer(self, why: str, now: float) -> list[Command]:
+        """It is due and cannot be taken yet, which is no failure; one that lasts raises an alarm of its own."""
+        if self._deferred_since is None:
+            self._deferred_since = now
+        if self._alarmed or now < self.alarm_time:
+            return []
+        self._alarmed = True
+        message = f"no checkpoint for {now - self._deferred_since:.0f} s: {why}"
+        hint = "look at the query's progress, and at why it was restarted: holdfast status"
+        return [RaiseAlarm(DEFERRED, "warning", message, hint)]
+
+    def proceed(self) -> list[Command]:
+        """What it was deferred for is there."""
+        alarmed, self._alarmed, self._deferred_since = self._alarmed, False, None
+        return [ClearAlarm(DEFERRED, "the query commits batches")] if alarmed else []
+
+    @property
+    def alarm_time(self) -> float:
+        if self._deferred_since is None or self._alarmed:
+            return float("inf")
+        return self._deferred_since + self._rules.deferral_alarm()
