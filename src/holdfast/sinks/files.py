@@ -125,6 +125,7 @@ class Files:
         self._refuse_if_fenced(operation)
         marker = self._layout.markers().get(self._epoch)
         if marker is None or marker.claim:
+            self._refuse_if_fenced(operation)  # a newer run deletes the markers of older ones
             raise HoldfastError(
                 f"could not {operation} {self.describe()}: it no longer knows this run; it was replaced meanwhile",
                 hint="bring the directory back, or start the job under a new name",
