@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli import checkpoints, jobs, restore, run, savepoint, show, status, verify
+from holdfast.cli.demo import command as demo
 from holdfast.cli.output import say
 from holdfast.errors import HoldfastError
 from holdfast.version import VERSION
@@ -35,6 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # One line per command, in the order of the help. A command's module imports what is heavy only when it is called.
+app.command("demo")(demo.demo)
 app.command("run")(run.run)
 app.command("jobs")(jobs.jobs)
 app.command("status")(status.status)

@@ -1,0 +1,40 @@
+"""A writer of your own, here into SQLite: holdfast keeps the state and the offsets, the output is at least once.
+
+    python examples/own_writer.py
+
+After a crash the query goes on from the newest checkpoint, and the batches after it are written again. So a writer of
+your own must bear the same batch twice: this one replaces rows by their key, which makes the result right.
+"""
+
+import logging
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import holdfast
+
+PLACE = Path(tempfile.gettempdir()) / "holdfast-examples"
+
+
+def readings(spark):
+    events = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    # A DataStreamWriter instead of a DataFrame: it brings its own sink and trigger, and no `sink` is given below.
+    return (
+        events.selectExpr("value AS id", "value % 7 AS sensor")
+        .writeStream.foreachBatch(write)
+        .trigger(processingTime="1 second")
+    )
+
+
+def write(batch, batch_id):
+    with sqlite3.connect(PLACE / "readings.db") as database:
+        database.execute("CREATE TABLE IF NOT EXISTS readings (id INTEGER PRIMARY KEY, sensor INTEGER)")
+        database.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?)", [tuple(row) for row in batch.collect()])
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("holdfast").setLevel(logging.INFO)
+    home = PLACE / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    holdfast.run(readings, job="readings", home=f"file://{home}", interval="10s")

@@ -1,0 +1,145 @@
+"""`holdfast demo` shows what it says, and says no when it does not hold."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.demo.acts import ACTS, Outcome, all_held
+from holdfast.cli.demo.arrivals import Arrivals
+from holdfast.cli.demo.batch_answer import Row, compare, recompute
+from holdfast.cli.demo.narrating import Narrator
+from holdfast.cli.demo.places import make_places
+from holdfast.cli.demo.watching import BatchCommitted, DriverSaid
+from holdfast.errors import InvalidSettings
+
+DEMO = (sys.executable, "-m", "holdfast.cli", "demo")
+NINE = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+ROWS: list[Row] = [(NINE, "bergen", 3, 700), (NINE, "dublin", 1, 150)]
+
+
+@pytest.mark.timeout(600)
+def test_everything_holds(tmp_path: Path) -> None:
+    ran = subprocess.run([*DEMO, "--dir", str(tmp_path / "demo")], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Everything held." in ran.stdout
+    assert len(re.findall(r"^✓  ", ran.stdout, re.MULTILINE)) == len(ACTS)
+    assert "refused with exit code 5" in ran.stdout
+    assert "storage_unreachable" in ran.stdout
+    assert "holdfast checkpoints --home" in ran.stdout
+    assert "\x1b" not in ran.stdout, "no colours where there is no terminal"
+    assert ran.stderr == ""
+    assert processes_of(tmp_path / "demo") == []
+
+
+def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
+    root = tmp_path / "demo"
+    with (tmp_path / "out").open("wb") as out:
+        demo = subprocess.Popen([*DEMO, "--dir", str(root)], stdout=out, stderr=out, start_new_session=True)
+    try:
+        while not processes_of(root, but=demo.pid):
+            assert demo.poll() is None, (tmp_path / "out").read_text()
+            time.sleep(0.05)
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait() == 130
+    finally:
+        demo.kill()
+        demo.wait()
+    assert processes_of(root) == []
+    assert str(root) in (tmp_path / "out").read_text().splitlines()[-1]
+
+
+def test_without_java_it_says_so_and_makes_nothing(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    environment["PATH"] = str(tmp_path)
+    ran = subprocess.run(
+        [*DEMO, "--dir", str(tmp_path / "demo")], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    what, hint = ran.stderr.splitlines()
+    assert "needs Java 17 or newer" in what
+    assert hint.startswith("Try: ")
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(InvalidSettings, match="must be an empty directory"):
+        make_places(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_equal_tables_in_any_order_are_exact() -> None:
+    assert compare(ROWS, ROWS[::-1]).exact
+
+
+@pytest.mark.parametrize(
+    ("found", "missing", "unexpected"),
+    [
+        pytest.param(ROWS[:1], 1, 0, id="lost"),
+        pytest.param([*ROWS, ROWS[0]], 0, 1, id="twice"),
+        pytest.param([ROWS[0], (NINE, "dublin", 2, 300)], 1, 1, id="counted twice"),
+        pytest.param([], 2, 0, id="empty"),
+    ],
+)
+def test_any_difference_is_found(found: list[Row], missing: int, unexpected: int) -> None:
+    comparison = compare(ROWS, found)
+    assert not comparison.exact
+    assert (len(comparison.missing), len(comparison.unexpected)) == (missing, unexpected)
+
+
+def test_an_empty_answer_proves_nothing() -> None:
+    assert not compare([], []).exact
+
+
+def test_the_end_of_the_day_closes_every_window_before_it(tmp_path: Path) -> None:
+    arrivals = Arrivals(tmp_path)
+    for _ in range(9):
+        arrivals.arrive()
+    open_windows = sum(orders for _, _, orders, _ in recompute(tmp_path))
+    last = arrivals.end_of_day()
+    rows = recompute(tmp_path)
+    assert open_windows < arrivals.orders - 1
+    assert sum(orders for _, _, orders, _ in rows) == arrivals.orders - 1, "all but the last one"
+    assert all(minute < last for minute, *_ in rows)
+
+
+def test_an_act_that_fails_or_is_not_reached_fails_the_demo() -> None:
+    good = [Outcome("", True, "") for _ in ACTS]
+    assert all_held(good)
+    assert not all_held(good[:-1])
+    assert not all_held([*good[:-1], Outcome("", False, "")])
+
+
+def test_a_failed_checkpoint_is_told_with_the_pipelines_progress(tmp_path: Path) -> None:
+    places = make_places(tmp_path / "demo")
+    narrator = Narrator(places)
+    failed = DriverSaid("WARNING", f"checkpoint 3 failed: storage_full: could not write {places.home}/x: no space")
+    list(narrator.tell(BatchCommitted(7, 0.5, 0)))
+    (line,) = narrator.tell(failed)
+    assert (
+        line.text
+        == "checkpoint 3 failed: storage_full: could not write home/x: no space; the pipeline runs on: batch 7"
+    )
+    (line,) = narrator.tell(failed)
+    assert line.text == "checkpoint 3 failed: storage_full; the pipeline runs on: batch 7"
+
+
+def processes_of(root: Path, but: int = 0) -> list[int]:
+    """Living processes whose command line names the demo's directory."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if str(root).encode() in words and int(path.parent.name) not in (but, os.getpid()):
+            found.append(int(path.parent.name))
+    return found
