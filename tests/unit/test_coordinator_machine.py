@@ -238,5 +238,7 @@ class AnyEvents(RuleBasedStateMachine):
         assert self.answered == self.asked
 
 
-AnyEvents.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None, phases=(Phase.generate, Phase.shrink))
+AnyEvents.TestCase.settings = settings(
+    max_examples=150, stateful_step_count=50, deadline=None, phases=(Phase.generate, Phase.shrink)
+)
 TestAnyEvents = AnyEvents.TestCase

@@ -297,13 +297,15 @@ class Coordinator:
             self._begin(waiting.kind, waiting.name, waiting.requests, now)
 
     def _begin_periodic(self, now: float) -> None:
-        if now < self._triggering.time:
+        if now < self._triggering.time and not self._triggering.deferred:
             return
         if not self._running or self._barrier is None:
             why = "the query is not running" if not self._running else "no batch has been committed yet"
             self._commands.extend(self._triggering.defer(why, now))
             return
         self._commands.extend(self._triggering.proceed())
+        if now < self._triggering.time:
+            return
         if self._nothing_new():
             if self._triggering.skip():
                 self._history.count(skipped_no_new_batch=self._history.statistics.skipped_no_new_batch + 1)
