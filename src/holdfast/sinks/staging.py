@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from holdfast.sinks.protocol import StagedFile
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_FLUSHED_AT_ONCE = 16
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
 
 
@@ -38,11 +40,10 @@ def staged_files(root: Path, directory: Path, remember: Callable[[Any], str] = l
         if footer.num_rows == 0:
             path.unlink()
             continue
-        flush(path)
         relative = path.relative_to(root).as_posix()
         staged.append(StagedFile(relative, path.stat().st_size, footer.num_rows, remember(footer)))
     if staged:
-        _flush_names(root, directory)
+        _flush_all([*(root / file.path for file in staged), *_folders(root, directory)])
     else:
         shutil.rmtree(directory, ignore_errors=True)
     return tuple(staged)
@@ -55,13 +56,20 @@ def lost(attempt: str, path: Path) -> HoldfastError:
     )
 
 
-def _flush_names(root: Path, directory: Path) -> None:
-    for folder in directory.rglob("*/"):
-        flush(folder)
+def _folders(root: Path, directory: Path) -> Iterator[Path]:
+    """Every folder that a name below `directory` depends on, up to `root`."""
+    yield from directory.rglob("*/")
     while directory != root:
-        flush(directory)
+        yield directory
         directory = directory.parent
-    flush(root)
+    yield root
+
+
+def _flush_all(paths: list[Path]) -> None:
+    """At once rather than in turn: the file system writes them in one go, and the batch waits for that."""
+    with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as pool:
+        for _ in pool.map(flush, paths):
+            pass
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+"""`python -m bench [--quick]`: everything, side by side, in one run. Exits 0 also when a promise is not kept."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import home_bytes, report, restore, rounds
+from bench.pipeline import Load
+from bench.ratio import Ratio
+
+_FULL = Load(keys=10_000, windows=20, warm_up=40, batches=80)
+_QUICK = Load(keys=2_000, windows=10, warm_up=15, batches=30)
+
+
+def main() -> None:
+    arguments = _arguments()
+    console = Console()
+    place = Path(tempfile.mkdtemp(prefix="holdfast-bench-", dir=arguments.place))
+    parts = _PARTS if arguments.only is None else {arguments.only: _PARTS[arguments.only]}
+    ratios: list[Ratio] = []
+    try:
+        for part in parts.values():
+            ratios += part(console, place, arguments.quick)
+    finally:
+        if not arguments.keep:
+            shutil.rmtree(place, ignore_errors=True)
+    if ratios:
+        report.summary(console, ratios)
+        report.closing(console, ratios)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="What holdfast costs, measured.")
+    parser.add_argument("--quick", action="store_true", help="small and short: a first look, not a measurement")
+    parser.add_argument("--only", choices=tuple(_PARTS), help="one part instead of all")
+    parser.add_argument("--place", type=Path, help="directory to work in (default: the system's temporary one)")
+    parser.add_argument("--keep", action="store_true", help="keep what was written")
+    return parser.parse_args()
+
+
+def _pipeline(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    load = _QUICK if quick else _FULL
+    report.opening(console, load, quick)
+    count, file_sinks = (1, 0) if quick else (3, 1)
+    with console.status("") as status:
+        done = rounds.run_rounds(load, count, file_sinks, place, status.update)
+    report.lives(console, done)
+    homes = [home_bytes.written(round.places["holdfast"]) for round in done]
+    report.home_bytes(console, homes)
+    return (*rounds.ratios(done), home_bytes.ratio(homes))
+
+
+def _restore(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    megabytes, count = (64, 2) if quick else (400, 5)
+    with console.status("") as status:
+        measured = restore.measure(place, megabytes, count, status.update)
+    report.restores(console, measured)
+    return tuple(restore.ratios(measured))
+
+
+def _coordinator(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    """The coordinator's own benchmark brings its own lines."""
+    if importlib.util.find_spec("bench.coordinator") is None:
+        return ()
+    with console.status("coordinator"):
+        rows = importlib.import_module("bench.coordinator").main()
+    for row in rows:
+        console.print(row if isinstance(row, str) else "  ".join(map(str, row)))
+    return ()
+
+
+_PARTS = {"coordinator": _coordinator, "restore": _restore, "pipeline": _pipeline}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""How much processor time this process and its children took, and how much everybody else did meanwhile.
+
+A benchmark on a shared machine says nothing unless it says how shared the machine was. Linux only.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Moment:
+    at: float
+    own: float
+    """Seconds of processor time so far."""
+    machine: float
+    """The same for all processes, and for what the hypervisor gave to other machines."""
+
+
+def now() -> Moment:
+    return Moment(time.monotonic(), _own_seconds(), _machine_seconds())
+
+
+def own_between(begun: Moment, ended: Moment) -> float:
+    return ended.own - begun.own
+
+
+def others_between(begun: Moment, ended: Moment) -> float:
+    """Cores that others kept busy, on average."""
+    others = (ended.machine - begun.machine) - own_between(begun, ended)
+    return max(0.0, others / (ended.at - begun.at))
+
+
+def _machine_seconds() -> float:
+    user, nice, system, _idle, _waiting, interrupt, soft_interrupt, stolen = map(
+        int, (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + interrupt + soft_interrupt + stolen) / _TICK
+
+
+def _own_seconds() -> float:
+    """Of this process and all its descendants that are alive."""
+    parents: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
+            try:
+                # The name, in parentheses, may hold anything; what follows it is plain.
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended meanwhile
+            parents[int(folder.name)] = int(fields[1])
+            seconds[int(folder.name)] = (int(fields[11]) + int(fields[12])) / _TICK
+    return sum(used for process, used in seconds.items() if _descends(process, os.getpid(), parents))
+
+
+def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
+    while process not in (0, ancestor):
+        process = parents.get(process, 0)
+    return process == ancestor
