@@ -15,6 +15,7 @@ from holdfast.repository.entries import CheckpointCompleted
 _FIRST_CHECKPOINTS = 3
 _LEAST_OUTAGE_S = 6.0
 _FAILURES = 2
+_DIFFERENCES_SHOWN = 5
 _WATERMARK_DELAY = timedelta(minutes=1)
 
 
@@ -92,7 +93,7 @@ def take_home_away(show: Show) -> Outcome:
     return Outcome(
         f"home gone for {away:.0f} s",
         held,
-        f"{ran} batches ran on, {len(seen.failed) - recorded} checkpoints failed, checkpoint {healed.id} healed it",
+        f"{ran} batches ran on, {len(seen.failed) - recorded} checkpoints failed, then {healed.id} completed",
     )
 
 
@@ -133,28 +134,27 @@ def stop(show: Show) -> Outcome:
     show.look()
     last = _newest(seen)
     held = driver.exit_code == 0 and seen.ended is not None and last.barrier_batch_id == seen.batch
-    result = f"checkpoint {last.id} holds batch {last.barrier_batch_id}, the last was {seen.batch}"
-    return Outcome("stopped with SIGTERM", held, f"{result}; exit code {driver.exit_code}")
+    result = f"checkpoint {last.id} holds batch {last.barrier_batch_id} of {seen.batch}, exit code {driver.exit_code}"
+    return Outcome("stopped with SIGTERM", held, result)
 
 
 def compare_with_batch(show: Show) -> Outcome:
-    found = compare(recompute(show.places.input), read_table(show.places.table))
-    what = f"table recomputed in batch from {show.arrivals.orders} orders"
+    answer, table = recompute(show.places.input), read_table(show.places.table)
+    found = compare(answer, table)
+    orders = f"{show.arrivals.orders} orders in {show.arrivals.files} files"
+    show.find(f"{orders} give {len(answer)} rows, the table has {len(table)}", held=found.exact)
+    for row in (*found.missing, *found.unexpected)[:_DIFFERENCES_SHOWN]:
+        kind = "missing" if row in found.missing else "wrong, or there twice"
+        show.find(f"{kind}: {', '.join(map(str, row))}", held=False)
+    result = f"{len(found.missing)} rows missing, {len(found.unexpected)} wrong or twice"
     if found.exact:
-        return Outcome(what, True, f"{found.rows} rows, each equal, none missing, none twice")
-    example = (*found.missing, *found.unexpected)[:1]
-    return Outcome(
-        what,
-        False,
-        f"{len(found.missing)} of {found.rows} rows missing, {len(found.unexpected)} wrong or twice, e.g. {example}",
-    )
+        result = f"{found.rows} rows, each equal, none missing, none twice"
+    return Outcome("table recomputed in batch", found.exact, result)
 
 
 ACTS = (
-    Act("A pipeline", "orders per shop and minute by event time, from files into a Delta table", run_pipeline),
-    Act(
-        "The driver dies and its disk is lost", "state, offsets and output must come back as one", lose_driver_and_disk
-    ),
+    Act("A pipeline", "orders per shop and minute, by event time, into a Delta table", run_pipeline),
+    Act("The driver dies, its disk is lost", "state and output must come back as one", lose_driver_and_disk),
     Act("The home is away for a while", "checkpoints fail, the pipeline must not", take_home_away),
     Act("Somebody starts the job a second time", "two writers would ruin the table", start_a_second_deployment),
     Act("A clean stop", "the last batches must not be lost", stop),

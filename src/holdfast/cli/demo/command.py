@@ -37,7 +37,7 @@ def demo(directory: Directory = None) -> int:
 
     began = time.monotonic()
     with Screen(time.monotonic) as screen:
-        screen.title("holdfast demo", *_introduction(places))
+        screen.title("holdfast demo", {"files": places.root, "pipeline": places.pipeline, "Spark's log": places.log})
         show = Show(places, screen)
         try:
             with _ended_by_signals():
@@ -52,24 +52,23 @@ def demo(directory: Directory = None) -> int:
         exact = all_held(outcomes)
         verdict = "Everything held." if exact else "Something did not hold."
         screen.say(f"{verdict} {time.monotonic() - began:.0f} s.", "bold green" if exact else "bold red")
-        for line in _where_to_look(places):
-            screen.say(line)
+        screen.say("Look around:")
+        for command in _where_to_look(places):
+            screen.say_whole(f"  {command}")
     return 0 if exact else 1
 
 
-def _introduction(places: Places) -> tuple[str, ...]:
-    return (
-        f"Everything is in {places.root}",
-        f"The pipeline is {places.pipeline}, Spark's log is {places.log}",
-    )
-
-
 def _where_to_look(places: Places) -> Iterator[str]:
-    where = f"--home {places.home_url} --job {JOB}"
-    yield "Look around:"
-    yield f"  holdfast checkpoints {where}"
-    yield f"  holdfast status {where}"
-    yield f"  holdfast verify --all {where}"
+    for command in ("checkpoints", "status", "verify --all"):
+        yield f"{_program()} {command} --home {places.home} --job {JOB}"
+
+
+def _program() -> str:
+    """The command as this person can type it: `make demo` calls one that is not on the PATH."""
+    invoked, found = Path(sys.argv[0]).absolute(), shutil.which("holdfast")
+    if invoked.name != "holdfast" or (found and Path(found).resolve() == invoked.resolve()):
+        return "holdfast"
+    return str(invoked.relative_to(Path.cwd()) if invoked.is_relative_to(Path.cwd()) else invoked)
 
 
 @contextmanager

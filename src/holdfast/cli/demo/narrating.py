@@ -82,17 +82,15 @@ class Narrator:
         more, self._rows_told = self._rows - self._rows_told, self._rows
         added = f" (+{more})" if more > 0 else ""
         return Line(
-            f"checkpoint {entry.id:<3} {self._batches(entry):<16}"
-            f"{figures.duration(entry.duration_ms):>6}   "
-            f"{figures.size(entry.bytes_new):>7} new of {figures.size(entry.bytes_total):>7}   "
-            f"table {self._rows} rows{added}",
+            f"checkpoint {entry.id:<3} {self._batches(entry):<13}{figures.duration(entry.duration_ms):>6}  "
+            f"{figures.size(entry.bytes_new):>7} new  table {self._rows} rows{added}",
             "good",
         )
 
     def _batches(self, entry: CheckpointCompleted) -> str:
         first, self._first_batch = self._first_batch, None
         last = entry.barrier_batch_id
-        return f"batch {last}" if first is None or first >= last else f"batches {first}-{last}"
+        return f"batch {last}" if first is None or first >= last else f"batch {first}-{last}"
 
     def _said(self, said: DriverSaid) -> Iterator[Line]:
         text = self._places.short(said.text)

@@ -1,7 +1,8 @@
 """How the demo looks: lines that stay, and below them, on a terminal, five that change."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -56,12 +57,12 @@ class Screen:
         row.add_row(f"{seconds // 60}:{seconds % 60:02d}", _MARKS[line.tone], Text(line.text, _STYLES[line.tone]))
         self._print(row)
 
-    def title(self, words: str, *below: str) -> None:
+    def title(self, words: str, places: Mapping[str, Path]) -> None:
         from rich.text import Text
 
         self._print(Text(words, "bold"))
-        for line in below:
-            self._print(Text(line))
+        for label, path in places.items():
+            self._print(labelled(label, str(path)), whole=True)
 
     def act(self, number: int, title: str, why: str) -> None:
         from rich.text import Text
@@ -95,18 +96,24 @@ class Screen:
 
         self._print(Text(words, style))
 
+    def say_whole(self, words: str) -> None:
+        """A line to be copied: never broken, however narrow the terminal."""
+        from rich.text import Text
+
+        self._print(Text(words), whole=True)
+
     def draw(self, picture: Picture, driver: str) -> None:
         if self._console.is_terminal:
             from rich.console import Group
 
             self._live.update(Group(*_panel(picture, driver, self._console.width)), refresh=True)
 
-    def _print(self, what: "RenderableType") -> None:
+    def _print(self, what: "RenderableType", *, whole: bool = False) -> None:
         if self._console.is_terminal:
-            self._console.print(what)
+            self._console.print(what, soft_wrap=whole)
             return
         with self._console.capture() as capture:
-            self._console.print(what)
+            self._console.print(what, soft_wrap=whole)
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines() or [""])
         sys.stdout.flush()
 
@@ -114,20 +121,25 @@ class Screen:
 def _panel(picture: Picture, driver: str, width: int) -> "list[Text]":
     from rich.text import Text
 
-    recent = picture.batches[-_RECENT:]
-    bars = figures.spark_line([round(batch.seconds * 1000) for batch in recent])
-    home = ("reachable", "green") if picture.home_reachable else ("away", "bold red")
+    home = ("reachable", "green") if picture.home_reachable else ("away, no checkpoint can complete", "bold red")
     lines = [
         Text("─" * min(width, 78), style="dim"),
         labelled("driver", driver),
-        labelled("batches", (f"{bars:<{_RECENT}}", "cyan"), f"  {_batches(picture)}"),
+        labelled("batches", (f"{_bars(picture):<{_RECENT}}", "cyan"), f"  {_batches(picture)}"),
         labelled("checkpoints", *_marks(picture.outcomes[-_RECENT:]), f"  {_checkpoints(picture)}"),
         labelled("home", home),
-        labelled("table", f"{picture.rows} rows visible"),
+        labelled("table", f"{picture.rows} rows visible to readers"),
     ]
     for line in lines:
         line.truncate(width)
     return lines
+
+
+def _bars(picture: Picture) -> str:
+    """Durations of the last batches. The first of a run takes many times as long as any other, and would hide them."""
+    recent = [round(batch.seconds * 1000) for batch in picture.batches[-_RECENT:]]
+    tallest = 2 * sorted(recent)[len(recent) // 2] if recent else 0
+    return figures.spark_line([min(value, tallest) for value in recent])
 
 
 def _marks(outcomes: str) -> list[tuple[str, str]]:
@@ -139,7 +151,7 @@ def _batches(picture: Picture) -> str:
     if not picture.batches:
         return "none yet"
     last = picture.batches[-1]
-    return f"{last.id}, {figures.duration(last.seconds * 1000)}"
+    return f"batch {last.id}, {figures.duration(last.seconds * 1000)}"
 
 
 def _checkpoints(picture: Picture) -> str:

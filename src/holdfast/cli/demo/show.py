@@ -32,6 +32,7 @@ class Show:
         self._screen = screen
         self._narrator = Narrator(places)
         self._driver: Driver | None = None
+        self._batches_before = 0
         self._may_end = False
         self._input_open = True
         self._next_arrival = now()
@@ -44,6 +45,7 @@ class Show:
         return self._driver
 
     def start_driver(self) -> None:
+        self._batches_before = len(self.picture.batches)
         self._driver = Driver(self.places, work=self.places.work, log=self.places.log)
 
     def expect_end(self) -> Driver:
@@ -89,6 +91,9 @@ class Show:
         self._tell(self._narrator.let_go())
         self._screen.tell(Line(words, "action"))
 
+    def find(self, words: str, *, held: bool) -> None:
+        self._screen.tell(Line(words, "good" if held else "bad"))
+
     def show_pipeline(self) -> None:
         """The part of the file that says what is computed."""
         _, _, chain = self.places.pipeline.read_text().partition("return (\n")
@@ -116,5 +121,10 @@ class Show:
             return "not started"
         if self._driver.exit_code is not None:
             return "dead"
-        words = "running" if self.picture.run and self.picture.run.pid == self._driver.pid else "starting Spark"
-        return f"{words}, pid {self._driver.pid}"
+        return f"{self._driver_does()}, pid {self._driver.pid}"
+
+    def _driver_does(self) -> str:
+        run = self.picture.run
+        if run is None or run.pid != self.driver.pid:
+            return "starting Spark"
+        return "running batches" if len(self.picture.batches) > self._batches_before else "starting the query"
