@@ -23,9 +23,10 @@ Directory = Annotated[
 
 
 def demo(directory: Directory = None) -> int:
-    """A real pipeline, killed and cut off before your eyes, and its output checked.
+    """Watch a pipeline survive what production does to it.
 
-    Takes about a minute and a half. Needs Java, no server; leaves its files to look at.
+    A real one, in about a minute: its driver killed, its disk and its home taken away, its output checked row by row.
+    Needs Java and no server, and leaves its files to look at.
     """
     require_java_and_packages()
     places = make_places(directory)
