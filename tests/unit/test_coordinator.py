@@ -399,7 +399,7 @@ def test_failures_are_retried_with_growing_delay_reset_by_success() -> None:
         driven.barrier(batch + 1)
         delays.append(driven.coordinator.next_deadline() - driven.now)
     assert delays == sorted(delays)
-    assert delays[:3] == [1.25, 2.5, 5.0]
+    assert delays[:3] == [5.0, 10.0, 20.0]
     assert delays[-1] == 4 * RULES.interval
     driven.complete(driven.begin_periodic(9), 9)
     fail_next(driven, 10)

@@ -29,9 +29,9 @@ class Rules:
         return now + earliest + self.jitter * (self.interval - earliest)
 
     def backoff(self, failures: int) -> float:
-        """How long to wait after this many failures in a row: soon at first, then slower than the interval."""
+        """How long to wait after this many failures in a row: half an interval at first, then ever longer."""
         longest = max(self.interval, min(4 * self.interval, BACKOFF_LONGEST_S))
-        return min(self.interval / 8 * 2.0 ** min(failures - 1, 30), longest)
+        return min(self.interval / 2 * 2.0 ** min(failures - 1, 30), longest)
 
     def shard_backoff(self, tries: int) -> float:
         return min(0.25 * 2.0 ** min(tries - 1, 30), self.timeout / 4)
@@ -68,7 +68,8 @@ class FailureBudget:
     def message(self) -> str:
         assert self.last is not None
         where = f" in shard {self.last.shard}" if self.last.shard else ""
+        failed = "1 checkpoint" if self.consecutive == 1 else f"{self.consecutive} checkpoints in a row"
         return (
-            f"{self.consecutive} checkpoints in a row failed ({self.tolerable} tolerated); "
+            f"{failed} failed ({self.tolerable} tolerated); "
             f"the last one{where}: {self.last.reason.value}: {self.last.message}"
         )

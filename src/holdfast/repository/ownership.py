@@ -95,8 +95,8 @@ def refusal(job: JobName, home: str, held: Held) -> OwnedByAnotherRun:
     application = f", application {beat.application_id}" if beat.application_id else ""
     return OwnedByAnotherRun(
         f"could not start job {job!r} on {home}: it is owned by host {beat.process.host}, pid {beat.process.pid}"
-        f"{application}, run {beat.fencing_epoch}, started {beat.started_at.isoformat()}, "
-        f"last heartbeat {beat.heartbeat_at.isoformat()}",
+        f"{application}, run {beat.fencing_epoch}, started {_shown(beat.started_at)}, "
+        f"last heartbeat {_shown(beat.heartbeat_at)}",
         hint="stop that run, or take the job from it: --on-conflict takeover",
     )
 
@@ -110,6 +110,10 @@ def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
 
 def write_heartbeat(store: ObjectStore, heartbeat: Heartbeat) -> None:
     store.put(KEY, msgspec.json.encode(heartbeat))
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _boot_id() -> str:

@@ -166,6 +166,7 @@ class Checkpointing:
             self._attempts.pop(record.ticket, None)
         else:
             self._unrecorded.append(record)
+        if self._unrecorded:
             self._lanes.submit("journal", self._write_unrecorded)
 
     # Steps; called on a lane.

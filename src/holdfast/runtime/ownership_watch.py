@@ -42,6 +42,7 @@ class OwnershipWatch:
         self._post = post
         self._confirmed_at = clock.monotonic()
         self._fenced = False
+        self._silent = False
 
     def beat(self) -> None:
         """Look first, then show: a fenced run must not paint over its successor's heartbeat."""
@@ -60,7 +61,11 @@ class OwnershipWatch:
                 ),
             )
         except StorageError as error:
-            log.warning("could not write the heartbeat: %s", error.message)
+            if not self._silent:
+                log.warning("could not write the heartbeat, trying on: %s", error.message)
+            self._silent = True
+        else:
+            self._silent = False
 
     def still_owner(self) -> bool:
         """False only when a newer run is known. Looks again when the last look is so old that one may have come."""
