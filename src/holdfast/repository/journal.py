@@ -22,7 +22,8 @@ from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 
 PREFIX = "journal/"
-_READERS = 8
+READERS = 8
+"""Entries are small and many: they are read at once by this many threads."""
 
 MakeEntry = Callable[[Sequence, AttemptId, datetime], AnyEntry]
 
@@ -31,13 +32,13 @@ def entry_key(sequence: int) -> str:
     return f"{PREFIX}{sequence:020d}.json"
 
 
-def read_entries(store: ObjectStore) -> Iterator[AnyEntry]:
+def read_entries(store: ObjectStore, readers: int = READERS) -> Iterator[AnyEntry]:
     """Every entry that has not been trimmed, oldest first."""
     keys = [item.key for item in store.list(PREFIX)]
-    if len(keys) < _READERS:
+    if len(keys) < readers or readers == 1:
         yield from (entry for key in keys if (entry := _read_if_there(store, key)))
         return
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(readers) as pool:
         yield from (entry for entry in pool.map(lambda key: _read_if_there(store, key), keys) if entry)
 
 
@@ -79,6 +80,7 @@ class Journal:
         now: Callable[[], datetime],
         settled: Callable[[AnyEntry], None] = lambda entry: None,
         tries: int = 3,
+        readers: int = READERS,
     ) -> None:
         """`settled` hears of an entry whose append ended unknown and which is in the journal after all."""
         self._store = store
@@ -86,11 +88,12 @@ class Journal:
         self._now = now
         self._settled = settled
         self._tries = tries
+        self._readers = readers
         self._undecided: AnyEntry | None = None
         self.state = JobState()
 
     def load(self) -> JobState:
-        self.state = JobState.of(read_entries(self._store))
+        self.state = JobState.of(read_entries(self._store, self._readers))
         return self.state
 
     @property

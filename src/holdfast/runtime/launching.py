@@ -13,7 +13,7 @@ from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, RunStarted
-from holdfast.repository.journal import Journal
+from holdfast.repository.journal import READERS, Journal
 from holdfast.repository.ownership import Held, availability, current_process, read_heartbeat, refusal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
@@ -46,6 +46,8 @@ class Surroundings:
     new_attempt: Callable[[], AttemptId]
     jitter: Callable[[], float]
     step: Step
+    journal_readers: int = READERS
+    """Threads that read the journal at start; 1 for none besides the caller's."""
 
     @classmethod
     def real(cls, step: Step = no_step) -> "Surroundings":
@@ -114,7 +116,13 @@ def launch(
             post(EntrySettled(entry.id, entry.barrier_batch_id))
 
     around = place.around
-    journal = Journal(place.store, new_attempt=around.new_attempt, now=around.clock.wall, settled=settled)
+    journal = Journal(
+        place.store,
+        new_attempt=around.new_attempt,
+        now=around.clock.wall,
+        settled=settled,
+        readers=around.journal_readers,
+    )
     claimed = _claim(place, journal)
     make_workplace = workplace_of or (lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage))
     workplace = make_workplace(claimed.lineage)

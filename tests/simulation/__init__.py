@@ -1,0 +1,1 @@
+"""The real coordinator, runtime, repository and recovery in a simulated world: one seed, one history."""

@@ -1,0 +1,238 @@
+"""The invariants of the design, looked at whenever the store or the sink changes.
+
+1. A completed checkpoint restores, byte for byte, until it is retired, and holds the state of its barrier.
+2. Ids are unique and rise; nothing completed is overwritten or harmed.
+3. After a newer run-started no older run appends; what an older run still deletes, nobody needs.
+4. Readers see every row exactly once, and only rows whose checkpoint is in the journal.
+8. What was uploaded is not uploaded again.
+9. Every failure has a reason and a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
+from holdfast.coordination.reasons import FailureReason
+from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.repository.entries import (
+    AnyEntry,
+    CheckpointCompleted,
+    CheckpointCorrupt,
+    CheckpointFailed,
+    CheckpointsRetired,
+    CheckpointStarted,
+    RunStarted,
+)
+from tests.simulation.store import Disk
+from tests.simulation.world import Process, Violation, World
+
+if TYPE_CHECKING:
+    from tests.simulation.sink import Table
+
+StateProblem = Callable[[dict[str, bytes], int], str | None]
+
+
+class Checkers:
+    def __init__(self, world: World, disk: Disk, state_problem: StateProblem) -> None:
+        self._world = world
+        self._disk = disk
+        self._state_problem = state_problem
+        self._entries: dict[int, AnyEntry] = {}
+        self._head = 0
+        self._owner: tuple[FencingEpoch, Process] | None = None
+        self._started: dict[CheckpointId, FencingEpoch] = {}
+        self._last_id = 0
+        self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
+        self._gone: set[CheckpointId] = set()
+        """Retired or found damaged."""
+        self._retired: set[CheckpointId] = set()
+        self._ever_retired: set[str] = set()
+        self._stored: dict[tuple[str, str], tuple[str, float]] = {}
+        self.publications = 0
+
+    def now(self) -> float:
+        return self._world.now
+
+    def require(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self._world.note(f"VIOLATION: {otherwise}")
+            raise Violation(otherwise)
+
+    # --- the store ---
+
+    def created(self, key: str, data: bytes, process: Process) -> None:
+        if not key.startswith("journal/"):
+            return
+        entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
+        self._world.note(f"journal {entry.sequence}: {_shown(entry)}", process)
+        if isinstance(entry, RunStarted):
+            self._claimed(entry, process)
+        else:
+            self._appended(entry, process)
+        self._entries[entry.sequence] = entry
+        self._head = max(self._head, entry.sequence)
+
+    def _claimed(self, entry: RunStarted, process: Process) -> None:
+        if entry.sequence < self._head:
+            return  # in a place that was trimmed; whoever put it there notices, and gives up
+        self.require(entry.sequence == self._head + 1, "the journal has a gap")
+        self._owner = (entry.fencing_epoch, process)
+
+    def _appended(self, entry: AnyEntry, process: Process) -> None:
+        assert self._owner is not None
+        epoch, owner = self._owner
+        self.require(process is owner, f"{process.name} appends {_shown(entry)} though {owner.name} owns the job")
+        self.require(entry.fencing_epoch == epoch, f"{_shown(entry)} carries epoch {entry.fencing_epoch}, not {epoch}")
+        self.require(entry.sequence == self._head + 1, f"{_shown(entry)} is not at the end of the journal")
+        match entry:
+            case CheckpointStarted():
+                self.require(entry.id > self._last_id, f"checkpoint id {entry.id} is used twice")
+                self._last_id = entry.id
+                self._started[entry.id] = epoch
+            case CheckpointCompleted():
+                self._checkpoint_completed(entry)
+            case CheckpointFailed():
+                known = entry.failure.reason in {reason.value for reason in FailureReason}
+                told = known and entry.failure.message and entry.failure.hint
+                self.require(bool(told), f"a failure without reason, message or hint: {entry.failure}")
+            case CheckpointsRetired():
+                self._checkpoints_retired(entry)
+            case CheckpointCorrupt():
+                self._gone.add(entry.id)
+
+    def _checkpoint_completed(self, entry: CheckpointCompleted) -> None:
+        self.require(self._started.get(entry.id) == entry.fencing_epoch, f"checkpoint {entry.id} was not started here")
+        self.require(entry.id not in self.completed, f"checkpoint {entry.id} completes twice")
+        names = {e.name for id, (e, _) in self.completed.items() if id not in self._retired and e.name}
+        self.require(entry.name not in names, f"savepoint {entry.name} exists twice")
+        key = manifest_key(entry.manifest)
+        self.require(key in self._disk.objects, f"checkpoint {entry.id} completes without its manifest")
+        if key in self._disk.damaged:
+            self._gone.add(entry.id)
+            return
+        manifest = decode_manifest(self._disk.objects[key], entry.manifest)
+        self.require(
+            (manifest.checkpoint, manifest.barrier_batch_id) == (entry.id, entry.barrier_batch_id),
+            f"the manifest of checkpoint {entry.id} is that of another one",
+        )
+        self.completed[entry.id] = (entry, manifest)
+        self._verify(entry, manifest)
+
+    def _checkpoints_retired(self, entry: CheckpointsRetired) -> None:
+        for id in entry.ids:
+            if id in self.completed:
+                completed, manifest = self.completed[id]
+                self.require(completed.checkpoint_kind == "checkpoint", f"savepoint {id} is retired")
+                self._ever_retired |= {file.key for file in manifest.files()}
+            self._gone.add(id)
+            self._retired.add(id)
+        usable = [id for id in self.completed if id not in self._gone]
+        self.require(bool(usable), "the last usable checkpoint was retired")
+        self.require(max(usable) > max(entry.ids) or bool(self._gone - self._retired), "the newest checkpoint was retired")
+
+    def uploaded(self, key: str, data: bytes, process: Process) -> None:
+        name = key.rpartition("/")[2].partition(".")[0]
+        self.require(digest_of(data) == name, f"{key} is uploaded with other bytes")
+
+    def deleted(self, key: str, process: Process) -> None:
+        self._world.note(f"delete {key}", process)
+        if key.startswith("journal/"):
+            self._trimmed(int(key[8:28]))
+            return
+        for id, (entry, manifest) in self.completed.items():
+            if id not in self._retired:
+                needed = key == manifest_key(entry.manifest) or any(file.key == key for file in manifest.files())
+                self.require(not needed, f"{process.name} deletes {key}, which checkpoint {id} needs")
+
+    def _trimmed(self, sequence: int) -> None:
+        entry = self._entries.pop(sequence)
+        match entry:
+            case RunStarted():
+                self.require(False, "a run-started entry was trimmed")
+            case CheckpointCompleted():
+                self.require(entry.id in self._retired, f"completed checkpoint {entry.id} was trimmed")
+                self.require(entry.id < self._last_id, "the highest id was trimmed")
+            case CheckpointsRetired():
+                left = [e for e in self._entries.values() if isinstance(e, CheckpointCompleted) and e.id in entry.ids]
+                self.require(not left, "a retirement was trimmed before what it retires")
+            case CheckpointStarted():
+                completed = any(isinstance(e, CheckpointCompleted) and e.id == entry.id for e in self._entries.values())
+                self.require(entry.id < self._last_id or completed, "the highest id was trimmed")
+
+    # --- uploads ---
+
+    def uploading(self, process: Process, digest: str, copy_began: float) -> None:
+        """Before a copy uploads bytes. Bytes that this run stored before the copy began are found, not sent."""
+        known = self._stored.get((process.name, digest))
+        if known is None:
+            return
+        key, at = known
+        again = at < copy_began and key in self._disk.objects and key not in self._ever_retired
+        self.require(not again, f"{digest[:8]} is uploaded again though {key} holds it")
+
+    def stored(self, process: Process, file: ManifestFile) -> None:
+        self._stored[process.name, file.digest] = (file.key, self._world.now)
+
+    # --- restoring ---
+
+    def _verify(self, entry: CheckpointCompleted, manifest: Manifest) -> None:
+        files = {}
+        for file in manifest.files():
+            if file.key in self._disk.damaged:
+                return
+            self.require(file.key in self._disk.objects, f"checkpoint {entry.id} lacks {file.key} of {file.path}")
+            data = self._disk.objects[file.key][file.offset : file.offset + file.size]
+            self.require(digest_of(data) == file.digest, f"checkpoint {entry.id} has wrong bytes for {file.path}")
+            files[file.path] = data
+        problem = self._state_problem(files, entry.barrier_batch_id)
+        self.require(problem is None, f"checkpoint {entry.id} restores to a wrong state: {problem}")
+
+    def verify_all(self) -> None:
+        for id, (entry, manifest) in self.completed.items():
+            if id not in self._retired:
+                self._verify(entry, manifest)
+
+    # --- the sink ---
+
+    def published(self, process: Process, table: Table, upto: BatchId | None, epoch: FencingEpoch) -> None:
+        self.publications += 1
+        self.require(epoch >= table.epoch, f"{process.name} publishes though run {table.epoch} has opened the sink")
+        rows = table.rows()
+        self.require(rows == list(range(len(rows))), f"readers see {_runs_of(rows)} after batch {upto}")
+        if upto is None:
+            return
+        ends = {
+            int(self._disk.objects[file.key][file.offset : file.offset + file.size])
+            for entry, manifest in self.completed.values()
+            if entry.barrier_batch_id == upto and entry.id not in self._gone
+            for file in manifest.files()
+            if file.path == f"offsets/{upto}" and file.key in self._disk.objects and file.key not in self._disk.damaged
+        }
+        damage = bool(self._disk.damaged)
+        self.require(len(rows) in ends or damage, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")
+
+
+def _shown(entry: AnyEntry) -> str:
+    what = type(entry).__name__
+    match entry:
+        case CheckpointStarted() | CheckpointCompleted():
+            return f"{what} {entry.id} batch {entry.barrier_batch_id}"
+        case CheckpointFailed():
+            return f"{what} {entry.id} {entry.failure.reason}: {entry.failure.message[:60]}"
+        case CheckpointsRetired():
+            return f"{what} {entry.ids}"
+        case CheckpointCorrupt():
+            return f"{what} {entry.id}: {entry.detail[:60]}"
+    return what
+
+
+def _runs_of(rows: list[int]) -> str:
+    """Where the rows stop being 0, 1, 2…"""
+    for place, row in enumerate(rows):
+        if row != place:
+            return f"row {row} at place {place} of {len(rows)}"
+    return "every row once"

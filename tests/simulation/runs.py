@@ -1,0 +1,311 @@
+"""Runs of one job, each a process with the real runtime in it, and the operator who starts, stops and bothers them."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from holdfast.coordination.events import ShardAcknowledged, ShardFailed
+from holdfast.errors import Corrupt, HoldfastError
+from holdfast.identifiers import AttemptId, JobName
+from holdfast.repository import retention
+from holdfast.repository.entries import Process as ProcessIdentity
+from holdfast.runtime.launching import Place, Surroundings, launch
+from holdfast.runtime.loop import Runtime
+from holdfast.settings import Settings
+from tests.simulation.checkers import Checkers
+from tests.simulation.sink import SimulatedSink, Table
+from tests.simulation.spark import Host, SimulatedQuery, SimulatedWorkplace, state_problem
+from tests.simulation.store import Disk, Faults, SimulatedStore
+from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, World
+
+JOB = JobName("job")
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Network:
+    """What happens to the messages of shards on their way to the coordinator; in some worlds nothing."""
+
+    lost: float = 0.0
+    repeated: float = 0.0
+    late: float = 0.0
+
+
+@dataclass
+class Scene:
+    """Everything that outlives a run."""
+
+    world: World
+    duration: float
+    disk: Disk = field(default_factory=Disk)
+    table: Table = field(default_factory=Table)
+    hosts: tuple[Host, ...] = (Host("one"), Host("two"))
+    runs: list[SimulatedRun] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hosts = (Host("one"), Host("two"))
+        draw = self.world.random
+        self.faults = Faults.drawn(self.world, self.duration)
+        self.checkers = Checkers(self.world, self.disk, state_problem)
+        self.network = Network()
+        if draw.random() < 0.3:
+            self.network = Network(*(0.05 * draw.random() for _ in range(3)))
+        self.dying = draw.choice((0.0, 0.0, 0.02, 0.06))
+        self.pace = draw.choice((0.2, 0.5, 1.0))
+        self.settings = {
+            "interval": draw.choice(("500ms", "2s")),
+            "timeout": draw.choice(("1s", "4s", "20s")),
+            "min_pause": draw.choice(("0s", "500ms")),
+            "max_concurrent": draw.choice((1, 1, 2, 3)),
+            "tolerable_failures": draw.choice((0, 2, 5)),
+            "on_exceeded": draw.choice(("alert", "alert", "fail")),
+            "retained": draw.choice((1, 2, 3)),
+            "restart_delay": "200ms",
+            "restart_attempts": 4,
+            "heartbeat": "1s",
+            "parallelism": draw.choice((1, 2)),
+        }
+        self.history_kept = draw.choice((8, 20, 500))
+        self.clock_jumps = draw.random() < 0.2
+
+
+class SimulatedClock:
+    def __init__(self, scene: Scene) -> None:
+        self._world = scene.world
+        self._jumps = scene.clock_jumps
+        self._offset = 0.0
+
+    def monotonic(self) -> float:
+        return self._world.now
+
+    def wall(self) -> datetime:
+        if self._jumps and self._world.chance(0.02):
+            self._offset += self._world.random.uniform(-20.0, 20.0)
+        return _START + timedelta(seconds=self._world.now + self._offset)
+
+
+class SimulatedRun:
+    """From launch to the end, as `holdfast.spark.running` drives it."""
+
+    def __init__(self, scene: Scene, host: Host, on_conflict: str) -> None:
+        self._scene = scene
+        self._world = scene.world
+        self.process = Process(f"run{len(scene.runs) + 1}@{host.name}")
+        self._inbox = Inbox(self._world)
+        self.over = False
+        self.failure: HoldfastError | None = None
+        self.runtime: Runtime | None = None
+        self._attempts = 0
+        sink = SimulatedSink(self._world, scene.table, self.process, scene.faults, scene.checkers)
+        self.query = SimulatedQuery(self._world, self.process, sink, scene.checkers, scene.dying, scene.pace)
+        self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
+        settings = Settings(**scene.settings, on_conflict=on_conflict)  # type: ignore[arg-type]
+        self._lanes = SimulatedLanes(self._world, self.process, settings.parallelism, self._defect)
+        identity = ProcessIdentity(host.name, len(scene.runs) + 1)
+        clock = SimulatedClock(scene)
+        around = Surroundings(clock, identity, self._new_attempt, self._world.random.random, self._step, 1)
+        store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
+        self._place = Place(JOB, "sim://home", store, Path("/work"), settings, around)
+        self._clock = clock
+        scene.runs.append(self)
+        self._world.spawn(self.process, "loop", self._main)
+
+    @property
+    def alive(self) -> bool:
+        return self.process.alive and not self.over
+
+    def _new_attempt(self) -> AttemptId:
+        self._attempts += 1
+        return AttemptId(f"{self.process.name}-{self._attempts}")
+
+    def _step(self, name: str) -> None:
+        self._world.hesitate()
+
+    def _defect(self, message: str) -> None:
+        self._scene.checkers.require(False, f"{self.process.name}: {message}")
+
+    def _main(self) -> None:
+        self._world.note("starts")
+        try:
+            self.runtime = launch(
+                self._place, self.query, self._lanes, self._send, self._finish, lambda lineage: self._workplace
+            )
+        except HoldfastError as error:
+            self.query.stop()
+            self._finish(error)
+            return
+        except Exception as error:
+            self._defect(f"launch failed with {error!r}")
+        self._drive()
+
+    def _drive(self) -> None:
+        runtime = self.runtime
+        assert runtime is not None
+        try:
+            runtime.begin()
+            while not self.over:
+                item = self._inbox.get(max(0.0, runtime.next_deadline() - self._clock.monotonic()))
+                if item is None:
+                    runtime.poll()
+                    continue
+                runtime.turn(item)  # type: ignore[arg-type]
+                if self._clock.monotonic() >= runtime.next_deadline():
+                    runtime.poll()
+        except Exception as error:
+            logging.getLogger("holdfast").exception("loop")
+            self._defect(f"internal error in the loop: {error!r}")
+
+    def _send(self, item: object) -> None:
+        network = self._scene.network
+        if not isinstance(item, ShardAcknowledged | ShardFailed):
+            self._inbox.put(item)
+            return
+        if self._world.chance(network.lost):
+            self._world.note(f"LOST {item}")
+            return
+        copies = 2 if self._world.chance(network.repeated) else 1
+        for _ in range(copies):
+            if self._world.chance(network.late):
+                later = self._world.random.random() * 6.0
+                self._world.spawn(self.process, "late message", lambda: self._inbox.put(item), later)
+            else:
+                self._inbox.put(item)
+
+    def _finish(self, failure: HoldfastError | None) -> None:
+        if self.over:
+            return
+        self._world.note(f"ends: {type(failure).__name__ if failure else 'well'}: {failure.message if failure else ''}")
+        self.over, self.failure = True, failure
+        self._lanes.closed = True
+        exceeded = failure is not None and "checkpoints in a row" in failure.message
+        self._scene.checkers.require(
+            not exceeded or self._place.settings.on_exceeded == "fail", "checkpoint failures stopped the pipeline"
+        )
+        self._inbox.put(lambda: None)
+
+
+class Operator:
+    """Starts runs, too many of them; asks for checkpoints, savepoints and stops; at last one run that must go well."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._world = scene.world
+        self._savepoints = 0
+        self.finished = False
+
+    def begin(self) -> None:
+        self._world.spawn(self._world.outside, "operator", self._operate)
+
+    def _operate(self) -> None:
+        scene, draw = self._scene, self._world.random
+        while self._world.now < scene.duration:
+            alive = [run for run in scene.runs if run.alive]
+            if not alive or (len(alive) < 3 and draw.random() < 0.08):
+                SimulatedRun(scene, draw.choice(scene.hosts), draw.choice(("refuse", "takeover")))
+            elif draw.random() < 0.25:
+                self._bother(draw.choice(alive))
+            self._world.sleep(draw.random() * 2.0)
+        self._conclude()
+
+    def _bother(self, run: SimulatedRun) -> None:
+        draw = self._world.random.random()
+        if run.runtime is None:
+            return
+        if draw < 0.4:
+            run.runtime.request("checkpoint", None, lambda answer: None)
+        elif draw < 0.75:
+            self._savepoints += 1
+            run.runtime.request("savepoint", f"s{self._savepoints}", lambda answer: None)
+        elif draw < 0.85:
+            self._savepoints += 1
+            run.runtime.stop(self._world.random.choice((None, f"s{self._savepoints}")), lambda answer: None)
+        elif draw < 0.93:
+            self._world.stall(run.process, 0.5 + self._world.random.random() * 20.0)
+        else:
+            self._world.crash(run.process)
+
+    def _conclude(self) -> None:
+        """No more faults. Whatever happened, one more run recovers, makes a checkpoint and stops."""
+        scene = self._scene
+        scene.faults.stop()
+        scene.network = Network()
+        scene.dying = 0.0
+        scene.settings |= {"on_exceeded": "alert", "timeout": "20s"}
+        scene.clock_jumps = False
+        self._world.note("--- faults end ---")
+        for run in scene.runs:
+            run.query._dying = 0.0
+            run.process.stalled_until = min(run.process.stalled_until, self._world.now + 5.0)
+        if self._world.chance(0.7):
+            self._world.sleep(8.0)
+        last = SimulatedRun(scene, self._world.random.choice(scene.hosts), "takeover")
+        while last.runtime is None and not last.over:
+            self._world.sleep(0.5)
+        if last.runtime is not None:
+            self._world.sleep(4.0)
+            last.runtime.stop(None, lambda answer: None)
+            while not last.over:
+                self._world.sleep(0.2)
+        self._world.sleep(6.0)
+        self._judge(last)
+        self.finished = True
+
+    def _judge(self, last: SimulatedRun) -> None:
+        scene = self._scene
+        checkers = scene.checkers
+        checkers.verify_all()
+        zombies = [run.process.name for run in scene.runs if run.process.alive and run.query.running]
+        checkers.require(not zombies, f"the query of {zombies} runs though the run has ended")
+        if isinstance(last.failure, Corrupt) and (scene.disk.damaged or scene.flips):
+            return
+        checkers.require(last.failure is None, f"the last run ended with {last.failure!r}")
+        directory = last.runtime._resumed.directory if last.runtime else None
+        barrier = directory.newest_barrier() if directory else None
+        checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
+
+
+class _Defects(logging.Handler):
+    """An unexpected exception that the product logs and survives is a defect all the same."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(logging.DEBUG)
+        self._scene = scene
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._scene.world.note(f"log: {record.getMessage()}")
+        if record.exc_info:
+            formatted = logging.Formatter().formatException(record.exc_info)
+            self._scene.checkers.require(False, f"{record.getMessage()}\n{formatted}")
+
+
+def simulate(seed: int, duration: float = 30.0) -> World:
+    """One world from its beginning to its end. Raises `Violation`, with the world as its second argument."""
+    world = World(seed)
+    scene = Scene(world, duration)
+    scene.flips = scene.faults.flipped_read > 0
+    log = logging.getLogger("holdfast")
+    defects = _Defects(scene)
+    level, propagate = log.level, log.propagate
+    kept = retention.HISTORY_KEPT
+    log.addHandler(defects)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    retention.HISTORY_KEPT = scene.history_kept
+    try:
+        operator = Operator(scene)
+        operator.begin()
+        world.run(lambda: operator.finished, limit=duration + 400.0)
+    except Violation as violation:
+        raise Violation(str(violation), world) from None
+    except Exception as error:
+        raise Violation(f"the simulation itself failed: {traceback.format_exc()}", world) from error
+    finally:
+        retention.HISTORY_KEPT = kept
+        log.removeHandler(defects)
+        log.setLevel(level)
+        log.propagate = propagate
+    return world

@@ -1,0 +1,80 @@
+"""`python -m tests.simulation.simulate --seeds N`: many worlds, on all cores; a bad one tells its story."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+from tests.simulation.runs import simulate
+from tests.simulation.world import Violation, World
+
+_SHOWN = 120
+
+
+def story(world: World, last: int | None = None) -> str:
+    """What happened, oldest first."""
+    lines = [f"{at:9.3f}  {who:<12} {what}" for at, who, what in world.trace]
+    left_out = max(0, len(lines) - last) if last else 0
+    return "\n".join(([f"… {left_out} earlier lines"] if left_out else []) + lines[left_out:])
+
+
+def verdict(seed: int) -> tuple[int, str | None]:
+    """None when the seed is clean, else its story and how to see it again."""
+    try:
+        simulate(seed)
+    except Violation as violation:
+        message, world = violation.args
+        again = f"replay: python -m tests.simulation.simulate --seed {seed} --trace"
+        return seed, f"seed {seed}: {message}\n{story(world, _SHOWN)}\n{again}\n"
+    return seed, None
+
+
+def verdicts(seeds: Iterable[int], processes: int | None = None) -> Iterator[tuple[int, str | None]]:
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap_unordered(verdict, seeds, chunksize=20)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many worlds")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--trace", action="store_true", help="tell the whole story of --seed")
+    chosen = parser.parse_args(arguments)
+    if chosen.seed is not None:
+        return _one(chosen.seed, chosen.trace)
+    began = time.monotonic()
+    bad = []
+    for seed, problem in verdicts(range(chosen.first, chosen.first + chosen.seeds)):
+        if problem is not None:
+            bad.append(seed)
+            if len(bad) <= 3:
+                _tell(problem)
+    _tell(f"{chosen.seeds} seeds in {time.monotonic() - began:.0f} s, {len(bad)} bad: {sorted(bad)[:30]}")
+    return 1 if bad else 0
+
+
+def _one(seed: int, trace: bool) -> int:
+    try:
+        world = simulate(seed)
+        message = f"seed {seed} is clean: {world.steps} steps, {world.now:.0f} s"
+        bad = 0
+    except Violation as violation:
+        message, world = violation.args
+        bad = 1
+    if trace:
+        _tell(story(world))
+    _tell(message)
+    return bad
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

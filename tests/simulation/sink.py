@@ -1,0 +1,128 @@
+"""A simulated table: staged rows are invisible, one atomic commit shows them, an older run's commit is refused.
+
+Every commit is optimistic: look, wait, commit if nobody else has, else look again. Readers look after every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from holdfast.errors import Fenced, StorageUnreachable
+from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.sinks.protocol import SinkContext, StagedBatch, StagedFile
+from tests.simulation.checkers import Checkers
+from tests.simulation.store import Faults
+from tests.simulation.world import Process, World
+
+
+@dataclass
+class Table:
+    """Durable, shared by all runs."""
+
+    version: int = 0
+    epoch: FencingEpoch = FencingEpoch(0)
+    published: BatchId | None = None
+    visible: list[tuple[BatchId, tuple[int, ...]]] = field(default_factory=list)
+    staged: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def rows(self) -> list[int]:
+        return [row for _, rows in self.visible for row in rows]
+
+
+class SimulatedSink:
+    def __init__(self, world: World, table: Table, process: Process, faults: Faults, checkers: Checkers) -> None:
+        self._world = world
+        self._table = table
+        self._process = process
+        self._faults = faults
+        self._checkers = checkers
+        self._epoch = FencingEpoch(0)
+        self._files = 0
+
+    def describe(self) -> str:
+        return "simulated"
+
+    def open(self, context: SinkContext, spark: object, schema: object) -> None:
+        self._epoch = context.fencing_epoch
+
+        def fence() -> None:
+            self._table.epoch = self._epoch
+
+        self._commit("open", fence)
+
+    def published(self) -> BatchId | None:
+        self._trouble("look")
+        return self._table.published
+
+    def stage_rows(self, rows: tuple[int, ...], batch_id: BatchId) -> StagedBatch:
+        self._files += 1
+        path = f"{self._epoch}-{batch_id}-{self._files}"
+        self._world.hesitate()
+        self._table.staged[path] = rows
+        return StagedBatch(batch_id, self._epoch, (StagedFile(path, len(rows), len(rows)),))
+
+    def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
+        if self._table.published is not None and self._table.published >= upto:
+            return
+
+        def show() -> None:
+            done = -1 if self._table.published is None else self._table.published
+            for batch in ledger:
+                if done < batch.batch_id <= upto:
+                    rows = tuple(row for file in batch.files for row in self._staged(file.path))
+                    self._table.visible.append((batch.batch_id, rows))
+            self._table.published = max(upto, BatchId(done))
+            self._checkers.published(self._process, self._table, upto, self._epoch)
+
+        self._commit(f"publish {upto}", show)
+
+    def rewind(self, upto: BatchId | None) -> None:
+        if self._table.published is None or (upto is not None and self._table.published <= upto):
+            return
+
+        def take_back() -> None:
+            kept = [(batch, rows) for batch, rows in self._table.visible if upto is not None and batch <= upto]
+            self._table.visible, self._table.published = kept, upto
+            self._checkers.published(self._process, self._table, upto, self._epoch)
+
+        self._commit(f"rewind {upto}", take_back)
+
+    def discard(self, keep: tuple[StagedBatch, ...]) -> None:
+        kept = {file.path for batch in keep for file in batch.files}
+        for path in sorted(path for path in self._table.staged if path not in kept):
+            self._trouble("discard")
+            self._require_owner()
+            self._table.staged.pop(path, None)
+
+    def _staged(self, path: str) -> tuple[int, ...]:
+        self._checkers.require(path in self._table.staged, f"staged file {path} is published and does not exist")
+        return self._table.staged[path]
+
+    def _commit(self, what: str, change: Callable[[], None]) -> None:
+        while True:
+            version = self._table.version
+            self._require_owner()
+            self._trouble(what)
+            if version == self._table.version:
+                break
+        self._world.note(f"sink: {what}")
+        self._table.version += 1
+        change()
+        self._trouble(what)
+
+    def _require_owner(self) -> None:
+        if self._table.epoch > self._epoch:
+            raise Fenced(f"run {self._table.epoch} has opened the sink")
+
+    def _trouble(self, what: str) -> None:
+        self._world.sleep(self._world.random.random() * 0.01)
+        if self._world.chance(self._faults.crash):
+            self._world.note(f"sink: CRASH at {what}")
+            self._world.crash(self._process)
+        if self._world.chance(self._faults.stall):
+            self._world.stall(self._process, 0.5 + self._world.random.random() * 15.0)
+        self._world.hesitate()
+        if self._world.chance(self._faults.before):
+            self._world.note(f"sink: ERROR at {what}")
+            raise StorageUnreachable(f"could not {what}: no connection")

@@ -1,0 +1,391 @@
+"""A simulated Spark: work directories in memory, and a query whose input is the natural numbers.
+
+Batch n takes the numbers [a, b) that follow those of batch n-1; how many is decided when it is first planned
+(`offsets/n`), so a batch that is planned anew after a restore is another batch. Each state store keeps the sum of its
+numbers modulo 5, as a change per version and a base now and then, in the layout of Spark's HDFS-backed provider. So what
+a directory must hold at a barrier, and what the sink must show, is known exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
+from holdfast.errors import Corrupt, Fenced, ObjectNotFound
+from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
+from holdfast.repository.entries import RunStarted
+from holdfast.sinks.protocol import SinkContext, StagedBatch
+from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined
+from holdfast.storage.interface import ObjectStore
+from tests.simulation.checkers import Checkers
+from tests.simulation.sink import SimulatedSink
+from tests.simulation.world import Process, Task, World
+
+PARTITIONS = 3
+MODULUS = 5
+BASE_EVERY = 4
+BATCHES_RETAINED = 5
+
+
+@dataclass
+class File:
+    data: bytes
+    seen: WorkFile
+
+
+@dataclass
+class Host:
+    """A machine: what lies on its disk outlives the processes on it."""
+
+    name: str
+    directories: dict[str, dict[str, File]] = field(default_factory=dict)
+    aside: set[str] = field(default_factory=set)
+    writes: int = 0
+
+    def write(self, directory: str, path: str, data: bytes) -> None:
+        self.writes += 1
+        self.directories[directory][path] = File(data, WorkFile(path, len(data), self.writes, self.writes))
+
+
+def end_of(offsets: bytes) -> int:
+    return int(offsets)
+
+
+def expected_state(partition: int, end: int) -> int:
+    return sum(number for number in range(end) if number % PARTITIONS == partition) % MODULUS
+
+
+def state_problem(files: dict[str, bytes], barrier: int) -> str | None:
+    """Why a directory with these files is not what it must be at `barrier`."""
+    end = end_of(files[f"offsets/{barrier}"])
+    for partition in range(PARTITIONS):
+        found = _state(files, partition, barrier + 1)
+        if found != expected_state(partition, end):
+            return f"partition {partition} holds {found} at batch {barrier}, not {expected_state(partition, end)}"
+    return None
+
+
+def _state(files: dict[str, bytes], partition: int, version: int) -> int | None:
+    total = 0
+    while version > 0:
+        base = files.get(f"state/0/{partition}/{version}.snapshot")
+        if base is not None:
+            return (total + int(base.split()[0])) % MODULUS
+        change = files.get(f"state/0/{partition}/{version}.delta")
+        if change is None:
+            return None
+        total += int(change)
+        version -= 1
+    return total % MODULUS
+
+
+class SimulatedDirectory:
+    def __init__(self, world: World, host: Host, name: str, checkers: Checkers, process: Process) -> None:
+        self._world = world
+        self._host = host
+        self._checkers = checkers
+        self._process = process
+        self.name = name
+
+    @property
+    def location(self) -> str:
+        return f"{self._host.name}:{self.name}"
+
+    @property
+    def files(self) -> dict[str, File]:
+        return self._host.directories[self.name]
+
+    def write(self, path: str, data: bytes) -> None:
+        self._host.write(self.name, path, data)
+
+    def contents(self) -> dict[str, bytes]:
+        return {path: file.data for path, file in self.files.items()}
+
+    def newest_barrier(self) -> BatchId | None:
+        return max((BatchId(int(path[8:])) for path in self.files if path.startswith("commits/")), default=None)
+
+    def plan(self, barrier: BatchId) -> SnapshotPlan:
+        self._world.hesitate()
+
+        def read(path: str) -> bytes:
+            if path not in self.files:
+                raise FileNotFoundError(path)
+            return self.files[path].data
+
+        return plan_snapshot(barrier, [file.seen for file in self.files.values()], read, lambda path: ())
+
+    def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
+        copy = _Copy(self, blobs, self._checkers, self._process)
+        for shard in shards:
+            for file in shard.files:
+                self._world.hesitate()
+                if cancelled():
+                    raise Cancelled
+                copy.add(shard, file)
+        if cancelled():
+            raise Cancelled
+        copy.flush()
+        return tuple(copy.result(shard) for shard in shards)
+
+    def ledger(self) -> tuple[StagedBatch, ...]:
+        found = [msgspec.json.decode(f.data, type=StagedBatch) for p, f in self.files.items() if p.startswith("ledger/")]
+        return tuple(sorted(found, key=lambda staged: staged.batch_id))
+
+    def prune_ledger(self, published: BatchId) -> None:
+        self._drop(lambda batch: batch <= published)
+
+    def drop_ledger_after(self, batch: BatchId | None) -> None:
+        self._drop(lambda found: batch is None or found > batch)
+
+    def _drop(self, unwanted: Callable[[int], bool]) -> None:
+        for staged in self.ledger():
+            if unwanted(staged.batch_id):
+                del self.files[f"ledger/{staged.batch_id}.json"]
+
+    def set_aside(self, why: str) -> None:
+        self._host.aside.add(self.name)
+
+
+class _Copy:
+    """Small files share a pack, bases go alone, as in the real carrier."""
+
+    def __init__(self, directory: SimulatedDirectory, blobs: Blobs, checkers: Checkers, process: Process) -> None:
+        self._directory = directory
+        self._blobs = blobs
+        self._checkers = checkers
+        self._process = process
+        self._begun = checkers.now()
+        self._done: dict[str, ManifestFile] = {}
+        self._pack: dict[str, SmallFile] = {}
+        self._twins: list[tuple[str, str]] = []
+        self._first: ShardPlan | None = None
+
+    def add(self, shard: ShardPlan, file: WorkFile) -> None:
+        known = self._blobs.digest_of_unchanged(file)
+        if known is not None and self._reuse(file, known):
+            return
+        found = self._directory.files.get(file.path)
+        if found is None:
+            raise ShardDeclined(shard.shard, file.path, "vanished before it was read")
+        if found.seen != file:
+            raise ShardDeclined(shard.shard, file.path, "was replaced after it was planned: it changed")
+        digest = digest_of(found.data)
+        self._blobs.recognise(file, digest)
+        if self._reuse(file, digest):
+            return
+        if file.path.endswith(".snapshot"):
+            try:
+                self._checkers.uploading(self._process, digest, self._begun)
+                self._done[file.path] = self._blobs.upload_blob(file.path, file.size, digest, [found.data])
+                self._checkers.stored(self._process, self._done[file.path])
+            except BeingDeleted as error:
+                raise ShardDeclined(shard.shard, file.path, f"goes to {error.key}, which is being deleted") from error
+        elif digest in self._pack:
+            self._twins.append((file.path, digest))
+        else:
+            self._first = self._first or shard
+            self._pack[digest] = SmallFile(file.path, digest, found.data)
+
+    def flush(self) -> None:
+        if not self._pack or self._first is None:
+            return
+        for digest in self._pack:
+            self._checkers.uploading(self._process, digest, self._begun)
+        try:
+            files = self._blobs.upload_pack([*self._pack.values()])
+        except BeingDeleted as error:
+            raise ShardDeclined(self._first.shard, "a pack", f"goes to {error.key}, which is being deleted") from error
+        for file in files:
+            self._checkers.stored(self._process, file)
+            self._done[file.path] = file
+        where = {file.digest: file for file in files}
+        for path, digest in self._twins:
+            twin = where[digest]  # type: ignore[index]
+            self._done[path] = ManifestFile(path, twin.size, twin.digest, twin.epoch, twin.pack, twin.offset)
+
+    def result(self, plan: ShardPlan) -> ShardCopy:
+        files = tuple(self._done[file.path] for file in plan.files)
+        return ShardCopy(plan.shard, files, sum(file.size for file in files), 1)
+
+    def _reuse(self, file: WorkFile, digest: str) -> bool:
+        found = self._blobs.find(file.path, file.size, digest)  # type: ignore[arg-type]
+        if found is not None:
+            self._done[file.path] = found
+        return found is not None
+
+
+class SimulatedWorkplace:
+    def __init__(self, world: World, host: Host, checkers: Checkers, process: Process) -> None:
+        self._world = world
+        self._host = host
+        self._checkers = checkers
+        self._process = process
+
+    def intact(self, run: RunStarted) -> SimulatedDirectory | None:
+        numbers = [int(name.partition("-")[2]) for name in self._host.directories if name.startswith(f"{run.fencing_epoch}-")]
+        if not numbers:
+            return None
+        directory = self._directory(f"{run.fencing_epoch}-{max(numbers)}")
+        if directory.name in self._host.aside or directory.newest_barrier() is None or self._world.chance(0.1):
+            return None
+        try:
+            directory.plan(directory.newest_barrier() or BatchId(0))
+        except NotPlannable:
+            return None
+        return directory
+
+    def adopt(self, previous: SimulatedDirectory, epoch: FencingEpoch) -> SimulatedDirectory:
+        barrier = previous.newest_barrier()
+        assert barrier is not None
+        files = {file.path: previous.files.get(file.path) for file in previous.plan(barrier).files()}
+        self._world.hesitate()
+        if any(file is None for file in files.values()):
+            raise Corrupt("could not take over: a file does not exist any more")
+        return self._appear(epoch, {path: file.data for path, file in files.items() if file})
+
+    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> SimulatedDirectory:
+        return self._appear(epoch, {file.path: restored(store, file) for file in manifest.files()})
+
+    def fresh(self, epoch: FencingEpoch) -> SimulatedDirectory:
+        return self._appear(epoch, {})
+
+    def clean(self, keep: SimulatedDirectory) -> None:
+        for name in [name for name in self._host.directories if name != keep.name and name not in self._host.aside]:
+            if self._world.chance(0.5):  # a query that is still being used elsewhere would not survive this
+                self._host.directories[name] = {}
+
+    def _appear(self, epoch: FencingEpoch, files: dict[str, bytes]) -> SimulatedDirectory:
+        """Whole or not at all."""
+        number = sum(name.startswith(f"{epoch}-") for name in self._host.directories) + 1
+        name = f"{epoch}-{number}"
+        self._host.directories[name] = {}
+        for path, data in files.items():
+            self._host.write(name, path, data)
+        return self._directory(name)
+
+    def _directory(self, name: str) -> SimulatedDirectory:
+        return SimulatedDirectory(self._world, self._host, name, self._checkers, self._process)
+
+
+def restored(store: ObjectStore, file: ManifestFile) -> bytes:
+    """One file of a checkpoint, proved against its digest."""
+    try:
+        data = store.read(file.key, file.offset, file.size)
+    except ObjectNotFound as error:
+        raise Corrupt(f"could not restore {file.path}: {file.key} is missing") from error
+    if digest_of(data) != file.digest:
+        raise Corrupt(f"could not restore {file.path}: its bytes are wrong")
+    return data
+
+
+class SimulatedQuery:
+    def __init__(
+        self, world: World, process: Process, sink: SimulatedSink, checkers: Checkers, dying: float, pace: float
+    ) -> None:
+        self._world = world
+        self._process = process
+        self._sink = sink
+        self._checkers = checkers
+        self._dying = dying
+        self._pace = pace
+        self._task: Task | None = None
+        self._wanted = False
+        self._death: str | None = None
+
+    @property
+    def application_id(self) -> str | None:
+        return "sim"
+
+    @property
+    def sink(self) -> SimulatedSink:
+        return self._sink
+
+    @property
+    def running(self) -> bool:
+        return self._task is not None and not self._task.body.dead and self._process.alive
+
+    def describe(self) -> dict[str, str]:
+        return {"spark": "simulated"}
+
+    def open_sink(self, context: SinkContext) -> None:
+        self._sink.open(context, None, None)
+
+    def start(self, directory: SimulatedDirectory) -> None:
+        assert not self.running, "a query is started once at a time"
+        self._world.hesitate()
+        barrier = directory.newest_barrier()
+        if barrier is not None:
+            problem = state_problem(directory.contents(), barrier)
+            self._checkers.require(problem is None, f"the query would start on a wrong state: {problem}")
+        self._death, self._wanted = None, True
+        self._task = self._world.spawn(self._process, "spark", lambda: self._run(directory))
+
+    def stop(self) -> None:
+        self._wanted = False
+        while self.running:
+            self._world.sleep(0.01)
+
+    def death(self) -> str | None:
+        return self._death if self._wanted else None
+
+    def _run(self, directory: SimulatedDirectory) -> None:
+        self._world.note(f"query runs in {directory.location} from batch {directory.newest_barrier()}")
+        if "metadata" not in directory.files:
+            directory.write("metadata", b'{"id":"q"}')
+        while self._wanted:
+            self._world.sleep(self._pace * (0.3 + self._world.random.random()))
+            if self._wanted and self._world.chance(self._dying):
+                why = "CANNOT_LOAD_STATE_STORE" if self._world.chance(0.3) else "the executor was lost"
+                self._world.note(f"query dies: {why}")
+                self._death = why
+                return
+            try:
+                self._batch(directory)
+            except (Fenced, KeyError) as error:
+                # A newer run on this host has removed the directory, or fenced the sink.
+                self._death = f"the batch failed: {error!r}"
+                return
+
+    def _batch(self, directory: SimulatedDirectory) -> None:
+        newest = directory.newest_barrier()
+        batch = BatchId(0 if newest is None else newest + 1)
+        begin = 0 if newest is None else end_of(directory.files[f"offsets/{newest}"].data)
+        if f"offsets/{batch}" not in directory.files:
+            directory.write(f"offsets/{batch}", str(begin + self._world.random.randrange(6)).encode())
+        end = end_of(directory.files[f"offsets/{batch}"].data)
+        self._world.hesitate()
+        staged = self._sink.stage_rows(tuple(range(begin, end)), batch)
+        directory.write(f"ledger/{batch}.json", msgspec.json.encode(staged))
+        self._world.hesitate()
+        if not self._wanted:
+            return
+        self._write_state(directory, batch, begin, end)
+        self._world.hesitate()
+        directory.write(f"commits/{batch}", b"v1\n{}")
+        self._forget(directory, batch)
+
+    def _write_state(self, directory: SimulatedDirectory, batch: BatchId, begin: int, end: int) -> None:
+        version = batch + 1
+        for partition in range(PARTITIONS):
+            change = sum(number for number in range(begin, end) if number % PARTITIONS == partition) % MODULUS
+            directory.write(f"state/0/{partition}/{version}.delta", str(change).encode())
+            if version % BASE_EVERY == 0:
+                base = f"{expected_state(partition, end)} base".encode()
+                directory.write(f"state/0/{partition}/{version}.snapshot", base)
+
+    def _forget(self, directory: SimulatedDirectory, batch: BatchId) -> None:
+        """Spark deletes behind `minBatchesToRetain`, as long as the state can be read."""
+        oldest = batch - BATCHES_RETAINED
+        for path in list(directory.files):
+            top, _, name = path.rpartition("/")
+            number = name.partition(".")[0]
+            if not number.isdigit() or top == "ledger":
+                continue
+            version = int(number)
+            if top.startswith("state") and version + BASE_EVERY <= oldest or not top.startswith("state") and version < oldest:
+                del directory.files[path]

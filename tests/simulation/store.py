@@ -1,0 +1,232 @@
+"""An object store that does everything a real one may do: fail before or after the effect, be slow, full, gone, lie once
+in a while, deliver a write late, and let the world stop a process in the middle of any operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from typing import Protocol, TypeVar
+
+from greenlet import GreenletExit
+
+from holdfast.errors import ObjectNotFound, OutcomeUnknown, StorageFull, StorageUnreachable
+from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from tests.simulation.world import Process, World
+
+T = TypeVar("T")
+_PAGE = 4
+
+
+@dataclass
+class Faults:
+    """Probabilities per operation."""
+
+    before: float = 0.0
+    """An error, and nothing happened."""
+    after: float = 0.0
+    """An error, though it happened."""
+    delayed: float = 0.0
+    """An error, and it happens later."""
+    slow: float = 0.0
+    full: float = 0.0
+    flipped_read: float = 0.0
+    flipped_rest: float = 0.0
+    crash: float = 0.0
+    stall: float = 0.0
+    outages: tuple[tuple[float, float], ...] = ()
+    """From, to: nothing works."""
+
+    @classmethod
+    def drawn(cls, world: World, duration: float) -> Faults:
+        """Some of them, more or less often; in some worlds none at all."""
+        draw = world.random
+        faults = cls()
+        most = {
+            "before": 0.05, "after": 0.05, "delayed": 0.04, "slow": 0.05, "full": 0.03,
+            "flipped_read": 0.004, "flipped_rest": 0.003, "crash": 0.008, "stall": 0.012,
+        }  # fmt: skip
+        for name, limit in most.items():
+            if draw.random() < 0.4:
+                setattr(faults, name, limit * draw.random())
+        if draw.random() < 0.3:
+            begin = draw.random() * duration
+            faults.outages = ((begin, begin + draw.random() * 12.0),)
+        return faults
+
+    def stop(self) -> None:
+        for item in fields(self):
+            setattr(self, item.name, () if item.name == "outages" else 0.0)
+
+
+class Watcher(Protocol):
+    """Looks at every change of the disk, as it takes effect."""
+
+    def created(self, key: str, data: bytes, process: Process) -> None: ...
+    def uploaded(self, key: str, data: bytes, process: Process) -> None: ...
+    def deleted(self, key: str, process: Process) -> None: ...
+
+
+@dataclass
+class Disk:
+    """What is stored, whoever asks."""
+
+    objects: dict[str, bytes] = field(default_factory=dict)
+    damaged: set[str] = field(default_factory=set)
+    """Keys whose bytes the world has changed."""
+
+
+class SimulatedStore:
+    def __init__(self, world: World, disk: Disk, process: Process, faults: Faults, watcher: Watcher) -> None:
+        self._world = world
+        self._disk = disk
+        self._process = process
+        self._faults = faults
+        self._watcher = watcher
+
+    @property
+    def url(self) -> str:
+        return "sim://home"
+
+    def scoped(self, name: str) -> ObjectStore:
+        return self
+
+    def create(self, key: str, data: bytes) -> Created:
+        def effect() -> Created:
+            if key in self._disk.objects:
+                return Created.LOST
+            self._watcher.created(key, data, self._process)
+            self._disk.objects[key] = data
+            return Created.WON
+
+        return self._write("create", key, effect)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._write("put", key, lambda: self._disk.objects.__setitem__(key, data))
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        data = b"".join(chunks)
+
+        def effect() -> None:
+            self._watcher.uploaded(key, data, self._process)
+            self._disk.objects[key] = data
+            self._disk.damaged.discard(key)
+            if self._world.chance(self._faults.flipped_rest):
+                self._disk.objects[key] = _flipped(data, self._world)
+                self._disk.damaged.add(key)
+
+        self._write("upload", key, effect)
+
+    def get(self, key: str) -> bytes:
+        return self._read("get", key, lambda: self._there(key))
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        return self._read("read", key, lambda: self._there(key)[offset : offset + length])
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        yield self.get(key)
+
+    def exists(self, key: str) -> bool:
+        return self._read("exists", key, lambda: key in self._disk.objects)
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        """In pages, each of which shows the store as it is at that moment."""
+        while True:
+            last = after
+            page = self._read("list", f"{prefix}* after {after[-12:]}", lambda: self._page(prefix, last))
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1].key
+
+    def children(self) -> tuple[str, ...]:
+        return ("job",)
+
+    def delete(self, key: str) -> None:
+        def effect() -> None:
+            if key in self._disk.objects:
+                self._watcher.deleted(key, self._process)
+                del self._disk.objects[key]
+
+        self._write("delete", key, effect)
+
+    # --- how an operation goes ---
+
+    def _page(self, prefix: str, after: str) -> list[StoredObject]:
+        keys = sorted(key for key in self._disk.objects if key.startswith(prefix) and key > after)
+        return [StoredObject(key, len(self._disk.objects[key]), self._world.now) for key in keys[:_PAGE]]
+
+    def _there(self, key: str) -> bytes:
+        try:
+            return self._disk.objects[key]
+        except KeyError:
+            raise ObjectNotFound(f"could not read {key}: there is no such object") from None
+
+    def _write(self, operation: str, key: str, effect: Callable[[], T]) -> T:
+        self._begin(operation, key)
+        if self._world.chance(self._faults.full):
+            self._note(operation, key, "FULL")
+            raise StorageFull(f"could not {operation} {key}: no space left")
+        if self._world.chance(self._faults.delayed) and operation != "delete":
+            self._note(operation, key, "LATER")
+            self._world.spawn(self._world.outside, "late write", lambda: self._late(operation, key, effect), 0.5)
+            raise OutcomeUnknown(f"could not {operation} {key}: no answer")
+        result = effect()
+        return self._end(operation, key, result, OutcomeUnknown)
+
+    def _late(self, operation: str, key: str, effect: Callable[[], object]) -> None:
+        self._world.sleep(self._world.random.random() * 2.0)
+        self._world.note(f"{operation} {key} takes effect: {effect()}", self._process)
+
+    def _read(self, operation: str, key: str, look: Callable[[], T]) -> T:
+        self._begin(operation, key)
+        result = look()
+        if isinstance(result, bytes) and self._world.chance(self._faults.flipped_read) and "journal" not in key:
+            self._note(operation, key, "FLIPPED")
+            result = _flipped(result, self._world)  # type: ignore[assignment]
+        return self._end(operation, key, result, StorageUnreachable)
+
+    def _begin(self, operation: str, key: str) -> None:
+        self._wait()
+        self._maybe_stop(operation, key)
+        if self._out() or self._world.chance(self._faults.before):
+            self._note(operation, key, "ERROR before")
+            raise StorageUnreachable(f"could not {operation} {key}: no connection")
+
+    def _end(self, operation: str, key: str, result: T, error: type[OutcomeUnknown] | type[StorageUnreachable]) -> T:
+        shown = result.value if isinstance(result, Created) else ""
+        self._note(operation, key, shown)
+        self._maybe_stop(operation, key)
+        self._wait()
+        if self._world.chance(self._faults.after):
+            self._note(operation, key, "ERROR after")
+            raise error(f"could not {operation} {key}: no answer")
+        return result
+
+    def _wait(self) -> None:
+        if not self._process.alive:
+            raise GreenletExit
+        self._world.sleep(self._world.random.random() * (2.0 if self._world.chance(self._faults.slow) else 0.008))
+
+    def _maybe_stop(self, operation: str, key: str) -> None:
+        """The process may die or fall asleep at every single operation, before and after its effect."""
+        if self._world.chance(self._faults.crash):
+            self._note(operation, key, "CRASH here")
+            self._world.crash(self._process)
+            raise GreenletExit
+        if self._world.chance(self._faults.stall):
+            self._note(operation, key, "STALL here")
+            self._world.stall(self._process, 0.5 + self._world.random.random() * 15.0)
+            self._world.hesitate()
+
+    def _out(self) -> bool:
+        return any(begin <= self._world.now < end for begin, end in self._faults.outages)
+
+    def _note(self, operation: str, key: str, outcome: str) -> None:
+        self._world.note(f"{operation} {key} {outcome}")
+
+
+def _flipped(data: bytes, world: World) -> bytes:
+    if not data:
+        return data
+    at = world.random.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << world.random.randrange(8))]) + data[at + 1 :]
