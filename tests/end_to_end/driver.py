@@ -1,7 +1,7 @@
 """A real driver process: a stateful pipeline under holdfast, which reports each step it takes on standard output.
 
 Settings come as JSON in the first argument. With `crash_at` = "step:n" it kills itself with SIGKILL at the n-th time
-that it reaches the step.
+that it reaches the step. With `damage_at` it overwrites every state file of the newest work directory instead, once.
 """
 
 import json
@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections import Counter
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -62,8 +63,10 @@ def windowed_counts(spark: SparkSession, source: str, files_per_batch: int) -> D
 class Steps:
     """Prints each step; at the chosen one, dies."""
 
-    def __init__(self, crash_at: str | None) -> None:
+    def __init__(self, crash_at: str | None, damage_at: str | None, work: Path) -> None:
         self._seen: Counter[str] = Counter()
+        self._damage_at = damage_at
+        self._work = work
         self._lock = threading.Lock()
         self._crash = crash_at.rsplit(":", 1) if crash_at else None
 
@@ -73,13 +76,26 @@ class Steps:
             print(f"step {name}", flush=True)  # noqa: T201
             if self._crash and self._crash[0] == name and self._seen[name] >= int(self._crash[1]):
                 os.kill(os.getpid(), signal.SIGKILL)
+            if name == self._damage_at:
+                self._damage_at = None
+                damage_state(self._work)
+
+
+def damage_state(work: Path) -> None:
+    """Overwrite the state with as many other bytes; files are replaced, as linked ones belong to others too."""
+    directory = max((path for path in work.glob("counts/*-*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for file in directory.glob("state/*/[0-9]*/*"):
+        if file.is_file():
+            size = file.stat().st_size
+            file.unlink()
+            file.write_bytes(b"\x55" * size)
 
 
 def main() -> int:
     given = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    steps = Steps(given.get("crash_at"))
+    steps = Steps(given.get("crash_at"), given.get("damage_at"), Path(given["work"]))
     sink_kind = {"delta": Delta, "files": Files}[given.get("sink", "delta")]
     sink = sink_kind(given["output"], step=steps)
     spark = session(given.get("state_format", "rocksdb-changelog"))

@@ -88,7 +88,14 @@ class Pipeline:
         self._state_format = state_format
         self._events = write_input(self.source, files)
 
-    def start(self, *, crash_at: str | None = None, files_per_batch: int = 1, **options: Any) -> Driver:
+    def start(
+        self,
+        *,
+        crash_at: str | None = None,
+        damage_at: str | None = None,
+        files_per_batch: int = 1,
+        **options: Any,
+    ) -> Driver:
         given = {
             "source": str(self.source),
             "home": f"file://{self.home}",
@@ -97,14 +104,15 @@ class Pipeline:
             "sink": self.sink,
             "state_format": self._state_format,
             "crash_at": crash_at,
+            "damage_at": damage_at,
             "files_per_batch": files_per_batch,
             "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
         }
         return Driver(given, self.log)
 
-    def finish(self) -> None:
+    def finish(self, damage_at: str | None = None) -> None:
         """Let one run process what is left and end by itself, with everything durable."""
-        code, last = self.start(files_per_batch=20, trigger="available-now").end()
+        code, last = self.start(damage_at=damage_at, files_per_batch=20, trigger="available-now").end()
         assert code == 0, f"exit {code}: {last}; see {self.log}"
 
     def wipe_work(self) -> None:

@@ -1,0 +1,219 @@
+"""The journal: every append is known as won or lost, one linear history, and a stalled run is always refused."""
+
+import itertools
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Corrupt, Fenced, OutcomeUnknown, StorageUnreachable
+from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch
+from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, RunStarted
+from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
+from holdfast.storage.interface import Created, ObjectStore
+from holdfast.storage.local import LocalStore
+
+_ATTEMPTS = itertools.count()
+
+
+def open_journal(store: ObjectStore, settled: Callable[[AnyEntry], None] = lambda entry: None) -> Journal:
+    journal = Journal(
+        store,
+        new_attempt=lambda: AttemptId(f"attempt-{os.getpid()}-{next(_ATTEMPTS)}"),
+        now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        settled=settled,
+    )
+    journal.load()
+    return journal
+
+
+def run_started(sequence, attempt, at):  # type: ignore[no-untyped-def]
+    return RunStarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=FencingEpoch(sequence),
+        lineage="life",
+        process=Process("host", 1),
+        heartbeat_s=5,
+        work="/work",
+        holdfast="test",
+    )
+
+
+def started(journal: Journal, id: int) -> MakeEntry:
+    return lambda sequence, attempt, at: CheckpointStarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=journal.fencing_epoch,
+        id=CheckpointId(id),
+        checkpoint_kind="checkpoint",
+        name=None,
+        barrier_batch_id=0,  # type: ignore[arg-type]
+    )
+
+
+class Unanswered:
+    """A store whose next creates get no answer, before or after they took effect."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        self._inner = inner
+        self.faults: Iterator[str] = iter(())
+
+    def __getattr__(self, name: str):  # type: ignore[no-untyped-def]
+        return getattr(self._inner, name)
+
+    def create(self, key: str, data: bytes) -> Created:
+        fault = next(self.faults, "")
+        if fault == "down":
+            raise StorageUnreachable("down")
+        if fault == "lost request":
+            raise OutcomeUnknown("no answer")
+        outcome = self._inner.create(key, data)
+        if fault == "lost answer":
+            raise OutcomeUnknown("no answer")
+        return outcome
+
+
+def sequences(store: ObjectStore) -> list[int]:
+    return [entry.sequence for entry in read_entries(store)]
+
+
+def test_an_answer_that_was_lost_is_read_back_as_won(tmp_path: Path) -> None:
+    store = Unanswered(LocalStore(tmp_path))
+    journal = open_journal(store)
+    journal.claim(run_started)
+    store.faults = iter(["lost answer"])
+    entry = journal.append(started(journal, 1))
+    assert sequences(store) == [1, 2]
+    assert journal.state.head == entry.sequence == 2
+
+
+def test_a_request_that_was_lost_is_repeated_at_the_same_place(tmp_path: Path) -> None:
+    store = Unanswered(LocalStore(tmp_path))
+    journal = open_journal(store)
+    journal.claim(run_started)
+    store.faults = iter(["lost request", "lost request"])
+    journal.append(started(journal, 1))
+    assert sequences(store) == [1, 2]
+
+
+@pytest.mark.parametrize("fault", ["lost answer", "lost request"])
+@pytest.mark.parametrize("then", ["lost request", "down"])
+def test_an_undecided_entry_is_settled_before_the_next_append(tmp_path: Path, fault: str, then: str) -> None:
+    store = Unanswered(LocalStore(tmp_path))
+    settled: list[AnyEntry] = []
+    journal = open_journal(store, settled.append)
+    journal.claim(run_started)
+    store.faults = iter([fault, then, then])
+    with pytest.raises(OutcomeUnknown):
+        journal.append(started(journal, 1))
+    if fault == "lost answer":
+        assert sequences(store) == [1, 2]
+
+    store.faults = iter(["down"] * 3)
+    with pytest.raises(OutcomeUnknown):
+        journal.append(started(journal, 2))
+
+    store.faults = iter(())
+    journal.append(started(journal, 2))
+    found = [entry.id for entry in read_entries(store) if isinstance(entry, CheckpointStarted)]
+    assert found == [1, 2], "each once, in order"
+    assert [entry.sequence for entry in settled] == [2]
+
+
+def test_a_definite_failure_leaves_nothing_undecided(tmp_path: Path) -> None:
+    store = Unanswered(LocalStore(tmp_path))
+    journal = open_journal(store)
+    journal.claim(run_started)
+    store.faults = iter(["down"])
+    with pytest.raises(StorageUnreachable):
+        journal.append(started(journal, 1))
+    journal.append(started(journal, 2))
+    assert [entry.id for entry in read_entries(store) if isinstance(entry, CheckpointStarted)] == [2]
+
+
+def test_a_run_that_was_taken_over_is_fenced_at_its_next_append(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    old = open_journal(store)
+    old.claim(run_started)
+    new = open_journal(store)
+    new.claim(run_started)
+    assert newer_run(store, old.state) is not None
+    assert newer_run(store, new.state) is None
+    with pytest.raises(Fenced, match="run 2 on host host"):
+        old.append(started(old, 1))
+    assert sequences(store) == [1, 2]
+
+
+def test_a_run_that_slept_through_a_trim_is_still_fenced(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    old = open_journal(store)
+    old.claim(run_started)
+    new = open_journal(store)
+    new.claim(run_started)
+    for id in range(1, 6):
+        new.append(started(new, id))
+    for sequence in (3, 4, 5, 6):
+        store.delete(entry_key(sequence))
+    with pytest.raises(Fenced):
+        old.append(started(old, 1))
+
+
+def test_a_claim_on_a_journal_read_before_a_trim_is_void(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    owner = open_journal(store)
+    owner.claim(run_started)
+    late = open_journal(store)
+    for id in range(1, 4):
+        owner.append(started(owner, id))
+    store.delete(entry_key(2))
+    with pytest.raises(Fenced, match="moved on"):
+        late.claim(run_started)
+    owner.append(started(owner, 4))
+
+
+def test_an_entry_at_the_wrong_place_is_corrupt(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    journal = open_journal(store)
+    journal.claim(run_started)
+    store.put(entry_key(2), store.get(entry_key(1)))
+    with pytest.raises(Corrupt, match="entry 1"):
+        open_journal(store)
+
+
+def _contend(root: str, rounds: int) -> None:
+    """Claim again and again; each claim that wins is followed by one append, which may be fenced."""
+    store = LocalStore(Path(root))
+    won = 0
+    while won < rounds:
+        journal = open_journal(store)
+        try:
+            journal.claim(run_started)
+            won += 1
+            journal.append(started(journal, journal.state.last_checkpoint + 1))
+        except Fenced:
+            continue
+
+
+def test_racing_processes_make_one_linear_history(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=_contend, args=(str(tmp_path), 20)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    entries = list(read_entries(LocalStore(tmp_path)))
+    assert [entry.sequence for entry in entries] == list(range(1, len(entries) + 1))
+    owner = 0
+    for entry in entries:
+        if isinstance(entry, RunStarted):
+            owner = entry.fencing_epoch
+        assert entry.fencing_epoch == owner, "only the newest run appends"
+    ids = [entry.id for entry in entries if isinstance(entry, CheckpointStarted)]
+    assert ids == list(range(1, len(ids) + 1))
