@@ -23,6 +23,8 @@ from holdfast.storage.urls import open_store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = 120.0
+SHORT_LIVED_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""These processes live for seconds: compiling well would take longer than running."""
 Row = tuple[datetime, int, int, int]
 
 
@@ -32,7 +34,9 @@ class Driver:
     def __init__(self, given: dict[str, Any], log: Path) -> None:
         self._log = log.open("ab")
         command = [sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ, **SHORT_LIVED_JVM}
+        )
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
