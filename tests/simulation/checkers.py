@@ -132,7 +132,8 @@ class Checkers:
             self._retired.add(id)
         usable = [id for id in self.completed if id not in self._gone]
         self.require(bool(usable), "the last usable checkpoint was retired")
-        self.require(max(usable) > max(entry.ids) or bool(self._gone - self._retired), "the newest checkpoint was retired")
+        damage = bool(self._gone - self._retired)
+        self.require(max(usable) > max(entry.ids) or damage, "the newest checkpoint was retired")
 
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
         name = key.rpartition("/")[2].partition(".")[0]
@@ -212,8 +213,8 @@ class Checkers:
             for file in manifest.files()
             if file.path == f"offsets/{upto}" and file.key in self._disk.objects and file.key not in self._disk.damaged
         }
-        damage = bool(self._disk.damaged)
-        self.require(len(rows) in ends or damage, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")
+        right = len(rows) in ends or bool(self._disk.damaged)
+        self.require(right, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")
 
 
 def _shown(entry: AnyEntry) -> str:

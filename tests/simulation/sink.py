@@ -21,7 +21,7 @@ class Table:
     """Durable, shared by all runs."""
 
     version: int = 0
-    epoch: FencingEpoch = FencingEpoch(0)
+    epoch: int = 0
     published: BatchId | None = None
     visible: list[tuple[BatchId, tuple[int, ...]]] = field(default_factory=list)
     staged: dict[str, tuple[int, ...]] = field(default_factory=dict)

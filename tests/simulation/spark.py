@@ -2,8 +2,8 @@
 
 Batch n takes the numbers [a, b) that follow those of batch n-1; how many is decided when it is first planned
 (`offsets/n`), so a batch that is planned anew after a restore is another batch. Each state store keeps the sum of its
-numbers modulo 5, as a change per version and a base now and then, in the layout of Spark's HDFS-backed provider. So what
-a directory must hold at a barrier, and what the sink must show, is known exactly.
+numbers modulo 5, as a change per version and a base now and then, in the layout of Spark's HDFS-backed provider. So
+what a directory must hold at a barrier, and what the sink must show, is known exactly.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class SimulatedDirectory:
         return tuple(copy.result(shard) for shard in shards)
 
     def ledger(self) -> tuple[StagedBatch, ...]:
-        found = [msgspec.json.decode(f.data, type=StagedBatch) for p, f in self.files.items() if p.startswith("ledger/")]
+        entries = [file.data for path, file in self.files.items() if path.startswith("ledger/")]
+        found = [msgspec.json.decode(data, type=StagedBatch) for data in entries]
         return tuple(sorted(found, key=lambda staged: staged.batch_id))
 
     def prune_ledger(self, published: BatchId) -> None:
@@ -227,7 +228,8 @@ class SimulatedWorkplace:
         self._process = process
 
     def intact(self, run: RunStarted) -> SimulatedDirectory | None:
-        numbers = [int(name.partition("-")[2]) for name in self._host.directories if name.startswith(f"{run.fencing_epoch}-")]
+        prefix = f"{run.fencing_epoch}-"
+        numbers = [int(name[len(prefix) :]) for name in self._host.directories if name.startswith(prefix)]
         if not numbers:
             return None
         directory = self._directory(f"{run.fencing_epoch}-{max(numbers)}")
@@ -387,5 +389,5 @@ class SimulatedQuery:
             if not number.isdigit() or top == "ledger":
                 continue
             version = int(number)
-            if top.startswith("state") and version + BASE_EVERY <= oldest or not top.startswith("state") and version < oldest:
+            if version + (BASE_EVERY if top.startswith("state") else 1) <= oldest:
                 del directory.files[path]

@@ -1,10 +1,11 @@
-"""An object store that does everything a real one may do: fail before or after the effect, be slow, full, gone, lie once
-in a while, deliver a write late, and let the world stop a process in the middle of any operation."""
+"""An object store that does everything a real one may do: fail before or after the effect, be slow, full, gone, lie
+once in a while, deliver a write late, and let the world stop a process in the middle of any operation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Protocol, TypeVar
 
 from greenlet import GreenletExit
@@ -73,6 +74,8 @@ class Disk:
     objects: dict[str, bytes] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     """Keys whose bytes the world has changed."""
+    trimmed: set[str] = field(default_factory=set)
+    """Keys of the journal that were deleted. A late write does not come that late: hundreds of entries lie between."""
 
 
 class SimulatedStore:
@@ -131,8 +134,7 @@ class SimulatedStore:
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         """In pages, each of which shows the store as it is at that moment."""
         while True:
-            last = after
-            page = self._read("list", f"{prefix}* after {after[-12:]}", lambda: self._page(prefix, last))
+            page = self._read("list", f"{prefix}* after {after[-12:]}", partial(self._page, prefix, after))
             yield from page
             if len(page) < _PAGE:
                 return
@@ -146,6 +148,8 @@ class SimulatedStore:
             if key in self._disk.objects:
                 self._watcher.deleted(key, self._process)
                 del self._disk.objects[key]
+                if key.startswith("journal/"):
+                    self._disk.trimmed.add(key)
 
         self._write("delete", key, effect)
 
@@ -175,6 +179,8 @@ class SimulatedStore:
 
     def _late(self, operation: str, key: str, effect: Callable[[], object]) -> None:
         self._world.sleep(self._world.random.random() * 2.0)
+        if key in self._disk.trimmed:
+            return
         self._world.note(f"{operation} {key} takes effect: {effect()}", self._process)
 
     def _read(self, operation: str, key: str, look: Callable[[], T]) -> T:

@@ -106,7 +106,8 @@ class World:
         if turn != task.turn or not process.alive or task.body.dead:
             return
         if process.stalled_until > at:
-            heapq.heappush(self._due, (process.stalled_until + self.random.random() * 0.01, self.random.random(), task, turn))
+            later = min(process.stalled_until, at + 0.5) + self.random.random() * 0.01
+            heapq.heappush(self._due, (later, self.random.random(), task, turn))
             return
         self.now = max(self.now, at)
         self.steps += 1

@@ -7,8 +7,8 @@ Two indexes, both in memory and both safe to lose:
 
 Invariants
 - An entry of the content index is made only after its object is known to be in the home.
-- An object this run uploaded or referred to is live until it is in a completed manifest, or until so many later
-  checkpoints completed that nothing pending can refer to it. A live object is never given up for deletion.
+- An object this run uploaded or referred to is live as long as any checkpoint that was under way at that time is. Then
+  it is in a completed manifest, or nothing refers to it. A live object is never given up for deletion.
 - No object is uploaded to a key while that key is given up for deletion.
 
 Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
@@ -62,21 +62,34 @@ class _Location:
 class Blobs:
     """The objects of one job as one run knows them."""
 
-    def __init__(self, store: ObjectStore, epoch: FencingEpoch, *, concurrent: int = 1) -> None:
-        """`epoch` becomes part of every key; `concurrent` is how many checkpoints may be pending at a time."""
+    def __init__(self, store: ObjectStore, epoch: FencingEpoch) -> None:
+        """`epoch` becomes part of every key."""
         self._store = store
         self._epoch = epoch
-        self._lifetime = concurrent + 1
         self._content: dict[Digest, _Location] = {}
         self._identity: dict[str, tuple[WorkFile, Digest]] = {}
         self._live: dict[str, int] = {}
+        """Key → how many checkpoints had completed when it was last uploaded or referred to."""
+        self._under_way: dict[object, int] = {}
+        """Who copies → how many checkpoints had completed when it began."""
         self._given_up: set[str] = set()
         self._completed = 0
 
     # --- what is known ---
 
+    def begin(self, checkpoint: object) -> None:
+        """What is uploaded or referred to from here on stays live until `end`."""
+        self._under_way[checkpoint] = self._completed
+
+    def end(self, checkpoint: object) -> None:
+        """It is in the journal, or will never be. May be repeated."""
+        self._under_way.pop(checkpoint, None)
+
     def remember(self, manifest: Manifest) -> None:
-        """Take in a completed checkpoint: one found at start, or the one that this run has just completed."""
+        """Take in a completed checkpoint: one found at start, or the one that this run has just completed.
+
+        Called on the lane that appends to the journal: no checkpoint is between its last doubt and its entry then.
+        """
         self._completed += 1
         paths = set()
         for file in manifest.files():
@@ -84,7 +97,7 @@ class Blobs:
             paths.add(file.path)
         for path in [path for path in list(self._identity) if path not in paths]:
             self._identity.pop(path, None)
-        oldest = self._completed - self._lifetime
+        oldest = min(self._under_way.copy().values(), default=self._completed)
         for key in [key for key, completed in list(self._live.items()) if completed < oldest]:
             self._live.pop(key, None)
 

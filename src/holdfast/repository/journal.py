@@ -4,6 +4,7 @@ Invariants
 - An entry is created with create-if-absent at the sequence number after the newest one known, and never changed.
 - The first entry that is not one's own after one's own newest is always a newer `run-started`: only the owner appends.
   `run-started` entries are never trimmed, so a run that slept through any number of trims still loses its next append.
+- Once fenced, always fenced: a run that has met a newer `run-started` appends nothing more, not even behind it.
 - An append whose outcome stays unknown is settled, with the same bytes at the same place, before anything else is
   appended. So every entry is known as won or lost before the next one is tried, and none is written twice.
 - Only one thread appends (a lane of the runtime).
@@ -90,6 +91,7 @@ class Journal:
         self._tries = tries
         self._readers = readers
         self._undecided: AnyEntry | None = None
+        self._fenced: str | None = None
         self.state = JobState()
 
     def load(self) -> JobState:
@@ -101,9 +103,17 @@ class Journal:
         return self.state.fencing_epoch
 
     def claim(self, make: MakeEntry) -> RunStarted:
-        """Append `run-started` and so become the owner. Raises `Fenced` when the journal moved on since its load."""
-        entry = self._append(make)
+        """Append `run-started` and so become the owner. Raises `Fenced` when another run claims at the same time."""
+        while True:
+            entry = make(Sequence(self.state.head + 1), self._new_attempt(), self._now())
+            written = self._create(entry)
+            if written.attempt == entry.attempt:
+                break
+            if isinstance(written, RunStarted):
+                raise Fenced(_owner(written))
+            self.state.apply(written)  # the owner's, appended since the load
         assert isinstance(entry, RunStarted)
+        self.state.apply(entry)
         if any(self._store.list(PREFIX, after=entry_key(entry.sequence))):
             # Either a still newer run claimed, or the place was free only because it had been trimmed since the load.
             # The entry stays: a hole where a run-started stood would let a stalled run in.
@@ -117,13 +127,9 @@ class Journal:
         return self._append(make)
 
     def _append(self, make: MakeEntry) -> AnyEntry:
-        while True:
-            entry = make(Sequence(self.state.head + 1), self._new_attempt(), self._now())
-            written = self._create(entry)
-            if written.attempt == entry.attempt:
-                self.state.apply(written)
-                return written
-            self._absorb(written)
+        self._require_owner()
+        entry = make(Sequence(self.state.head + 1), self._new_attempt(), self._now())
+        return self._applied(entry, self._create(entry))
 
     def _create(self, entry: AnyEntry) -> AnyEntry:
         """The entry that stands at `entry`'s place after the attempt, which may be another's."""
@@ -158,17 +164,20 @@ class Journal:
         entry = self._undecided
         if entry is None:
             return
-        written = self._create(entry)
-        if written.attempt != entry.attempt:
-            self._absorb(written)
-            return
-        self.state.apply(written)
-        self._settled(written)
+        self._settled(self._applied(entry, self._create(entry)))
 
-    def _absorb(self, entry: AnyEntry) -> None:
-        self.state.apply(entry)
-        if isinstance(entry, RunStarted):
-            raise Fenced(_owner(entry))
+    def _applied(self, mine: AnyEntry, written: AnyEntry) -> AnyEntry:
+        """`mine`, when it is what was written. Anything else in its place means that this run is not the owner."""
+        if written.attempt != mine.attempt:
+            newer = isinstance(written, RunStarted)
+            self._fenced = _owner(written) if newer else f"entry {written.sequence} is not ours"
+            self._require_owner()
+        self.state.apply(written)
+        return written
+
+    def _require_owner(self) -> None:
+        if self._fenced is not None:
+            raise Fenced(self._fenced)
 
 
 def newer_run(store: ObjectStore, state: JobState) -> str | None:

@@ -33,7 +33,7 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord
 from holdfast.errors import Fenced, StorageError
-from holdfast.identifiers import BatchId, CheckpointId, Digest, JobName, ShardId, Ticket
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, JobName, Sequence, ShardId, Ticket
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
     CheckpointCompleted,
@@ -129,6 +129,7 @@ class Checkpointing:
         )
         attempt.entered.append(("starting", attempt.started))
         self._attempts[command.ticket] = attempt
+        self._blobs.begin(command.ticket)
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
 
     def plan(self, ticket: Ticket, published: BatchId | None) -> None:
@@ -157,12 +158,14 @@ class Checkpointing:
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._seal))
 
     def abandon(self, ticket: Ticket) -> None:
+        self._blobs.end(ticket)
         if attempt := self._attempts.pop(ticket, None):
             attempt.abandoned = True
 
     def record(self, record: CheckpointRecord) -> None:
         """The journal has a completed one already; a failed one is written when that is possible."""
         if record.completed:
+            self._blobs.end(record.ticket)
             self._attempts.pop(record.ticket, None)
         else:
             self._unrecorded.append(record)
@@ -185,22 +188,25 @@ class Checkpointing:
 
     def _begin(self, attempt: Attempt) -> None:
         self._step("checkpoint.begin")
-        id = CheckpointId(self._journal.state.last_checkpoint + 1)
-        self._journal.append(
-            lambda sequence, entry_attempt, at: CheckpointStarted(
+
+        def started(sequence: Sequence, entry_attempt: AttemptId, at: datetime) -> CheckpointStarted:
+            # The id is chosen here, after an undecided append was settled: that one may have taken the next id.
+            return CheckpointStarted(
                 sequence=sequence,
                 attempt=entry_attempt,
                 at=at,
                 fencing_epoch=self._journal.fencing_epoch,
-                id=id,
+                id=CheckpointId(self._journal.state.last_checkpoint + 1),
                 checkpoint_kind=attempt.kind,
                 name=attempt.name,
                 barrier_batch_id=attempt.barrier,
             )
-        )
-        attempt.id = id
+
+        entry = self._journal.append(started)
+        assert isinstance(entry, CheckpointStarted)
+        attempt.id = entry.id
         self._step("checkpoint.begun")
-        self._post(CheckpointBegun(attempt.ticket, id))
+        self._post(CheckpointBegun(attempt.ticket, entry.id))
 
     def _plan(self, attempt: Attempt) -> None:
         attempt.plan = attempt.directory.plan(attempt.barrier)

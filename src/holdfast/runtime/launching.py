@@ -194,7 +194,7 @@ def _put_together(
         clock=around.clock,
         post=tell,
     )
-    blobs = Blobs(place.store, claimed.fencing_epoch, concurrent=settings.max_concurrent)
+    blobs = Blobs(place.store, claimed.fencing_epoch)
     checkpointing = Checkpointing(
         job=place.job,
         store=place.store,

@@ -43,7 +43,7 @@ class Retiring:
 
     def sweep_earlier_runs(self) -> None:
         """Free what runs that died left behind. Objects of this run are not looked at: they may be in use."""
-        if any(entry.id not in self._manifests for entry in self._journal.state.retained()):
+        if self._unreadable():
             return  # a manifest could not be read: what it names is not known, so nothing is known to be garbage
         manifests = [item.key for item in self._store.list("manifests/")]
         self._lanes.submit("collect", lambda: self._sweep(manifests))
@@ -61,7 +61,7 @@ class Retiring:
                         ids=ids,
                     )
                 )
-                self._undeleted |= self._unneeded(ids)
+                self._undeleted |= self._keys_of(ids)
             self._trim()
         except Fenced as error:
             self._post(RunFenced(error.message))
@@ -71,17 +71,16 @@ class Retiring:
             return
         self._lanes.submit("collect", self._delete)
 
-    def _unneeded(self, ids: tuple[CheckpointId, ...]) -> frozenset[str]:
-        """Keys that only the retired checkpoints name; what `blobs` still uses is spared when it is given up."""
-        state = self._journal.state
-        gone: set[str] = set()
-        for id in ids:
-            if id in self._manifests:
-                gone |= keys_of(state.completed[id], self._manifests.pop(id))
-        for entry in state.retained():
-            if entry.id in self._manifests:
-                gone -= keys_of(entry, self._manifests[entry.id])
-        return frozenset(gone)
+    def _keys_of(self, ids: tuple[CheckpointId, ...]) -> set[str]:
+        """What the retired checkpoints name."""
+        completed = self._journal.state.completed
+        known = [id for id in ids if id in self._manifests]
+        return {key for id in known for key in keys_of(completed[id], self._manifests.pop(id))}
+
+    def _needed(self) -> set[str]:
+        """What the retained checkpoints name, as far as their manifests could be read."""
+        retained = [entry for entry in self._journal.state.retained() if entry.id in self._manifests]
+        return {key for entry in retained for key in keys_of(entry, self._manifests[entry.id])}
 
     def _trim(self) -> None:
         trimmed = entries_to_trim(self._journal.state)
@@ -91,16 +90,32 @@ class Retiring:
             self._journal.state = self._journal.state.without(trimmed)
 
     def _delete(self) -> None:
+        """Delete what is given up and not needed.
+
+        A key may be needed again after it was retired: a later checkpoint found its bytes in the home. As long as that
+        one is under way the key is live; from then on its manifest counts. So `_needed` is asked once more after
+        `give_up`, when no further reference can be made.
+        """
+        self._undeleted -= self._needed()
         keys = self._blobs.give_up(frozenset(self._undeleted))
+        wanted = keys - self._needed()
         deleted = set()
         try:
-            for key in sorted(keys):
-                self._store.delete(key)
-                deleted.add(key)
+            for key in sorted(wanted):
+                if self._is_safe(key):
+                    self._store.delete(key)
+                    deleted.add(key)
         except StorageError as error:
             log.warning("deletion is late, it will be tried after the next checkpoint: %s", error.message)
         self._undeleted -= deleted
         self._blobs.deleted(keys)
+
+    def _is_safe(self, key: str) -> bool:
+        """A manifest that could not be read may name any object of earlier runs."""
+        return not self._is_of_earlier_run(key) or not self._unreadable()
+
+    def _unreadable(self) -> bool:
+        return any(entry.id not in self._manifests for entry in self._journal.state.retained())
 
     def _sweep(self, manifests: list[str]) -> None:
         try:
