@@ -3,7 +3,8 @@
 import random
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from holdfast.coordination.coordinator import Coordinator
@@ -21,7 +22,7 @@ from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
-from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, align_sink, load_manifest
 from holdfast.runtime.retiring import Retiring
@@ -48,10 +49,13 @@ class Surroundings:
     step: Step
     journal_readers: int = READERS
     """Threads that read the journal at start; 1 for none besides the caller's."""
+    beating: Callable[[OwnershipWatch, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
+    """Keeps the heartbeat alive until the loop runs."""
 
     @classmethod
     def real(cls, step: Step = no_step) -> "Surroundings":
-        return cls(SystemClock(), current_process(), _new_attempt, random.random, step)
+        around = cls(SystemClock(), current_process(), _new_attempt, random.random, step)
+        return replace(around, beating=beating_in_a_thread)
 
 
 @dataclass(frozen=True)
@@ -130,17 +134,18 @@ def launch(
     blobs_by_run.append((blobs, parts.checkpointing))
     # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
     parts.watch.beat()
-    around.step("run.claimed")
-    resumed = parts.recovery.resume(local=True)
-    around.step("recovery.directory")
-    if query.sink is not None:
-        query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
-        around.step("recovery.fenced")
-        align_sink(query.sink, resumed)
-        around.step("recovery.aligned")
-    _remember_retained(place.store, journal, blobs, parts.checkpointing)
-    parts.retiring.sweep_earlier_runs()
-    query.start(resumed.directory)
+    with around.beating(parts.watch, parts.heartbeat):
+        around.step("run.claimed")
+        resumed = parts.recovery.resume(local=True)
+        around.step("recovery.directory")
+        if query.sink is not None:
+            query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
+            around.step("recovery.fenced")
+            align_sink(query.sink, resumed)
+            around.step("recovery.aligned")
+        _remember_retained(place.store, journal, blobs, parts.checkpointing)
+        parts.retiring.sweep_earlier_runs()
+        query.start(resumed.directory)
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
 

@@ -5,7 +5,9 @@ guaranteed elsewhere: its appends lose, its sink is fenced, and it deletes only 
 """
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 
 from holdfast.coordination.events import Event, RunFenced
@@ -17,6 +19,22 @@ from holdfast.runtime.clock import Clock
 from holdfast.storage.interface import ObjectStore
 
 log = logging.getLogger("holdfast")
+
+
+@contextmanager
+def beating_in_a_thread(watch: "OwnershipWatch", interval: float) -> Iterator[None]:
+    """Keeps the heartbeat alive while recovery, which can take minutes, has the floor."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(interval):
+            watch.beat()
+
+    threading.Thread(target=beat, name="holdfast-recovery-heartbeat", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 class OwnershipWatch:
