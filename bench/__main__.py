@@ -16,8 +16,8 @@ from bench import home_bytes, report, restore, rounds
 from bench.pipeline import Load
 from bench.ratio import Ratio
 
-_FULL = Load(keys=10_000, windows=20, warm_up=40, batches=80)
-_QUICK = Load(keys=2_000, windows=10, warm_up=15, batches=30)
+_FULL = Load(keys=5_000, windows=20, warm_up=30, batches=50)
+_QUICK = Load(keys=1_000, windows=10, warm_up=10, batches=20)
 
 
 def main() -> None:

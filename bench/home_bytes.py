@@ -34,8 +34,7 @@ class Written:
     manifests: int
     journal: int
     leftovers: int
-    ratios: tuple[float, ...]
-    """Per checkpoint, blobs, packs and manifest only."""
+    """Objects of the same time that no checkpoint names: of attempts that did not complete."""
 
     @property
     def bytes(self) -> int:
@@ -43,7 +42,9 @@ class Written:
 
 
 @dataclass(frozen=True)
-class _Step:
+class Step:
+    """From one checkpoint to the next."""
+
     changed: int
     objects: int
     manifest: int
@@ -53,32 +54,33 @@ def written(place: Path) -> Written:
     store = open_store(f"file://{home_of(place)}").scoped(JOB)
     completed = sorted(JobState.of(read_entries(store)).retained(), key=lambda entry: entry.id)
     manifests = [decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest) for entry in completed]
-    stored = {item.key: item.size for item in store.list("")}
-    steps = _steps(manifests, [stored[manifest_key(entry.manifest)] for entry in completed], stored)
+    listed = list(store.list(""))
+    stored = {item.key: item.size for item in listed}
+    each = steps(manifests, [stored[manifest_key(entry.manifest)] for entry in completed], stored)
     named = {file.key for manifest in manifests for file in manifest.files()}
     named |= {manifest_key(entry.manifest) for entry in completed}
+    recent = [item for item in listed if item.modified_at > completed[0].at.timestamp()]
     return Written(
-        checkpoints=len(steps),
+        checkpoints=len(each),
         total=manifests[-1].bytes_total,
-        changed=sum(step.changed for step in steps),
-        objects=sum(step.objects for step in steps),
-        manifests=sum(step.manifest for step in steps),
+        changed=sum(step.changed for step in each),
+        objects=sum(step.objects for step in each),
+        manifests=sum(step.manifest for step in each),
         journal=_journal_bytes(stored, completed),
-        leftovers=sum(size for key, size in stored.items() if _is_data(key) and key not in named),
-        ratios=tuple((step.objects + step.manifest) / step.changed for step in steps if step.changed),
+        leftovers=sum(item.size for item in recent if _is_data(item.key) and item.key not in named),
     )
 
 
-def _steps(manifests: Sequence[Manifest], manifest_sizes: Sequence[int], stored: dict[str, int]) -> list[_Step]:
-    steps = []
+def steps(manifests: Sequence[Manifest], manifest_sizes: Sequence[int], stored: dict[str, int]) -> list[Step]:
+    taken = []
     known = {file.key for file in manifests[0].files()}
     for before, manifest, size in zip(manifests, manifests[1:], manifest_sizes[1:], strict=False):
         old = {file.digest for file in before.files()}
         changed = {file.digest: file.size for file in manifest.files() if file.digest not in old}
         new = {file.key for file in manifest.files()} - known
         known |= new
-        steps.append(_Step(sum(changed.values()), sum(stored[key] for key in new), size))
-    return steps
+        taken.append(Step(sum(changed.values()), sum(stored[key] for key in new), size))
+    return taken
 
 
 def _journal_bytes(stored: dict[str, int], completed: Sequence[CheckpointCompleted]) -> int:

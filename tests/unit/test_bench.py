@@ -1,0 +1,68 @@
+"""The benchmark's arithmetic. What it measures is not tested: a test that depends on time says nothing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench import processor
+from bench.home_bytes import Step, steps
+from bench.ratio import Ratio, quantile
+from bench.restore import measure
+from bench.rounds import order_of
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, ManifestShard
+from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch, ShardId
+
+
+@pytest.mark.parametrize(
+    ("value", "more_is_better", "met"),
+    [(0.97, True, True), (0.969, True, False), (0.97, False, True), (0.971, False, False)],
+)
+def test_a_loss_is_shown_as_a_loss(value: float, more_is_better: bool, met: bool) -> None:
+    assert Ratio("batches", value, more_is_better, expected=0.97).met is met
+
+
+def test_without_a_promise_or_on_a_busy_machine_there_is_no_verdict() -> None:
+    assert Ratio("restore", 0.5, more_is_better=True).met is None
+    assert Ratio("batches", 2.0, more_is_better=True, expected=0.97, disturbed=True).met is None
+
+
+def test_a_quantile_is_a_value_that_was_measured() -> None:
+    assert [quantile([4.0, 1.0, 3.0, 2.0], share) for share in (0.0, 0.5, 0.75, 0.99)] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_neither_variant_always_goes_first() -> None:
+    assert order_of(0, with_file_sink=False) == ("plain", "holdfast")
+    assert order_of(1, with_file_sink=True) == ("holdfast", "plain", "file-sink")
+
+
+def test_changed_bytes_count_equal_content_once_and_written_bytes_count_whole_objects() -> None:
+    kept = _file("kept", 100, "a")
+    packed, again = (_file(name, 10, "b", pack="p", offset=0) for name in ("new", "same content"))
+    other = _file("other", 5, "c", pack="p", offset=10)
+    stored = {kept.key: 100, packed.key: 20}
+    manifests = [_manifest(kept), _manifest(kept, packed, again, other), _manifest(kept, packed)]
+    assert steps(manifests, [7, 8, 9], stored) == [Step(15, 20, 8), Step(0, 0, 9)]
+
+
+def test_every_way_to_restore_is_measured_once_per_round_after_the_warm_up(tmp_path: Path) -> None:
+    told: list[str] = []
+    measured = measure(tmp_path, megabytes=9, rounds=1, tell=told.append)
+    assert measured.files == 2 + 9
+    assert len(measured.holdfast) == len(measured.copied) == len(measured.copied_durably) == 1
+
+
+def test_own_processor_time_contains_the_children_and_never_exceeds_the_machine() -> None:
+    begun = processor.now()
+    sum(range(2_000_000))
+    ended = processor.now()
+    assert 0 <= processor.own_between(begun, ended) <= os.times().user + os.times().system
+    assert processor.others_between(begun, ended) >= 0
+
+
+def _file(path: str, size: int, digest: str, pack: str | None = None, offset: int = 0) -> ManifestFile:
+    return ManifestFile(path, size, Digest(digest * 64), FencingEpoch(1), Digest(pack * 64) if pack else None, offset)
+
+
+def _manifest(*files: ManifestFile) -> Manifest:
+    return Manifest(1, "job", CheckpointId(1), BatchId(1), FencingEpoch(1), (ManifestShard(ShardId("s"), files),))
