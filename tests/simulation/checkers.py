@@ -47,8 +47,9 @@ class Checkers:
         self._started: dict[CheckpointId, FencingEpoch] = {}
         self._last_id = 0
         self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
-        self._gone: set[CheckpointId] = set()
-        """Retired or found damaged."""
+        self._corrupt: set[CheckpointId] = set()
+        self._ends: dict[CheckpointId, int] = {}
+        """How many rows there are up to the checkpoint's barrier."""
         self._retired: set[CheckpointId] = set()
         self._ever_retired: set[str] = set()
         self._stored: dict[tuple[str, str], tuple[str, float]] = {}
@@ -102,7 +103,7 @@ class Checkers:
             case CheckpointsRetired():
                 self._checkpoints_retired(entry)
             case CheckpointCorrupt():
-                self._gone.add(entry.id)
+                self._corrupt.add(entry.id)
 
     def _checkpoint_completed(self, entry: CheckpointCompleted) -> None:
         self.require(self._started.get(entry.id) == entry.fencing_epoch, f"checkpoint {entry.id} was not started here")
@@ -112,7 +113,6 @@ class Checkers:
         key = manifest_key(entry.manifest)
         self.require(key in self._disk.objects, f"checkpoint {entry.id} completes without its manifest")
         if key in self._disk.damaged:
-            self._gone.add(entry.id)
             return
         manifest = decode_manifest(self._disk.objects[key], entry.manifest)
         self.require(
@@ -128,12 +128,10 @@ class Checkers:
                 completed, manifest = self.completed[id]
                 self.require(completed.checkpoint_kind == "checkpoint", f"savepoint {id} is retired")
                 self._ever_retired |= {file.key for file in manifest.files()}
-            self._gone.add(id)
             self._retired.add(id)
-        usable = [id for id in self.completed if id not in self._gone]
-        self.require(bool(usable), "the last usable checkpoint was retired")
-        damage = bool(self._gone - self._retired)
-        self.require(max(usable) > max(entry.ids) or damage, "the newest checkpoint was retired")
+        usable = [id for id in self.completed if id not in self._retired | self._corrupt]
+        damage = bool(self._corrupt or self._disk.damaged)
+        self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
         name = key.rpartition("/")[2].partition(".")[0]
@@ -189,6 +187,7 @@ class Checkers:
             data = self._disk.objects[file.key][file.offset : file.offset + file.size]
             self.require(digest_of(data) == file.digest, f"checkpoint {entry.id} has wrong bytes for {file.path}")
             files[file.path] = data
+        self._ends[entry.id] = int(files[f"offsets/{entry.barrier_batch_id}"])
         problem = self._state_problem(files, entry.barrier_batch_id)
         self.require(problem is None, f"checkpoint {entry.id} restores to a wrong state: {problem}")
 
@@ -207,11 +206,9 @@ class Checkers:
         if upto is None:
             return
         ends = {
-            int(self._disk.objects[file.key][file.offset : file.offset + file.size])
-            for entry, manifest in self.completed.values()
-            if entry.barrier_batch_id == upto and entry.id not in self._gone
-            for file in manifest.files()
-            if file.path == f"offsets/{upto}" and file.key in self._disk.objects and file.key not in self._disk.damaged
+            end
+            for id, end in self._ends.items()
+            if self.completed[id][0].barrier_batch_id == upto and id not in self._corrupt
         }
         right = len(rows) in ends or bool(self._disk.damaged)
         self.require(right, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")

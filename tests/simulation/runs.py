@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
-from holdfast.errors import Corrupt, HoldfastError
+from holdfast.errors import Corrupt, HoldfastError, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, JobName
 from holdfast.repository import retention
 from holdfast.repository.entries import Process as ProcessIdentity
@@ -242,9 +242,7 @@ class Operator:
             run.process.stalled_until = min(run.process.stalled_until, self._world.now + 5.0)
         if self._world.chance(0.7):
             self._world.sleep(8.0)
-        last = SimulatedRun(scene, self._world.random.choice(scene.hosts), "takeover")
-        while last.runtime is None and not last.over:
-            self._world.sleep(0.5)
+        last = self._last_run()
         if last.runtime is not None:
             self._world.sleep(4.0)
             last.runtime.stop(None, lambda answer: None)
@@ -254,13 +252,22 @@ class Operator:
         self._judge(last)
         self.finished = True
 
+    def _last_run(self) -> SimulatedRun:
+        """Losing a race against a run that woke up is no failure."""
+        while True:
+            last = SimulatedRun(self._scene, self._world.random.choice(self._scene.hosts), "takeover")
+            while last.runtime is None and not last.over:
+                self._world.sleep(0.5)
+            if not isinstance(last.failure, OwnedByAnotherRun):
+                return last
+
     def _judge(self, last: SimulatedRun) -> None:
         scene = self._scene
         checkers = scene.checkers
         checkers.verify_all()
         zombies = [run.process.name for run in scene.runs if run.process.alive and run.query.running]
         checkers.require(not zombies, f"the query of {zombies} runs though the run has ended")
-        if isinstance(last.failure, Corrupt) and (scene.disk.damaged or scene.flips):
+        if isinstance(last.failure, Corrupt) and (scene.disk.damaged or scene.flips or scene.unreadable):
             return
         checkers.require(last.failure is None, f"the last run ended with {last.failure!r}")
         directory = last.runtime._resumed.directory if last.runtime else None
@@ -286,7 +293,7 @@ def simulate(seed: int, duration: float = 30.0) -> World:
     """One world from its beginning to its end. Raises `Violation`, with the world as its second argument."""
     world = World(seed)
     scene = Scene(world, duration)
-    scene.flips = scene.faults.flipped_read > 0
+    scene.flips, scene.unreadable = scene.faults.flipped_read > 0, scene.dying > 0
     log = logging.getLogger("holdfast")
     defects = _Defects(scene)
     level, propagate = log.level, log.propagate

@@ -169,8 +169,8 @@ class Journal:
     def _applied(self, mine: AnyEntry, written: AnyEntry) -> AnyEntry:
         """`mine`, when it is what was written. Anything else in its place means that this run is not the owner."""
         if written.attempt != mine.attempt:
-            newer = isinstance(written, RunStarted)
-            self._fenced = _owner(written) if newer else f"entry {written.sequence} is not ours"
+            foreign = f"entry {written.sequence} was written by run {written.fencing_epoch}"
+            self._fenced = _owner(written) if isinstance(written, RunStarted) else foreign
             self._require_owner()
         self.state.apply(written)
         return written

@@ -55,14 +55,16 @@ def plan_sweep(
 def entries_to_trim(state: JobState) -> frozenset[Sequence]:
     """Journal entries that say nothing any more.
 
-    Never `run-started` (a stalled run must find it), the newest entry, the highest id, or what a retained checkpoint
-    needs.
+    Never `run-started` (a stalled run must find it), the entry before one (a stalled run that wrote it may not know
+    yet, and writes it again where it finds the place free), the newest entry, the highest id, or what a retained
+    checkpoint needs.
     """
     keep_from = len(state.sequences) - HISTORY_KEPT
+    last_of_a_run = {run.sequence - 1 for run in state.runs}
     return frozenset(
         sequence
         for index, (sequence, entry) in enumerate(state.sequences)
-        if index < keep_from and not _needed(state, entry)
+        if index < keep_from and sequence not in last_of_a_run and not _needed(state, entry)
     )
 
 

@@ -46,7 +46,7 @@ from holdfast.repository.entries import (
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.naming_failures import message_of, reason_of
+from holdfast.runtime.naming_failures import NameTaken, message_of, reason_of
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
@@ -182,7 +182,7 @@ class Checkpointing:
         except Fenced as error:
             self._post(RunFenced(error.message))
         except Exception as error:
-            if not isinstance(error, StorageError | NotPlannable):
+            if not isinstance(error, StorageError | NotPlannable | NameTaken):
                 log.exception("holdfast: unexpected error in checkpoint %s", attempt.id)
             self._post(StepFailed(attempt.ticket, reason_of(error), message_of(error)))
 
@@ -292,12 +292,19 @@ class Checkpointing:
         self._step("checkpoint.manifest")
         if attempt.abandoned:
             return
+        self._journal.settle()
+        self._require_free_name(attempt)
         # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
         self.manifests[attempt.id] = manifest
         self._journal.append(self._completed_entry(attempt, manifest, digest, len(data)))
         self._blobs.remember(manifest)
         self._step("checkpoint.journal")
         self._post(CheckpointSealed(attempt.ticket))
+
+    def _require_free_name(self, attempt: Attempt) -> None:
+        """An attempt that was given up may have been completed all the same, and have the name."""
+        if attempt.name is not None and attempt.name in {entry.name for entry in self._journal.state.retained()}:
+            raise NameTaken(f"savepoint {attempt.name!r} exists")
 
     def _completed_entry(self, attempt: Attempt, manifest: Manifest, digest: Digest, size: int) -> MakeEntry:
         copies = attempt.copies.values()

@@ -127,6 +127,8 @@ def launch(
         settled=settled,
         readers=around.journal_readers,
     )
+    _require_claimable(place, journal)
+    leftovers = tuple(item.key for item in place.store.list("manifests/"))
     claimed = _claim(place, journal)
     make_workplace = workplace_of or (lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage))
     workplace = make_workplace(claimed.lineage)
@@ -144,15 +146,14 @@ def launch(
             align_sink(query.sink, resumed)
             around.step("recovery.aligned")
         _remember_retained(place.store, journal, blobs, parts.checkpointing)
-        parts.retiring.sweep_earlier_runs()
+        parts.retiring.sweep_earlier_runs(leftovers)
         query.start(resumed.directory)
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
 
 
 def _claim(place: Place, journal: Journal) -> RunStarted:
-    """Look once more, then claim. Losing the race for the claim is the same as having come second."""
-    _require_claimable(place, journal)
+    """Losing the race for the claim is the same as having come second."""
     lineage = journal.state.lineage or place.around.new_attempt()
     try:
         return journal.claim(

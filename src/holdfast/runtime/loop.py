@@ -6,7 +6,7 @@ lane and comes back as an event, or as a function to be called on the loop's thr
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.coordination.commands import (
     AbandonCheckpoint,
@@ -244,11 +244,11 @@ class Runtime:
         self._restart = None
         if restart.elsewhere:
             # On the journal lane: no checkpoint of the old directory can be appended while the new one is chosen.
-            self._lanes.submit("journal", lambda: self._restarting(self._resume_elsewhere))
+            self._lanes.submit("journal", lambda: self._restarting(restart, self._resume_elsewhere))
         else:
-            self._lanes.submit("query", lambda: self._restarting(self._start_again))
+            self._lanes.submit("query", lambda: self._restarting(restart, self._start_again))
 
-    def _restarting(self, start: Callable[[], Resumed]) -> None:
+    def _restarting(self, restart: Restart, start: Callable[[], Resumed]) -> None:
         try:
             resumed = start()
         except Fenced as error:
@@ -258,7 +258,7 @@ class Runtime:
             self._post(lambda: self._give_up(failure))
         except Exception as error:
             why = message_of(error)
-            self._post(lambda: self._restart_failed(why))
+            self._post(lambda: self._restart_failed(restart, why))
         else:
             self._post(lambda: self._restarted(resumed))
 
@@ -279,13 +279,14 @@ class Runtime:
         self._query.start(resumed.directory)
         return resumed
 
-    def _restart_failed(self, why: str) -> None:
+    def _restart_failed(self, failed: Restart, why: str) -> None:
         verdict = self._parts.supervision.died(why, self._clock.monotonic())
         if isinstance(verdict, GiveUp):
             self._give_up(JobFailed(f"job {self._parts.job!r} was given up: {verdict.message}"))
         else:
             log.warning("the restart failed, trying again: %s", _first_line(why))
-            self._restart = verdict
+            # A directory that was given up stays given up: the sink may have discarded what was staged from it.
+            self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
 
     def _give_up(self, failure: HoldfastError) -> None:
         self._failure = failure

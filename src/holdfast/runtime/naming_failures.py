@@ -6,10 +6,16 @@ from holdfast.errors import HoldfastError, OutcomeUnknown, StorageDenied, Storag
 from holdfast.snapshot.carrier import ShardDeclined
 
 
+class NameTaken(Exception):
+    """A savepoint of that name is in the journal."""
+
+
 def reason_of(error: Exception) -> FailureReason:
     match error:
         case NotPlannable() | ShardDeclined():
             return FailureReason.FILES_CHANGED if "changed" in str(error) else FailureReason.FILES_VANISHED
+        case NameTaken():
+            return FailureReason.NAME_TAKEN
         case OutcomeUnknown():
             return FailureReason.OUTCOME_UNKNOWN
         case StorageDenied():
@@ -25,4 +31,4 @@ def message_of(error: Exception) -> str:
     if isinstance(error, HoldfastError):
         return error.message
     text = str(error).strip()
-    return text if isinstance(error, NotPlannable | ShardDeclined) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, NotPlannable | ShardDeclined | NameTaken) else f"{type(error).__name__}: {text}"

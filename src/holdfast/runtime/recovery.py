@@ -93,6 +93,8 @@ class Recovery:
         return Resumed(self._workplace.fresh(epoch), None, None, None, None)
 
     def mark_corrupt(self, id: CheckpointId, detail: str) -> None:
+        if id in self._journal.state.corrupt:
+            return
         self._journal.append(
             lambda sequence, attempt, at: CheckpointCorrupt(
                 sequence=sequence,

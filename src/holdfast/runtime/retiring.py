@@ -41,11 +41,14 @@ class Retiring:
     def retire(self) -> None:
         self._lanes.submit("journal", self._retire)
 
-    def sweep_earlier_runs(self) -> None:
-        """Free what runs that died left behind. Objects of this run are not looked at: they may be in use."""
+    def sweep_earlier_runs(self, manifests: tuple[str, ...]) -> None:
+        """Free what runs that died left behind. Objects of this run are not looked at: they may be in use.
+
+        `manifests` are the keys that existed before this run claimed the job. Their names do not tell who wrote them,
+        and a run that stalls here must not take the manifests of a newer one for leftovers.
+        """
         if self._unreadable():
             return  # a manifest could not be read: what it names is not known, so nothing is known to be garbage
-        manifests = [item.key for item in self._store.list("manifests/")]
         self._lanes.submit("collect", lambda: self._sweep(manifests))
 
     def _retire(self) -> None:
@@ -117,7 +120,7 @@ class Retiring:
     def _unreadable(self) -> bool:
         return any(entry.id not in self._manifests for entry in self._journal.state.retained())
 
-    def _sweep(self, manifests: list[str]) -> None:
+    def _sweep(self, manifests: tuple[str, ...]) -> None:
         try:
             stored = [*manifests]
             for prefix in ("blobs/", "packs/"):
