@@ -63,6 +63,9 @@ class Checkers:
             self._world.note(f"VIOLATION: {otherwise}")
             raise Violation(otherwise)
 
+    def owned_by(self, process: Process) -> bool:
+        return self._owner is not None and self._owner[1] is process
+
     # --- the store ---
 
     def created(self, key: str, data: bytes, process: Process) -> None:

@@ -141,7 +141,7 @@ class Runtime:
         if self._running:
             self._look_for_barrier()
             self._look_for_death()
-        elif self._restart is not None and now >= self._restart.at and not self._publishing:
+        elif self._restart is not None and now >= self._restart.at and not (self._publishing or self._stop_asked):
             self._begin_restart(self._restart)
         self.turn(TimePassed())
 
@@ -380,6 +380,7 @@ class Runtime:
             self._lanes.submit("journal", end_run)
 
         def end_run() -> None:
+            self._query.stop()  # once more: this lane may have started it elsewhere meanwhile
             if not command.fenced:
                 self._say_goodbye()
             for request, answer in stops:
