@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STAMP := .venv/.holdfast-ready
 
-.PHONY: setup demo test lint bench torture clean
+.PHONY: setup demo test lint bench simulate torture clean
 
 setup: $(STAMP)
 
@@ -27,8 +27,12 @@ lint: setup
 bench: setup
 	$(PYTHON) -m bench
 
+SEEDS ?= 1000
+simulate: setup
+	$(PYTHON) -m tests.simulation.simulate --seeds $(SEEDS)
+
 torture: setup
-	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_survives_kills.py
+	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_survives_kills.py tests/end_to_end/test_unreadable_state.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -270,6 +270,8 @@ class Operator:
         if isinstance(last.failure, Corrupt) and (scene.disk.damaged or scene.flips or scene.unreadable):
             return
         checkers.require(last.failure is None, f"the last run ended with {last.failure!r}")
+        if not checkers.owned_by(last.process):
+            return  # another one woke up since and goes on
         directory = last.runtime._resumed.directory if last.runtime else None
         barrier = directory.newest_barrier() if directory else None
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")

@@ -1,0 +1,42 @@
+"""A small number of worlds, and that a seed is a history. `make simulate SEEDS=10000` visits many more."""
+
+import pytest
+
+from tests.simulation.runs import simulate
+from tests.simulation.simulate import main, story, verdicts
+from tests.simulation.world import Violation
+
+SEEDS = 150
+
+
+def test_the_invariants_hold_in_every_world() -> None:
+    problems = [problem for _, problem in verdicts(range(SEEDS), processes=2) if problem is not None]
+    assert not problems, "\n".join(problems[:2])
+
+
+@pytest.mark.parametrize("seed", [3, 14, 15])
+def test_the_same_seed_is_the_same_history(seed: int) -> None:
+    first, second = simulate(seed), simulate(seed)
+    assert len(first.trace) > 100
+    assert story(first) == story(second)
+    assert (first.steps, first.now) == (second.steps, second.now)
+
+
+def test_another_seed_is_another_history() -> None:
+    assert story(simulate(3)) != story(simulate(14))
+
+
+def test_a_bad_seed_tells_its_story_and_how_to_see_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.simulation.checkers.Checkers._verify", _always_wrong)
+    assert main(["--seed", "1", "--trace"]) == 1
+    told = capsys.readouterr().out
+    assert "CheckpointStarted 1" in told
+    assert told.rstrip().endswith("never right")
+    assert main(["--seeds", "1", "--first", "1"]) == 1
+    assert "replay: python -m tests.simulation.simulate --seed 1 --trace" in capsys.readouterr().out
+
+
+def _always_wrong(*_: object) -> None:
+    raise Violation("never right")
