@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,6 +73,13 @@ class Scene:
         self.history_kept = draw.choice((8, 20, 500))
         self.clock_jumps = draw.random() < 0.2
 
+    def emphasise(self, emphasis: Mapping[str, object]) -> None:
+        for name, value in emphasis.items():
+            if name in self.settings:
+                self.settings[name] = value
+            else:
+                setattr(self.faults if hasattr(self.faults, name) else self, name, value)
+
 
 class SimulatedClock:
     def __init__(self, scene: Scene) -> None:
@@ -100,6 +108,7 @@ class SimulatedRun:
         self.failure: HoldfastError | None = None
         self.runtime: Runtime | None = None
         self._attempts = 0
+        self._looked_at: object = None
         sink = SimulatedSink(self._world, scene.table, self.process, scene.faults, scene.checkers)
         self.query = SimulatedQuery(self._world, self.process, sink, scene.checkers, scene.dying, scene.pace)
         self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
@@ -153,11 +162,27 @@ class SimulatedRun:
                     runtime.poll()
                     continue
                 runtime.turn(item)  # type: ignore[arg-type]
+                self._require_counted()
                 if self._clock.monotonic() >= runtime.next_deadline():
                     runtime.poll()
         except Exception as error:
             logging.getLogger("holdfast").exception("loop")
             self._defect(f"internal error in the loop: {error!r}")
+
+    def _require_counted(self) -> None:
+        """Failures in a row are those of the history, one per checkpoint, savepoints not among them."""
+        history = self.runtime._coordinator.history  # type: ignore[union-attr]
+        if history.statistics is self._looked_at:
+            return
+        self._looked_at = history.statistics
+        count = 0
+        for record in reversed(history.records):
+            if record.completed:
+                break
+            count += record.failure.reason.counted and record.kind == "checkpoint"  # type: ignore[union-attr]
+        counted = history.statistics.consecutive_failures
+        # A late completion in the middle of the history resets the count as well.
+        self._scene.checkers.require(counted <= count, f"{counted} failures are counted, there were {count}")
 
     def _send(self, item: object) -> None:
         network = self._scene.network
@@ -185,6 +210,8 @@ class SimulatedRun:
         self._scene.checkers.require(
             not exceeded or self._place.settings.on_exceeded == "fail", "checkpoint failures stopped the pipeline"
         )
+        owner = self._scene.checkers.owned_by(self.process)
+        self._scene.checkers.require(not (isinstance(failure, Fenced) and owner), "a run was fenced by nobody")
         self._inbox.put(lambda: None)
 
 
@@ -291,10 +318,14 @@ class _Defects(logging.Handler):
             self._scene.checkers.require(False, f"{record.getMessage()}\n{formatted}")
 
 
-def simulate(seed: int, duration: float = 30.0) -> World:
-    """One world from its beginning to its end. Raises `Violation`, with the world as its second argument."""
+def simulate(seed: int, duration: float = 30.0, emphasis: Mapping[str, object] | None = None) -> World:
+    """One world from its beginning to its end. Raises `Violation`, with the world as its second argument.
+
+    `emphasis` sets faults that otherwise the seed decides about, and settings of the job.
+    """
     world = World(seed)
     scene = Scene(world, duration)
+    scene.emphasise(emphasis or {})
     scene.flips, scene.unreadable = scene.faults.flipped_read > 0, scene.dying > 0
     log = logging.getLogger("holdfast")
     defects = _Defects(scene)

@@ -33,7 +33,7 @@ def verdict(seed: int) -> tuple[int, str | None]:
 
 
 def verdicts(seeds: Iterable[int], processes: int | None = None) -> Iterator[tuple[int, str | None]]:
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=5) as pool:
         yield from pool.imap_unordered(verdict, seeds, chunksize=20)
 
 

@@ -1,0 +1,324 @@
+"""Defects to be planted, one at a time, by changing the product while a test runs. The simulation must find each.
+
+Each says which worlds it shows in, so that not many have to be visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.coordination.commands import PublishOutput, SealCheckpoint
+from holdfast.coordination.coordinator import Coordinator
+from holdfast.coordination.history import FailureRecord
+from holdfast.coordination.lifecycle import Signal
+from holdfast.identifiers import AttemptId, Sequence
+from holdfast.repository import retention
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
+from holdfast.repository.journal import Journal
+from holdfast.repository.state import JobState
+from holdfast.runtime import launching, loop, retiring
+from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.loop import Runtime
+from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.retiring import Retiring
+from tests.simulation import spark
+from tests.simulation.sink import SimulatedSink
+
+Patch = pytest.MonkeyPatch
+DEFECTS: dict[str, Defect] = {}
+
+
+@dataclass(frozen=True)
+class Defect:
+    plant: Callable[[Patch], None]
+    emphasis: Mapping[str, object] = field(default_factory=dict)
+
+
+def defect(**emphasis: object) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def register(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        DEFECTS[plant.__name__] = Defect(plant, emphasis)
+        return plant
+
+    return register
+
+
+STALLING = {"stall": 0.02}
+DAMAGING = {"flipped_rest": 0.05, "crash": 0.01}
+DYING = {"dying": 0.06}
+
+# --- the coordinator ---
+
+
+@defect(timeout="1s", slow=0.05)
+def a_late_acknowledgement_completes_an_expired_checkpoint(patch: Patch) -> None:
+    original = Coordinator._give_up
+
+    def give_up(self: Any, pending: Any, *rest: Any, **named: Any) -> None:
+        original(self, pending, *rest, **named)
+        self.__dict__.setdefault("expired", {})[pending.ticket] = pending
+
+    def acknowledged(self: Any, event: Any, now: float) -> None:
+        pending = self._pending.get(event.ticket) or self.__dict__.get("expired", {}).get(event.ticket)
+        if pending and pending.acknowledge(event, now) and not pending.unacknowledged:
+            pending.advance(Signal.ALL_ACKNOWLEDGED, now)
+            self._commands.append(SealCheckpoint(pending.ticket))
+
+    patch.setattr(Coordinator, "_give_up", give_up)
+    _patch_handler(patch, "ShardAcknowledged", acknowledged)
+
+
+@defect()
+def output_is_published_before_the_journal_has_the_checkpoint(patch: Patch) -> None:
+    original = Coordinator._seal_when_acknowledged
+
+    def seal(self: Any, pending: Any, now: float) -> None:
+        if not pending.unacknowledged:
+            self._commands.append(PublishOutput(pending.barrier))
+        original(self, pending, now)
+
+    patch.setattr(Coordinator, "_seal_when_acknowledged", seal)
+
+
+@defect(timeout="1s", slow=0.1, before=0.05)
+def a_failure_of_a_discarded_checkpoint_is_counted(patch: Patch) -> None:
+    original = Coordinator._step_failed
+
+    def step_failed(self: Any, event: Any, now: float) -> None:
+        if event.ticket not in self._pending:
+            self._count(FailureRecord(event.reason, event.message), now)
+        original(self, event, now)
+
+    _patch_handler(patch, "StepFailed", step_failed)
+
+
+@defect()
+def a_checkpoint_is_sealed_with_a_shard_missing(patch: Patch) -> None:
+    original = Coordinator._snapshot_planned
+
+    def planned(self: Any, event: Any, now: float) -> None:
+        original(self, event, now)
+        for pending in self._pending.values():
+            pending.unacknowledged = set(sorted(pending.unacknowledged)[:-1])
+
+    _patch_handler(patch, "SnapshotPlanned", planned)
+
+
+# --- the journal ---
+
+
+@defect(before=0.05)
+def an_id_is_used_again_after_a_restart(patch: Patch) -> None:
+    original = JobState.apply
+
+    def apply(self: JobState, entry: AnyEntry) -> None:
+        last = self.last_checkpoint
+        original(self, entry)
+        if isinstance(entry, CheckpointStarted):
+            self.last_checkpoint = last
+
+    patch.setattr(JobState, "apply", apply)
+
+
+@defect(after=0.3, delayed=0.2)
+def the_id_is_chosen_before_an_undecided_append_is_settled(patch: Patch) -> None:
+    original = Journal.append
+
+    def append(self: Journal, make: Any) -> AnyEntry:
+        last = self.state.last_checkpoint
+
+        def early(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+            entry = make(sequence, attempt, at)
+            return msgspec.structs.replace(entry, id=last + 1) if isinstance(entry, CheckpointStarted) else entry
+
+        return original(self, early)
+
+    patch.setattr(Journal, "append", append)
+
+
+@defect(after=0.05, delayed=0.05)
+def a_put_that_was_won_is_taken_as_lost(patch: Patch) -> None:
+    original = Journal._try_create
+
+    def try_create(self: Any, entry: AnyEntry) -> AnyEntry:
+        before = len(self._store._disk.objects)
+        standing = original(self, entry)
+        if standing == entry and before == len(self._store._disk.objects):
+            return msgspec.structs.replace(entry, attempt=AttemptId("another's"))
+        return standing
+
+    patch.setattr(Journal, "_try_create", try_create)
+
+
+@defect(after=0.05, delayed=0.05)
+def an_undecided_append_is_forgotten(patch: Patch) -> None:
+    def settle(self: Any) -> None:
+        self._undecided = None
+
+    patch.setattr(Journal, "settle", settle)
+
+
+@defect(**STALLING)
+def a_fenced_run_goes_on_behind_the_newer_one(patch: Patch) -> None:
+    def applied(self: Any, mine: AnyEntry, written: AnyEntry) -> AnyEntry:
+        self.state.apply(written)
+        if written.attempt != mine.attempt:
+            raise loop.Fenced("once")
+        return written
+
+    patch.setattr(Journal, "_applied", applied)
+
+
+@defect(**STALLING, history_kept=8, interval="500ms")
+def the_trimmed_journal_forgets_a_stalled_run(patch: Patch) -> None:
+    original = retention._needed
+
+    def needed(state: JobState, entry: object) -> bool:
+        return not isinstance(entry, RunStarted) and original(state, entry)
+
+    patch.setattr(retention, "_needed", needed)
+
+
+@defect(stall=0.02, delayed=0.15, history_kept=4, interval="500ms", retained=1)
+def the_last_entry_of_a_stalled_run_is_trimmed(patch: Patch) -> None:
+    original = retention.entries_to_trim
+
+    def trim(state: JobState) -> frozenset[Sequence]:
+        runs, state.runs = state.runs, []
+        try:
+            return original(state)
+        finally:
+            state.runs = runs
+
+    patch.setattr(retiring, "entries_to_trim", trim)
+
+
+# --- deletion ---
+
+
+@defect(retained=1, interval="500ms", max_concurrent=3)
+def a_blob_that_a_pending_checkpoint_uses_is_swept(patch: Patch) -> None:
+    def give_up(self: Any, keys: Any) -> frozenset[str]:
+        candidates = frozenset(keys)
+        self._given_up |= candidates
+        for digest, at in list(self._content.items()):
+            if at.key(digest) in candidates:
+                self._content.pop(digest)
+        return candidates
+
+    patch.setattr(Blobs, "give_up", give_up)
+
+
+@defect(retained=1, interval="500ms", max_concurrent=3)
+def a_retired_key_that_is_needed_again_is_deleted(patch: Patch) -> None:
+    patch.setattr(Retiring, "_needed", lambda self: set())
+
+
+@defect(retained=1, interval="500ms", max_concurrent=3, slow=0.05)
+def a_blob_is_live_only_until_the_next_checkpoint_completes(patch: Patch) -> None:
+    original = Blobs.remember
+
+    def remember(self: Any, manifest: Any) -> None:
+        original(self, manifest)
+        self._live.clear()
+
+    patch.setattr(Blobs, "remember", remember)
+
+
+@defect(stall=0.02, crash=0.01)
+def the_manifests_of_a_newer_run_are_taken_for_leftovers(patch: Patch) -> None:
+    original = Retiring.sweep_earlier_runs
+
+    def sweep(self: Any, manifests: Any) -> None:
+        original(self, tuple(item.key for item in self._store.list("manifests/")))
+
+    patch.setattr(Retiring, "sweep_earlier_runs", sweep)
+
+
+@defect()
+def savepoints_are_retired(patch: Patch) -> None:
+    def to_retire(state: JobState, retained: int) -> Any:
+        return tuple(entry.id for entry in state.retained()[:-retained])
+
+    patch.setattr(retiring, "checkpoints_to_retire", to_retire)
+
+
+# --- names, identities, bytes ---
+
+
+@defect(timeout="1s", slow=0.1)
+def a_savepoint_name_is_given_twice(patch: Patch) -> None:
+    patch.setattr(Checkpointing, "_require_free_name", lambda self, attempt: None)
+
+
+@defect(**DYING)
+def a_file_is_known_by_its_name_and_size_alone(patch: Patch) -> None:
+    def digest_of_unchanged(self: Any, file: Any) -> Any:
+        known = self._identity.get(file.path)
+        return known[1] if known is not None and known[0].size == file.size else None
+
+    patch.setattr(Blobs, "digest_of_unchanged", digest_of_unchanged)
+
+
+@defect(flipped_rest=0.05, crash=0.01)
+def a_restore_is_not_verified(patch: Patch) -> None:
+    def restored(store: Any, file: Any) -> bytes:
+        data: bytes = store.read(file.key, file.offset, file.size)
+        return data
+
+    patch.setattr(spark, "restored", restored)
+
+
+# --- recovery and the sink ---
+
+
+@defect(**STALLING)
+def a_fenced_run_publishes(patch: Patch) -> None:
+    patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
+
+
+@defect(crash=0.01)
+def recovery_does_not_roll_the_sink_forward(patch: Patch) -> None:
+    def align(sink: Any, resumed: Any) -> None:
+        resumed.directory.drop_ledger_after(resumed.barrier)
+        sink.discard(resumed.directory.ledger())
+
+    patch.setattr(launching, "align_sink", align)
+
+
+@defect(**DAMAGING)
+def recovery_does_not_take_back_what_was_published_beyond_it(patch: Patch) -> None:
+    patch.setattr(SimulatedSink, "rewind", lambda self, upto: None)
+
+
+@defect(crash=0.015, stall=0.01)
+def recovery_takes_the_directory_of_any_earlier_run(patch: Patch) -> None:
+    patch.setattr(JobState, "previous_run", property(lambda self: self.runs[0] if len(self.runs) > 1 else None))
+
+
+@defect(flipped_read=0.02, crash=0.01)
+def a_checkpoint_that_was_passed_over_is_not_marked(patch: Patch) -> None:
+    patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail: None)
+
+
+@defect(dying=0.06, before=0.08)
+def a_directory_that_was_given_up_is_used_again(patch: Patch) -> None:
+    def restart_failed(self: Any, failed: Any, why: str) -> None:
+        verdict = self._parts.supervision.died(why, self._clock.monotonic())
+        if isinstance(verdict, loop.GiveUp):
+            self._give_up(loop.JobFailed(verdict.message))
+        else:
+            self._restart = verdict
+
+    patch.setattr(Runtime, "_restart_failed", restart_failed)
+
+
+def _patch_handler(patch: Patch, event: str, handler: Any) -> None:
+    changed = {kind: handler if kind.__name__ == event else method for kind, method in Coordinator._HANDLERS.items()}
+    patch.setattr(Coordinator, "_HANDLERS", changed)

@@ -1,0 +1,37 @@
+"""A simulation that finds nothing proves nothing: each planted defect is found within 2,000 seeds."""
+
+import multiprocessing
+from functools import partial
+
+import pytest
+
+from tests.simulation.planted import DEFECTS
+from tests.simulation.runs import simulate
+from tests.simulation.world import Violation
+
+SEEDS = 2000
+
+
+def found(seed: int, defect: str) -> tuple[int, str | None]:
+    try:
+        simulate(seed, duration=20.0, emphasis=DEFECTS[defect].emphasis)
+    except Violation as violation:
+        return seed, str(violation.args[0]).partition("\n")[0]
+    return seed, None
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_simulation_finds(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    DEFECTS[defect].plant(monkeypatch)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for seed, violation in pool.imap(partial(found, defect=defect), range(SEEDS), chunksize=2):
+            if violation is not None:
+                print(f"\n{defect}: seed {seed}: {violation}")  # noqa: T201  the point of the test
+                monkeypatch.undo()
+                assert found(seed, defect) == (seed, None), "the seed is bad without the defect too"
+                return
+    pytest.fail(f"{defect} was not found in {SEEDS} seeds")
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(DEFECTS) >= 15
