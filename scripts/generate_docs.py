@@ -13,8 +13,8 @@ _FAILURES = """\
 
 {note}
 
-A checkpoint that fails never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next attempt
-uses it. A failure *counts* when it says that checkpoints do not become durable; counted failures in a row, one per
+A checkpoint that fails never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next
+attempt uses it. A failure *counts* when it says that checkpoints do not become durable; counted failures in a row, one per
 checkpoint, are compared with `tolerable_failures`. Past that number the alarm becomes critical, and with
 `on_exceeded="fail"` the job stops. A completed checkpoint resets the count. Failures of savepoints are never counted.
 
@@ -42,8 +42,8 @@ stateDiagram-v2
 |---|---|---|
 {rows}
 
-The arrows out of `{failed}` are the journal's: an entry whose outcome was unknown, and which is found to exist, makes its
-checkpoint completed, whatever was believed before.
+The arrows out of `{failed}` are the journal's: an entry whose outcome was unknown, and which is found to exist, makes
+its checkpoint completed, whatever was believed before.
 """
 
 
