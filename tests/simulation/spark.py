@@ -257,8 +257,8 @@ class SimulatedWorkplace:
         return self._appear(epoch, {})
 
     def clean(self, keep: SimulatedDirectory) -> None:
-        for name in [name for name in self._host.directories if name != keep.name and name not in self._host.aside]:
-            if self._world.chance(0.5):  # a query that is still being used elsewhere would not survive this
+        for name in list(self._host.directories):
+            if name not in self._host.aside and _order(name) < _order(keep.name) and self._world.chance(0.5):
                 self._host.directories[name] = {}
 
     def _appear(self, epoch: FencingEpoch, files: dict[str, bytes]) -> SimulatedDirectory:
@@ -272,6 +272,11 @@ class SimulatedWorkplace:
 
     def _directory(self, name: str) -> SimulatedDirectory:
         return SimulatedDirectory(self._world, self._host, name, self._checkers, self._process)
+
+
+def _order(name: str) -> tuple[int, int]:
+    epoch, _, number = name.partition("-")
+    return int(epoch), int(number)
 
 
 def restored(store: ObjectStore, file: ManifestFile) -> bytes:

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,6 +32,7 @@ from holdfast.storage.interface import ObjectStore
 _MARKER = "job.json"
 _ASIDE = ".aside"
 _ASIDE_KEPT = 3
+_DIRECTORY = re.compile(r"\.?(\d+)-(\d+)(?:\.restoring-|$)")
 
 
 class _Marker(msgspec.Struct):
@@ -123,9 +126,11 @@ class LocalWorkplace:
         return LocalWorkDirectory(target)
 
     def clean(self, keep: WorkDirectory) -> None:
+        """A run that stalled before this must not remove what a newer run on this host works in, or is building."""
+        kept = _order(Path(keep.location).name)
         for path in self._root.iterdir():
             aside = path.with_name(path.name + _ASIDE).exists()
-            if path.is_dir() and str(path) != keep.location and not aside:
+            if path.is_dir() and not aside and _order(path.name) < kept:
                 shutil.rmtree(path, ignore_errors=True)
         for note in sorted(self._root.glob(f"*{_ASIDE}"), key=lambda note: note.stat().st_mtime)[:-_ASIDE_KEPT]:
             shutil.rmtree(note.with_suffix(""), ignore_errors=True)
@@ -141,6 +146,12 @@ class LocalWorkplace:
 
     def _path(self, epoch: FencingEpoch, number: int) -> Path:
         return self._root / f"{epoch}-{number}"
+
+
+def _order(name: str) -> tuple[float, float]:
+    """Of directories, half-built ones included, by run and number; what is neither comes last."""
+    match = _DIRECTORY.match(name)
+    return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)
 
 
 def _read_marker(root: Path) -> _Marker | None:

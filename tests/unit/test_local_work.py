@@ -1,0 +1,28 @@
+"""Work directories on this host: which ones a run removes, and which it must not touch."""
+
+from pathlib import Path
+
+from holdfast.identifiers import FencingEpoch, JobName
+from holdfast.runtime.local_work import LocalWorkplace
+
+
+def test_a_run_removes_the_directories_of_earlier_runs_and_nothing_of_newer_ones(tmp_path: Path) -> None:
+    workplace = LocalWorkplace(tmp_path, JobName("orders"), "file:///home", "lineage")
+    root = tmp_path / "orders"
+    for name in ("3-1", "3-2", ".5-1.restoring-77-0", "9-1", "9-2", "12-1", ".12-2.restoring-78-0", "somebody's"):
+        (root / name).mkdir()
+    workplace.fresh(FencingEpoch(9))
+    keep = workplace.fresh(FencingEpoch(9))
+    assert keep.location == str(root / "9-4")
+    (root / "9-5").mkdir()
+    workplace.clean(keep)
+    left = {path.name for path in root.iterdir() if path.is_dir()}
+    assert left == {"9-4", "9-5", "12-1", ".12-2.restoring-78-0", "somebody's"}
+
+
+def test_a_directory_that_was_set_aside_stays(tmp_path: Path) -> None:
+    workplace = LocalWorkplace(tmp_path, JobName("orders"), "file:///home", "lineage")
+    bad = workplace.fresh(FencingEpoch(1))
+    bad.set_aside("unreadable")
+    workplace.clean(workplace.fresh(FencingEpoch(2)))
+    assert Path(bad.location).is_dir()
