@@ -266,13 +266,13 @@ class Operator:
         self._world.note("--- faults end ---")
         for run in scene.runs:
             run.query._dying = 0.0
-            run.process.stalled_until = min(run.process.stalled_until, self._world.now + 5.0)
+            run.process.stalled_until = min(run.process.stalled_until, self._world.now + 4.0)
         if self._world.chance(0.7):
-            self._world.sleep(8.0)
+            self._world.sleep(6.0)
         last = self._last_run()
         while isinstance(last.failure, OwnedByAnotherRun | Fenced):
             last = self._last_run()  # a run that woke up was quicker, which is no failure
-        self._world.sleep(6.0)
+        self._world.sleep(5.0)
         self._judge(last)
         self.finished = True
 
@@ -281,7 +281,7 @@ class Operator:
         while last.runtime is None and not last.over:
             self._world.sleep(0.5)
         if last.runtime is not None:
-            self._world.sleep(4.0)
+            self._world.sleep(3.0)
             last.runtime.stop(None, lambda answer: None)
         while not last.over:
             self._world.sleep(0.2)
@@ -318,7 +318,7 @@ class _Defects(logging.Handler):
             self._scene.checkers.require(False, f"{record.getMessage()}\n{formatted}")
 
 
-def simulate(seed: int, duration: float = 30.0, emphasis: Mapping[str, object] | None = None) -> World:
+def simulate(seed: int, duration: float = 24.0, emphasis: Mapping[str, object] | None = None) -> World:
     """One world from its beginning to its end. Raises `Violation`, with the world as its second argument.
 
     `emphasis` sets faults that otherwise the seed decides about, and settings of the job.

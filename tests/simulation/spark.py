@@ -45,10 +45,15 @@ class Host:
     name: str
     directories: dict[str, dict[str, File]] = field(default_factory=dict)
     aside: set[str] = field(default_factory=set)
+    newest: dict[str, BatchId] = field(default_factory=dict)
+    """The newest commit of each directory, which is asked for often."""
     writes: int = 0
 
     def write(self, directory: str, path: str, data: bytes) -> None:
         self.writes += 1
+        if path.startswith("commits/"):
+            batch = BatchId(int(path[8:]))
+            self.newest[directory] = max(batch, self.newest.get(directory, batch))
         self.directories[directory][path] = File(data, WorkFile(path, len(data), self.writes, self.writes))
 
 
@@ -107,7 +112,7 @@ class SimulatedDirectory:
         return {path: file.data for path, file in self.files.items()}
 
     def newest_barrier(self) -> BatchId | None:
-        return max((BatchId(int(path[8:])) for path in self.files if path.startswith("commits/")), default=None)
+        return self._host.newest.get(self.name)
 
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         self._world.hesitate()
@@ -260,6 +265,7 @@ class SimulatedWorkplace:
         for name in list(self._host.directories):
             if name not in self._host.aside and _order(name) < _order(keep.name) and self._world.chance(0.5):
                 self._host.directories[name] = {}
+                self._host.newest.pop(name, None)
 
     def _appear(self, epoch: FencingEpoch, files: dict[str, bytes]) -> SimulatedDirectory:
         """Whole or not at all."""
