@@ -42,6 +42,8 @@ class Checkers:
         self._disk = disk
         self._state_problem = state_problem
         self._entries: dict[int, AnyEntry] = {}
+        self._void: set[int] = set()
+        """Claims that never held."""
         self._head = 0
         self._owner: tuple[FencingEpoch, Process] | None = None
         self._started: dict[CheckpointId, FencingEpoch] = {}
@@ -82,6 +84,7 @@ class Checkers:
 
     def _claimed(self, entry: RunStarted, process: Process) -> None:
         if entry.sequence < self._head:
+            self._void.add(entry.sequence)
             return  # in a place that was trimmed; whoever put it there notices, and gives up
         self.require(entry.sequence == self._head + 1, "the journal has a gap")
         self._owner = (entry.fencing_epoch, process)
@@ -133,7 +136,7 @@ class Checkers:
                 self._ever_retired |= {file.key for file in manifest.files()}
             self._retired.add(id)
         usable = [id for id in self.completed if id not in self._retired | self._corrupt]
-        damage = bool(self._corrupt or self._disk.damaged)
+        damage = bool(self._corrupt) or self._disk.ever_damaged
         self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
@@ -154,7 +157,7 @@ class Checkers:
         entry = self._entries.pop(sequence)
         match entry:
             case RunStarted():
-                self.require(False, "a run-started entry was trimmed")
+                self.require(sequence in self._void, "a run-started entry was trimmed")
             case CheckpointCompleted():
                 self.require(entry.id in self._retired, f"completed checkpoint {entry.id} was trimmed")
                 self.require(entry.id < self._last_id, "the highest id was trimmed")
@@ -213,7 +216,7 @@ class Checkers:
             for id, end in self._ends.items()
             if self.completed[id][0].barrier_batch_id == upto and id not in self._corrupt
         }
-        right = len(rows) in ends or bool(self._disk.damaged)
+        right = len(rows) in ends or self._disk.ever_damaged
         self.require(right, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")
 
 

@@ -302,7 +302,7 @@ def recovery_takes_the_directory_of_any_earlier_run(patch: Patch) -> None:
     patch.setattr(JobState, "previous_run", property(lambda self: self.runs[0] if len(self.runs) > 1 else None))
 
 
-@defect(flipped_read=0.02, crash=0.01)
+@defect(flipped_read=0.15, crash=0.01)
 def a_checkpoint_that_was_passed_over_is_not_marked(patch: Patch) -> None:
     patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail: None)
 

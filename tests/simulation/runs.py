@@ -294,7 +294,7 @@ class Operator:
         running = [run for run in scene.runs if run.query.running]
         zombies = [run.process.name for run in running if run.over or not checkers.owned_by(run.process)]
         checkers.require(not zombies, f"the query of {zombies} runs though its run is over or fenced")
-        if isinstance(last.failure, Corrupt) and (scene.disk.damaged or scene.flips or scene.unreadable):
+        if isinstance(last.failure, Corrupt) and (scene.disk.ever_damaged or scene.flips or scene.unreadable):
             return
         checkers.require(last.failure is None, f"the last run ended with {last.failure!r}")
         if not checkers.owned_by(last.process):

@@ -74,6 +74,7 @@ class Disk:
     objects: dict[str, bytes] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     """Keys whose bytes the world has changed."""
+    ever_damaged: bool = False
     trimmed: set[str] = field(default_factory=set)
     """Keys of the journal that were deleted. A late write does not come that late: hundreds of entries lie between."""
 
@@ -116,6 +117,7 @@ class SimulatedStore:
             if self._world.chance(self._faults.flipped_rest):
                 self._disk.objects[key] = _flipped(data, self._world)
                 self._disk.damaged.add(key)
+                self._disk.ever_damaged = True
 
         self._write("upload", key, effect)
 

@@ -59,7 +59,7 @@ def _decode(key: str, data: bytes) -> AnyEntry:
                 hint="upgrade holdfast to the version that wrote this home",
             )
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"could not read journal entry {key}: {error}") from error
     if entry_key(entry.sequence) != key:
         raise Corrupt(f"could not read journal entry {key}: it says it is entry {entry.sequence}")

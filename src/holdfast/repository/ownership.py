@@ -104,7 +104,7 @@ def refusal(job: JobName, home: str, held: Held) -> OwnedByAnotherRun:
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
     try:
         return msgspec.json.decode(store.get(KEY), type=Heartbeat)
-    except (ObjectNotFound, msgspec.DecodeError):
+    except (ObjectNotFound, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

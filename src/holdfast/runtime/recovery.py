@@ -62,8 +62,13 @@ class Recovery:
         previous = self._journal.state.previous_run
         if previous is None:
             return None
+        state = self._journal.state
+        newest = next(iter(state.restorable()), None)
+        if any(id > (newest.id if newest else 0) for id in state.corrupt):
+            # A newer checkpoint was passed over. The directory may belong to its line of batches, which is given up:
+            # the sink goes back behind it, and what the directory's ledger has forgotten could not be shown again.
+            return None
         directory = self._workplace.intact(previous)
-        newest = next(iter(self._journal.state.restorable()), None)
         if directory is None:
             return None
         barrier = directory.newest_barrier()
@@ -78,7 +83,7 @@ class Recovery:
         epoch = self._journal.fencing_epoch
         for entry in self._journal.state.restorable():
             try:
-                directory = self._workplace.restore(self._store, load_manifest(self._store, entry), epoch)
+                directory = self._restored(entry)
             except Corrupt as error:
                 log.error("checkpoint %s is damaged and is passed over: %s", entry.id, error.message)
                 self.mark_corrupt(entry.id, error.message)
@@ -91,6 +96,18 @@ class Recovery:
                 hint="restore a copy of the home, or give the pipeline a new job name to start from scratch",
             )
         return Resumed(self._workplace.fresh(epoch), None, None, None, None)
+
+    def _restored(self, entry: CheckpointCompleted) -> WorkDirectory:
+        """Read twice before it is passed over, which is for ever: bytes that came wrong may lie right."""
+        try:
+            return self._restore(entry)
+        except Corrupt as error:
+            log.warning("checkpoint %s is read once more: %s", entry.id, error.message)
+            return self._restore(entry)
+
+    def _restore(self, entry: CheckpointCompleted) -> WorkDirectory:
+        manifest = load_manifest(self._store, entry)
+        return self._workplace.restore(self._store, manifest, self._journal.fencing_epoch)
 
     def mark_corrupt(self, id: CheckpointId, detail: str) -> None:
         if id in self._journal.state.corrupt:
