@@ -59,11 +59,11 @@ def _checkpoints(found: Sequence[Life]) -> str:
 
 def home_bytes(console: Console, homes: Sequence[Written]) -> None:
     table = Table(title="Bytes per checkpoint, kB", title_justify="left")
-    for name in ("round", "ckpts", "changed", "written:", "data", "manifest", "journal", "left over", "ratio"):
+    for name in ("round", "ckpts", "changed", "written", "data", "manifest", "journal", "leftover", "ratio"):
         table.add_column(name, justify="right")
     for number, home in enumerate(homes, 1):
         each = (home.changed, home.bytes, home.objects, home.manifests, home.journal, home.leftovers)
-        shown = (f"{value / home.checkpoints / 1024:,.1f}" for value in each)
+        shown = (f"{value / home.checkpoints / 1024:,.0f}" for value in each)
         table.add_row(str(number), str(home.checkpoints), *shown, f"{home.bytes / home.changed:.3f}")
     table.caption = f"a whole checkpoint has {_size(homes[-1].total)}"
     console.print(table)
@@ -74,9 +74,9 @@ def restores(console: Console, measured: Restores) -> None:
     for name in ("MB/s", "seconds", "each round"):
         table.add_column(name, justify="right")
     ways = (
-        ("holdfast restore (verified, on the disk)", measured.holdfast),
-        ("cp -r, then hashing", measured.copied),
-        ("cp -r, sync, then hashing", measured.copied_durably),
+        ("holdfast restore", measured.holdfast),
+        ("cp -r, hashing", measured.copied),
+        ("cp -r, sync, hashing", measured.copied_durably),
     )
     for way, seconds in ways:
         speed = measured.throughput(seconds)
