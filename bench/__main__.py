@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import home_bytes, report, restore, rounds
+from bench import coordinator, home_bytes, report, restore, rounds
 from bench.pipeline import Load
 from bench.ratio import Ratio
 
@@ -67,13 +65,9 @@ def _restore(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
 
 
 def _coordinator(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
-    """The coordinator's own benchmark brings its own lines."""
-    if importlib.util.find_spec("bench.coordinator") is None:
-        return ()
     with console.status("coordinator"):
-        rows = importlib.import_module("bench.coordinator").main()
-    for row in rows:
-        console.print(row if isinstance(row, str) else "  ".join(map(str, row)))
+        rows = coordinator.main(quick)
+    report.coordinator(console, rows)
     return ()
 
 

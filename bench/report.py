@@ -57,6 +57,13 @@ def _checkpoints(found: Sequence[Life]) -> str:
     return f"{completed} ({failed} failed)" if failed else str(completed)
 
 
+def coordinator(console: Console, rows: Sequence[tuple[str, str]]) -> None:
+    table = Table("figure", "value", title="Coordinator", title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 def home_bytes(console: Console, homes: Sequence[Written]) -> None:
     table = Table(title="Bytes per checkpoint, kB", title_justify="left")
     for name in ("round", "ckpts", "changed", "written", "data", "manifest", "journal", "leftover", "ratio"):
