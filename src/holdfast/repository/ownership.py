@@ -1,8 +1,8 @@
 """Who owns a job, for people and for politeness.
 
 Ownership itself is decided by the journal alone. The heartbeat in `owner.json` only lets a second deployment be refused
-with a good message instead of taking over from a living one. A wrong clock or a lost heartbeat can make holdfast too polite
-or not polite enough; it can never make two owners.
+with a good message instead of taking over from a living one. A wrong clock or a lost heartbeat can make holdfast too
+polite or not polite enough; it can never make two owners.
 """
 
 import os
