@@ -14,8 +14,8 @@ _FAILURES = """\
 {note}
 
 A checkpoint that fails never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next
-attempt uses it. A failure *counts* when it says that checkpoints do not become durable; counted failures in a row, one per
-checkpoint, are compared with `tolerable_failures`. Past that number the alarm becomes critical, and with
+attempt uses it. A failure *counts* when it says that checkpoints do not become durable; counted failures in a row, one
+per checkpoint, are compared with `tolerable_failures`. Past that number the alarm becomes critical, and with
 `on_exceeded="fail"` the job stops. A completed checkpoint resets the count. Failures of savepoints are never counted.
 
 | reason | counts | whose fault | meaning | what to do |
