@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -22,6 +23,7 @@ from holdfast.storage.interface import ObjectStore
 
 Progress = Callable[[int], None]
 
+_FLUSHED_AT_ONCE = 16
 _LARGEST_READ = 16 << 20
 _LARGEST_GAP = 1 << 20
 """Reading this many unwanted bytes of a pack is cheaper than a second request."""
@@ -42,6 +44,8 @@ def restore(
         for file in files:
             (building / file.path).parent.mkdir(parents=True, exist_ok=True)
         _in_parallel([*download.tasks(files)], parallelism)
+        # Not file by file as they arrive: the file system writes many at once in about the time of a few.
+        _in_parallel([partial(_flush_path, building / file.path) for file in files], _FLUSHED_AT_ONCE)
 
 
 def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
@@ -164,7 +168,6 @@ class _Download:
                     self._progress(len(chunk))
             except ObjectNotFound as error:
                 raise _corrupt(file, "missing") from error
-            _flush(write)
         if (found := hasher.hexdigest()) != file.digest:
             raise _corrupt(file, found)
 
@@ -181,13 +184,20 @@ class _Download:
                 raise _corrupt(file, found)
             with (self._building / file.path).open("xb") as write:
                 write.write(content)
-                _flush(write)
             self._progress(file.size)
 
 
 def _flush(write: BinaryIO) -> None:
     write.flush()
     os.fsync(write.fileno())
+
+
+def _flush_path(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _corrupt(file: ManifestFile, found: str) -> Corrupt:
