@@ -14,7 +14,7 @@ from bench import coordinator, home_bytes, report, restore, rounds
 from bench.pipeline import Load
 from bench.ratio import Ratio
 
-_FULL = Load(keys=5_000, windows=20, warm_up=30, batches=50)
+_FULL = Load(keys=5_000, windows=20, warm_up=25, batches=40)
 _QUICK = Load(keys=1_000, windows=10, warm_up=10, batches=20)
 
 
@@ -47,7 +47,7 @@ def _arguments() -> argparse.Namespace:
 def _pipeline(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     load = _QUICK if quick else _FULL
     report.opening(console, load, quick)
-    count, file_sinks = (1, 0) if quick else (3, 1)
+    count, file_sinks = (1, 0) if quick else (4, 1)
     with console.status("") as status:
         done = rounds.run_rounds(load, count, file_sinks, place, status.update)
     report.lives(console, done)

@@ -1,4 +1,6 @@
-"""One life of the measured pipeline, in a process of its own: `python -m bench.pipeline`.
+"""The measured pipeline, several times one after the other in one process: `python -m bench.pipeline`.
+
+One JVM for all of them, since two JVMs that do the same work differ by more than what is to be measured.
 
 A windowed aggregation with a constant amount of state: each batch brings `keys` new groups, the watermark closes as
 many old ones, and these are written as Parquet. Batches follow each other without a pause, so time lost anywhere is
@@ -56,7 +58,7 @@ class Load(msgspec.Struct, frozen=True):
     """New groups per batch; the state holds about `windows` + 2 times as many."""
     windows: int
     warm_up: int
-    """Batches before the measurement: the state is full and the JVM has compiled what matters."""
+    """Batches before the measurement, until the state is full."""
     batches: int
 
     @property
@@ -102,9 +104,9 @@ def aggregation(spark: SparkSession, load: Load) -> DataFrame:
     )
 
 
-def live(variant: Variant, load: Load, place: Path) -> Life:
-    """Start Spark, run the pipeline for the batches of `load` below `place`, stop."""
-    spark = _session()
+def live(spark: SparkSession, variant: Variant, load: Load, place: Path) -> Life:
+    """Run the pipeline for the batches of `load` below `place`, stop."""
+    place.mkdir(parents=True)
     frame = aggregation(spark, load)
     if variant == "holdfast":
         return _with_holdfast(spark, frame, load, place)
@@ -186,13 +188,18 @@ def _session() -> SparkSession:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("variant", choices=VARIANTS)
     parser.add_argument("place", type=Path)
+    parser.add_argument("variants", nargs="+", choices=VARIANTS)
     parser.add_argument("--load", required=True, help="JSON")
-    parser.add_argument("--to", type=Path, required=True, help="where the result goes, as JSON")
     arguments = parser.parse_args()
     load = msgspec.json.decode(arguments.load, type=Load)
-    arguments.to.write_bytes(msgspec.json.encode(live(arguments.variant, load, arguments.place)))
+    spark = _session()
+    for number, variant in enumerate(arguments.variants):
+        life = live(spark, variant, load, arguments.place / str(number))
+        # The file appears whole: it tells the parent process that this life is over.
+        result = arguments.place / f"{number}.json"
+        result.with_suffix(".part").write_bytes(msgspec.json.encode(life))
+        result.with_suffix(".part").rename(result)
 
 
 if __name__ == "__main__":

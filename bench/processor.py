@@ -12,6 +12,8 @@ from pathlib import Path
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
+_KERNEL = 2
+"""The parent of all threads of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +22,12 @@ class Moment:
     own: float
     """Seconds of processor time so far."""
     machine: float
-    """The same for all processes, and for what the hypervisor gave to other machines."""
+    """The same for all programs, and for what the hypervisor gave to other machines; without the kernel's own work."""
 
 
 def now() -> Moment:
-    return Moment(time.monotonic(), _own_seconds(), _machine_seconds())
+    own, kernel = _own_and_kernel_seconds()
+    return Moment(time.monotonic(), own, _machine_seconds() - kernel)
 
 
 def own_between(begun: Moment, ended: Moment) -> float:
@@ -38,14 +41,17 @@ def others_between(begun: Moment, ended: Moment) -> float:
 
 
 def _machine_seconds() -> float:
-    user, nice, system, _idle, _waiting, interrupt, soft_interrupt, stolen = map(
+    user, nice, system, _idle, _waiting, _interrupt, _soft_interrupt, stolen = map(
         int, (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]
     )
-    return (user + nice + system + interrupt + soft_interrupt + stolen) / _TICK
+    return (user + nice + system + stolen) / _TICK
 
 
-def _own_seconds() -> float:
-    """Of this process and all its descendants that are alive."""
+def _own_and_kernel_seconds() -> tuple[float, float]:
+    """Of this process and all its descendants that are alive; of the kernel's own threads.
+
+    The latter count for nobody: on an idle machine they work for whoever reads and writes.
+    """
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for folder in _PROC.iterdir():
@@ -57,7 +63,9 @@ def _own_seconds() -> float:
                 continue  # it ended meanwhile
             parents[int(folder.name)] = int(fields[1])
             seconds[int(folder.name)] = (int(fields[11]) + int(fields[12])) / _TICK
-    return sum(used for process, used in seconds.items() if _descends(process, os.getpid(), parents))
+    own = sum(used for process, used in seconds.items() if _descends(process, os.getpid(), parents))
+    kernel = sum(used for process, used in seconds.items() if _descends(process, _KERNEL, parents))
+    return own, kernel
 
 
 def _descends(process: int, ancestor: int, parents: dict[int, int]) -> bool:
