@@ -155,6 +155,9 @@ class SimulatedStore:
 
         self._write("delete", key, effect)
 
+    def temporaries(self) -> Iterator[StoredObject]:
+        return iter(())
+
     # --- how an operation goes ---
 
     def _page(self, prefix: str, after: str) -> list[StoredObject]:

@@ -114,3 +114,15 @@ def test_a_place_that_cannot_be_written_is_refused_by_the_probe() -> None:
 def test_the_probe_leaves_nothing(tmp_path: Path) -> None:
     require_create_if_absent(open_store(str(tmp_path)))
     assert not any(tmp_path.iterdir())
+
+
+def test_what_a_writer_that_died_left_is_no_object_but_can_be_found_and_deleted(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path).scoped("orders")
+    store.put("blobs/aa/one", b"whole")
+    (tmp_path / "orders" / "blobs" / "aa" / ".tmp-0123").write_bytes(b"half")
+    assert [item.key for item in store.list("")] == ["blobs/aa/one"]
+    (found,) = store.temporaries()
+    assert (found.key, found.size) == ("blobs/aa/.tmp-0123", 4)
+    store.delete(found.key)
+    assert list(store.temporaries()) == []
+    assert list(LocalStore(tmp_path).scoped("never written").temporaries()) == []

@@ -70,3 +70,10 @@ class ObjectStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove the object; a key that is already gone is no error."""
+
+    def temporaries(self) -> Iterator[StoredObject]:
+        """What writers have not finished: no objects, not listed. Their keys can be given to `delete`.
+
+        Those of writers at work are among them: only an old one is known to belong to a writer that died. A store that
+        keeps nothing of an unfinished write has none.
+        """

@@ -119,6 +119,20 @@ class LocalStore:
         except OSError as error:
             _fail("delete", self._base / key, error)
 
+    def temporaries(self) -> Iterator[StoredObject]:
+        self._require_root("list", self._base)
+        try:
+            for folder, _, names in os.walk(self._base):
+                for name in sorted(names):
+                    if name.startswith(_TEMPORARY):
+                        path = Path(folder, name)
+                        with suppress(FileNotFoundError):
+                            status = path.stat()
+                            key = path.relative_to(self._base).as_posix()
+                            yield StoredObject(key, status.st_size, status.st_mtime)
+        except OSError as error:
+            _fail("list", self._base, error)
+
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
         try:
             # A folder sorts as "name/", so that keys come out in plain string order.
