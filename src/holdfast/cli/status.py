@@ -34,6 +34,8 @@ def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: dateti
 
     yield Text.assemble((status.job, "bold"), "  ", (STATE_WORDS[status.state], STATE_STYLES[status.state]))
     yield from _owner_lines(status, now)
+    if status.maintenance is not None:
+        yield labelled("maintenance", f"by a command on {status.maintenance.host}, pid {status.maintenance.pid}")
     yield _last_completed_line(status.last_completed, now)
     if status.state == "lost":
         yield labelled("next", "the last run vanished; start it again and it continues from there or newer")

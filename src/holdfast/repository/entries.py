@@ -64,6 +64,8 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """Where this run's work directory is, on `process.host`."""
     holdfast: str
     """The version of holdfast."""
+    purpose: Literal["pipeline", "maintenance"] = "pipeline"
+    """`maintenance`: a command that writes while no pipeline runs. It makes no batches and publishes nothing."""
 
     @property
     def host(self) -> str:

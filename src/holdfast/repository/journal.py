@@ -187,4 +187,6 @@ def newer_run(store: ObjectStore, state: JobState) -> str | None:
 
 
 def _owner(entry: RunStarted) -> str:
-    return f"run {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {entry.at.isoformat()}"
+    who = "run" if entry.purpose == "pipeline" else "maintenance"
+    at = entry.at.isoformat()
+    return f"{who} {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {at}"

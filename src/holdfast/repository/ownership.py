@@ -10,6 +10,7 @@ import socket
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -57,6 +58,7 @@ class Claimable:
 @dataclass(frozen=True)
 class Held:
     heartbeat: Heartbeat
+    purpose: Literal["pipeline", "maintenance"] = "pipeline"
 
 
 def availability(state: JobState, heartbeat: Heartbeat | None, here: Process, now: datetime) -> Claimable | Held:
@@ -70,7 +72,7 @@ def availability(state: JobState, heartbeat: Heartbeat | None, here: Process, no
     if known_dead(heartbeat.process, here):
         return Claimable(f"the last run's process {heartbeat.process.pid} on this host is dead")
     if heartbeat.is_fresh(now):
-        return Held(heartbeat)
+        return Held(heartbeat, state.run.purpose)
     return Claimable(f"the last run's heartbeat is stale since {heartbeat.heartbeat_at.isoformat()}")
 
 
@@ -87,17 +89,23 @@ def _by_last_entry(state: JobState, here: Process, now: datetime) -> Claimable |
     )
     if known_dead(stand_in.process, here):
         return Claimable(f"the last run's process {stand_in.process.pid} on this host is dead")
-    return Held(stand_in) if stand_in.is_fresh(now) else Claimable("the last run never showed a heartbeat")
+    if stand_in.is_fresh(now):
+        return Held(stand_in, state.run.purpose)
+    return Claimable("the last run never showed a heartbeat")
 
 
-def refusal(job: JobName, home: str, held: Held) -> OwnedByAnotherRun:
+TAKE_OVER = "stop that run, or take the job from it: --on-conflict takeover"
+
+
+def refusal(job: JobName, home: str, held: Held, doing: str = "start", hint: str = TAKE_OVER) -> OwnedByAnotherRun:
     beat = held.heartbeat
     application = f", application {beat.application_id}" if beat.application_id else ""
+    owned = "is owned by" if held.purpose == "pipeline" else "is being maintained by a command on"
     return OwnedByAnotherRun(
-        f"could not start job {job!r} on {home}: it is owned by host {beat.process.host}, pid {beat.process.pid}"
+        f"could not {doing} job {job!r} on {home}: it {owned} host {beat.process.host}, pid {beat.process.pid}"
         f"{application}, run {beat.fencing_epoch}, started {_shown(beat.started_at)}, "
         f"last heartbeat {_shown(beat.heartbeat_at)}",
-        hint="stop that run, or take the job from it: --on-conflict takeover",
+        hint=hint,
     )
 
 

@@ -71,7 +71,7 @@ def entries_to_trim(state: JobState) -> frozenset[Sequence]:
 def _needed(state: JobState, entry: object) -> bool:
     match entry:
         case RunStarted() | RunEnded():
-            return isinstance(entry, RunStarted) or entry is state.ended
+            return isinstance(entry, RunStarted) or entry in (state.ended, state.pipeline_ended)
         case CheckpointCompleted():
             return entry.id not in state.retired or entry.id == state.last_checkpoint
         case CheckpointStarted():

@@ -27,10 +27,9 @@ _NO_CHECKPOINT = CheckpointId(0)
 class JobState:
     head: Sequence = _NO_ENTRY
     head_at: datetime | None = None
-    run: RunStarted | None = None
-    ended: RunEnded | None = None
-    """How the newest run ended, None while it has not said so."""
     runs: list[RunStarted] = field(default_factory=list)
+    """Every claim that held, oldest first."""
+    ends: dict[FencingEpoch, RunEnded] = field(default_factory=dict)
     last_checkpoint: CheckpointId = _NO_CHECKPOINT
     """The highest id ever taken."""
     started: dict[CheckpointId, CheckpointStarted] = field(default_factory=dict)
@@ -53,12 +52,14 @@ class JobState:
         self.head = entry.sequence
         self.head_at = entry.at
         self.sequences.append((entry.sequence, entry))
+        if entry.fencing_epoch < self.fencing_epoch:
+            # Only the owner appends. So the newer claims stand in places that had been trimmed, and never held.
+            self.runs = [run for run in self.runs if run.fencing_epoch <= entry.fencing_epoch]
         match entry:
             case RunStarted():
-                self.run, self.ended = entry, None
                 self.runs.append(entry)
             case RunEnded():
-                self.ended = entry
+                self.ends[entry.fencing_epoch] = entry
             case CheckpointStarted():
                 self.started[entry.id] = entry
                 self.last_checkpoint = max(self.last_checkpoint, entry.id)
@@ -79,6 +80,25 @@ class JobState:
         return JobState.of(entry for sequence, entry in self.sequences if sequence not in trimmed)
 
     @property
+    def run(self) -> RunStarted | None:
+        """The owner, whatever for."""
+        return self.runs[-1] if self.runs else None
+
+    @property
+    def ended(self) -> RunEnded | None:
+        """How the newest run ended, None while it has not said so."""
+        return self.ends.get(self.fencing_epoch)
+
+    @property
+    def pipeline(self) -> RunStarted | None:
+        """The newest run of the pipeline."""
+        return next((run for run in reversed(self.runs) if run.purpose == "pipeline"), None)
+
+    @property
+    def pipeline_ended(self) -> RunEnded | None:
+        return self.ends.get(self.pipeline.fencing_epoch) if self.pipeline else None
+
+    @property
     def lineage(self) -> str | None:
         return self.run.lineage if self.run else None
 
@@ -88,7 +108,12 @@ class JobState:
 
     @property
     def previous_run(self) -> RunStarted | None:
-        return self.runs[-2] if len(self.runs) > 1 else None
+        """The pipeline's run before the current one.
+
+        Maintenance in between does not count: the directory that this run left is still the newest end of its line of
+        batches, because maintenance makes no batches, touches no work directory and opens no sink.
+        """
+        return next((run for run in reversed(self.runs[:-1]) if run.purpose == "pipeline"), None)
 
     def restorable(self) -> list[CheckpointCompleted]:
         """What a recovery may choose, newest first."""

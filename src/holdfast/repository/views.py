@@ -50,7 +50,17 @@ class Observation:
 
     @property
     def running(self) -> bool:
-        return self.state.run is not None and self.state.ended is None and self.alive
+        """The pipeline runs."""
+        return self._owned_for("pipeline")
+
+    @property
+    def maintained(self) -> bool:
+        """A command is writing to the job, which is not running."""
+        return self._owned_for("maintenance")
+
+    def _owned_for(self, purpose: str) -> bool:
+        run = self.state.run
+        return run is not None and run.purpose == purpose and self.state.ended is None and self.alive
 
 
 class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +96,7 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest run, alive or not."""
+    """A run, alive or not."""
 
     host: str
     pid: int
@@ -102,6 +112,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: RunState
     running: bool
     owner: Owner | None
+    """The newest run of the pipeline."""
     last_completed: CheckpointDocument | None
     seconds_since_last_completed: float | None
     consecutive_failures: int
@@ -109,6 +120,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The newest of the consecutive failures, null when there are none."""
     ended_at: datetime | None
     ended_reason: str | None
+    maintenance: Owner | None = None
+    """The command that is writing to the job right now, while the pipeline does not run."""
     findings: tuple[dict[str, Any], ...] = ()
 
 
@@ -137,13 +150,14 @@ def job_status(seen: Observation) -> JobStatus:
         home=seen.home,
         state=_run_state(seen),
         running=seen.running,
-        owner=_owner(seen),
+        owner=_owner(state.pipeline, seen),
         last_completed=_brief(_of_completed(completed, state)) if completed else None,
         seconds_since_last_completed=_age(completed.at, seen.now) if completed else None,
         consecutive_failures=len(failures),
         last_failure=_brief(_of_failed(max(failures, key=_finished_at))) if failures else None,
-        ended_at=_utc(state.ended.at) if state.ended else None,
-        ended_reason=state.ended.reason if state.ended else None,
+        ended_at=_utc(state.pipeline_ended.at) if state.pipeline_ended else None,
+        ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
+        maintenance=_owner(state.run, seen) if seen.maintained else None,
     )
 
 
@@ -179,15 +193,14 @@ def savepoint_list(seen: Observation) -> SavepointList:
 
 
 def _run_state(seen: Observation) -> RunState:
-    if seen.state.run is None:
+    if seen.state.pipeline is None:
         return "never_run"
-    if seen.state.ended is not None:
+    if seen.state.pipeline_ended is not None:
         return "ended"
-    return "running" if seen.alive else "lost"
+    return "running" if seen.running else "lost"
 
 
-def _owner(seen: Observation) -> Owner | None:
-    run = seen.state.run
+def _owner(run: RunStarted | None, seen: Observation) -> Owner | None:
     if run is None:
         return None
     beat = _heartbeat_of(run, seen.heartbeat)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
@@ -14,8 +15,8 @@ from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, RunStarted
-from holdfast.repository.journal import READERS, Journal
-from holdfast.repository.ownership import Held, availability, current_process, read_heartbeat, refusal
+from holdfast.repository.journal import READERS, Journal, MakeEntry
+from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
@@ -154,26 +155,32 @@ def launch(
 
 def _claim(place: Place, journal: Journal) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
-    lineage = journal.state.lineage or place.around.new_attempt()
+    heartbeat, work = place.settings.duration("heartbeat"), str(place.work / place.job)
     try:
-        return journal.claim(
-            lambda sequence, attempt, at: RunStarted(
-                sequence=sequence,
-                attempt=attempt,
-                at=at,
-                fencing_epoch=FencingEpoch(sequence),
-                lineage=lineage,
-                process=place.around.process,
-                heartbeat_s=place.settings.duration("heartbeat"),
-                work=str(place.work / place.job),
-                holdfast=VERSION,
-            )
-        )
+        return journal.claim(run_started(journal, place.around, heartbeat, work, "pipeline"))
     except Fenced as error:
         raise OwnedByAnotherRun(
-            f"could not start job {place.job!r} on {place.home}: {error.message}",
-            hint="stop that run, or take the job from it: --on-conflict takeover",
+            f"could not start job {place.job!r} on {place.home}: {error.message}", hint=TAKE_OVER
         ) from error
+
+
+def run_started(
+    journal: Journal, around: Surroundings, heartbeat: float, work: str, purpose: Literal["pipeline", "maintenance"]
+) -> MakeEntry:
+    """The claim of a run with these surroundings."""
+    lineage = journal.state.lineage or around.new_attempt()
+    return lambda sequence, attempt, at: RunStarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=FencingEpoch(sequence),
+        lineage=lineage,
+        process=around.process,
+        heartbeat_s=heartbeat,
+        work=work,
+        holdfast=VERSION,
+        purpose=purpose,
+    )
 
 
 def _put_together(

@@ -1,0 +1,75 @@
+"""Writing to a job whose pipeline does not run: a claim like a run's, heartbeats, entries, and a goodbye.
+
+Maintenance owns the job for as long as it takes, so everything that holds for owners holds for it: it is refused while
+another owner shows life, it fences whoever stalled, and it is fenced by whoever claims after it. It makes no batches,
+touches no work directory and opens no sink. That is why recovery may look past it.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from holdfast.errors import Fenced, OwnedByAnotherRun, StorageError
+from holdfast.identifiers import JobName
+from holdfast.repository.entries import RunEnded
+from holdfast.repository.journal import Journal
+from holdfast.repository.ownership import Held, availability, read_heartbeat, refusal
+from holdfast.runtime.launching import Surroundings, run_started
+from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+HEARTBEAT_S = 5.0
+_HINT = "wait until that run has ended, or stop it, and try again"
+
+
+@contextmanager
+def maintenance(
+    job: JobName, home: str, store: ObjectStore, doing: str, around: Surroundings | None = None
+) -> Iterator[Journal]:
+    """Own the job inside the block; the journal that comes back is loaded and may be appended to.
+
+    `store` is the job's part of the home. `doing` completes "could not … job NAME", e.g. "collect garbage of".
+    Raises `OwnedByAnotherRun` when a living run owns the job, or claims it at the same moment. Inside the block an
+    append raises `Fenced` when a newer run has taken the job.
+    """
+    around = around or Surroundings.real()
+    journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall, readers=around.journal_readers)
+    answer = availability(journal.load(), read_heartbeat(store), around.process, around.clock.wall())
+    if isinstance(answer, Held):
+        raise refusal(job, home, answer, doing, _HINT)
+    try:
+        claimed = journal.claim(run_started(journal, around, HEARTBEAT_S, "", "maintenance"))
+    except Fenced as error:
+        raise OwnedByAnotherRun(f"could not {doing} job {job!r} on {home}: {error.message}", hint=_HINT) from error
+    watch = OwnershipWatch(
+        store=store,
+        journal=journal,
+        process=around.process,
+        started_at=claimed.at,
+        interval=HEARTBEAT_S,
+        application_id=lambda: None,
+        clock=around.clock,
+        post=lambda fenced: None,  # the next append says the same
+    )
+    watch.beat()
+    reason = f"could not {doing} the job"
+    try:
+        with around.beating(watch, HEARTBEAT_S):
+            yield journal
+        reason = f"maintenance: {doing} the job"
+    finally:
+        _say_goodbye(journal, reason)
+
+
+def _say_goodbye(journal: Journal, reason: str) -> None:
+    """So that the next run need not wait for the heartbeat to go stale."""
+    try:
+        journal.append(
+            lambda sequence, attempt, at: RunEnded(
+                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, reason=reason
+            )
+        )
+    except (StorageError, Fenced) as error:
+        log.warning("could not record the end of the maintenance: %s", error.message)
