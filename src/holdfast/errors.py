@@ -11,7 +11,8 @@
     │   ├── StorageDenied                   permission or credentials
     │   ├── StorageFull                     no space or quota
     │   ├── StorageUnreachable              no answer, or a passing fault
-    │   └── OutcomeUnknown                  a write that may or may not have taken effect
+    │   ├── OutcomeUnknown                  a write that may or may not have taken effect
+    │   └── DamagedJournal         exit 4   an entry of the journal is not what was written; is also a Corrupt
     ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
     └── JobFailed                  exit 1   the pipeline ended and will not be restarted
 
@@ -88,6 +89,10 @@ class StorageUnreachable(StorageError):
 
 class OutcomeUnknown(StorageError):
     pass
+
+
+class DamagedJournal(Corrupt, StorageError):
+    """Whoever needs the entry cannot go on; whoever can wait for the home to be mended waits."""
 
 
 class CheckpointFailed(HoldfastError):

@@ -191,7 +191,7 @@ class SimulatedStore:
     def _read(self, operation: str, key: str, look: Callable[[], T]) -> T:
         self._begin(operation, key)
         result = look()
-        if isinstance(result, bytes) and self._world.chance(self._faults.flipped_read) and "journal" not in key:
+        if isinstance(result, bytes) and self._world.chance(self._faults.flipped_read):
             self._note(operation, key, "FLIPPED")
             result = _flipped(result, self._world)  # type: ignore[assignment]
         return self._end(operation, key, result, StorageUnreachable)

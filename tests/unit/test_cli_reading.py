@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.checkpoint.manifest import digest_of
 from holdfast.cli.main import main
 from holdfast.repository.entries import Failure
 from holdfast.repository.journal import entry_key
@@ -282,7 +283,8 @@ def test_a_home_written_by_a_newer_format_is_a_clear_error(
     home: Path, history: History, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     path = home / "orders" / entry_key(1)
-    path.write_text(path.read_text().replace('"format":1', '"format":99'))
+    newer = path.read_bytes().rpartition(b',"checksum"')[0].replace(b'"format":1', b'"format":99') + b"}"
+    path.write_bytes(newer[:-1] + b',"checksum":"%b"}' % digest_of(newer).encode())
     code, message = failing_or_listing(capsys, *command.split(), "--home", str(home))
     assert code == 2
     assert "format 99" in message

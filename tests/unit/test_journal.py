@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from holdfast.errors import Corrupt, Fenced, OutcomeUnknown, StorageUnreachable
+from holdfast.errors import Corrupt, DamagedJournal, Fenced, OutcomeUnknown, StorageUnreachable
 from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, RunStarted
+from holdfast.repository.entry_bytes import decode_entry
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
@@ -217,3 +219,101 @@ def test_racing_processes_make_one_linear_history(tmp_path: Path) -> None:
         assert entry.fencing_epoch == owner, "only the newest run appends"
     ids = [entry.id for entry in entries if isinstance(entry, CheckpointStarted)]
     assert ids == list(range(1, len(ids) + 1))
+
+
+# --- checksums ---
+
+
+def written(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path)
+    journal = open_journal(store)
+    journal.claim(run_started)
+    journal.append(started(journal, 12))
+    return store
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_no_flipped_bit_gives_an_entry_another_meaning(tmp_path: Path, sequence: int) -> None:
+    key = entry_key(sequence)
+    data = written(tmp_path).get(key)
+    meant = decode_entry(key, data)
+    for place in range(len(data)):
+        for bit in range(8):
+            changed = data[:place] + bytes([data[place] ^ (1 << bit)]) + data[place + 1 :]
+            try:
+                read: object = decode_entry(key, changed)
+            except Corrupt as error:
+                read = meant if key in error.message and error.hint else error
+            assert read == meant
+
+
+@pytest.mark.parametrize("length", range(0, 200, 7))
+def test_an_entry_that_was_cut_off_is_corrupt(tmp_path: Path, length: int) -> None:
+    data = written(tmp_path).get(entry_key(2))
+    with pytest.raises(Corrupt):
+        decode_entry(entry_key(2), data[:length])
+
+
+def test_an_entry_written_before_there_were_checksums_is_read(tmp_path: Path) -> None:
+    store = written(tmp_path)
+    (new,) = (entry for entry in read_entries(store) if entry.sequence == 2)
+    store.put(entry_key(2), msgspec.json.encode(new))
+    assert [entry for entry in read_entries(store) if entry.sequence == 2] == [new]
+
+
+def test_a_checksum_that_lost_its_name_does_not_make_an_old_entry(tmp_path: Path) -> None:
+    data = written(tmp_path).get(entry_key(2)).replace(b'"id":12', b'"id":13').replace(b'"checksum"', b'"Checksum"')
+    with pytest.raises(Corrupt, match="no checksum, but a field 'Checksum'"):
+        decode_entry(entry_key(2), data)
+
+
+def test_an_entry_that_came_wrong_but_lies_right_is_read_once_more(tmp_path: Path) -> None:
+    class WrongOnce(LocalStore):
+        wrong = True
+
+        def get(self, key: str) -> bytes:
+            data = super().get(key)
+            if key == entry_key(2) and self.wrong:
+                self.wrong = False
+                return data.replace(b'"id":12', b'"id":13')
+            return data
+
+    written(tmp_path)
+    assert [entry.sequence for entry in read_entries(WrongOnce(tmp_path))] == [1, 2]
+
+
+def test_a_damaged_newest_entry_stops_a_claim_before_anything_is_written(tmp_path: Path) -> None:
+    store = written(tmp_path)
+    damaged = store.get(entry_key(2)).replace(b'"id":12', b'"id":13')
+    store.put(entry_key(2), damaged)
+    with pytest.raises(Corrupt, match=r"00002\.json.*checksum"):
+        open_journal(store)
+    assert [item.key for item in store.list("")] == [entry_key(1), entry_key(2)]
+
+
+def test_an_append_onto_a_damaged_entry_names_it_and_writes_nothing(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    old = open_journal(store)
+    old.claim(run_started)
+    open_journal(store).claim(run_started)
+    store.put(entry_key(2), store.get(entry_key(2)).replace(b"life", b"lief"))
+    for _ in range(2):
+        with pytest.raises(DamagedJournal, match=r"00002\.json"):
+            old.append(started(old, 1))
+    assert [item.key for item in store.list("")] == [entry_key(1), entry_key(2)]
+
+
+def test_ones_own_entry_that_was_damaged_before_the_answer_came_is_settled_when_it_is_put_back(tmp_path: Path) -> None:
+    store = Unanswered(LocalStore(tmp_path))
+    journal = open_journal(store)
+    journal.claim(run_started)
+    store.faults = iter(["lost answer", "down", "down"])
+    with pytest.raises(OutcomeUnknown):
+        journal.append(started(journal, 1))
+    sound = store.get(entry_key(2))
+    store.put(entry_key(2), sound.replace(b'"id":1,', b'"id":2,'))
+    with pytest.raises(OutcomeUnknown, match="checksum"):
+        journal.append(started(journal, 2))
+    store.put(entry_key(2), sound)
+    journal.append(started(journal, 2))
+    assert sequences(store) == [1, 2, 3]

@@ -30,6 +30,7 @@ class FailureReason(Enum):
     STORAGE_DENIED = "storage_denied"
     STORAGE_FULL = "storage_full"
     OUTCOME_UNKNOWN = "outcome_unknown"
+    JOURNAL_DAMAGED = "journal_damaged"
     FILES_VANISHED = "files_vanished"
     FILES_CHANGED = "files_changed"
     COPY_FAILED = "copy_failed"
@@ -79,6 +80,12 @@ RULES: dict[FailureReason, Rule] = {
         Fault.STORAGE,
         "the home did not say whether the checkpoint's journal entry was written",
         "nothing: it is settled before the next checkpoint, and counts as completed if it was written",
+    ),
+    FailureReason.JOURNAL_DAMAGED: Rule(
+        True,
+        Fault.STORAGE,
+        "an entry of the journal is not what was written, so nothing can be appended",
+        "put the entry back from a copy of the home: holdfast verify names it",
     ),
     FailureReason.FILES_VANISHED: Rule(
         True,

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
-import msgspec
-
-from holdfast.errors import Corrupt, Fenced, InvalidSettings, ObjectNotFound, OutcomeUnknown, StorageError
+from holdfast.errors import DamagedJournal, Fenced, ObjectNotFound, OutcomeUnknown, StorageError
 from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
-from holdfast.repository.entries import FORMAT, AnyEntry, RunStarted
+from holdfast.repository.entries import AnyEntry, RunStarted
+from holdfast.repository.entry_bytes import damaged_entry, decode_entry, encode_entry
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 
@@ -45,29 +44,24 @@ def read_entries(store: ObjectStore, readers: int = READERS) -> Iterator[AnyEntr
 
 def _read_if_there(store: ObjectStore, key: str) -> AnyEntry | None:
     try:
-        return _decode(key, store.get(key))
+        return _read(store, key)
     except ObjectNotFound:
         return None  # trimmed by the owner since it was listed
 
 
-def _decode(key: str, data: bytes) -> AnyEntry:
+def _read(store: ObjectStore, key: str) -> AnyEntry:
+    """Read twice before it is called damaged, which stops everything: bytes that came wrong may lie right."""
     try:
-        version = msgspec.json.decode(data, type=_Format).format
-        if version > FORMAT:
-            raise InvalidSettings(
-                f"could not read {key}: it has format {version}, this holdfast knows up to {FORMAT}",
-                hint="upgrade holdfast to the version that wrote this home",
-            )
-        entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(f"could not read journal entry {key}: {error}") from error
+        return _decode(key, store.get(key))
+    except DamagedJournal:
+        return _decode(key, store.get(key))
+
+
+def _decode(key: str, data: bytes) -> AnyEntry:
+    entry = decode_entry(key, data)
     if entry_key(entry.sequence) != key:
-        raise Corrupt(f"could not read journal entry {key}: it says it is entry {entry.sequence}")
+        raise damaged_entry(key, f"it says it is entry {entry.sequence}")
     return entry
-
-
-class _Format(msgspec.Struct):
-    format: int
 
 
 class Journal:
@@ -151,10 +145,12 @@ class Journal:
 
     def _try_create(self, entry: AnyEntry) -> AnyEntry:
         key = entry_key(entry.sequence)
-        if self._store.create(key, msgspec.json.encode(entry)) is Created.WON:
+        if self._store.create(key, encode_entry(entry)) is Created.WON:
             return entry
         try:
-            return _decode(key, self._store.get(key))
+            return _read(self._store, key)
+        except DamagedJournal:
+            raise
         except StorageError as error:
             # Lost, but perhaps to an earlier try of one's own.
             raise OutcomeUnknown(f"{key} exists and could not be read back: {error.message}") from error

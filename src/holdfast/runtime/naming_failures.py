@@ -2,7 +2,7 @@
 
 from holdfast.checkpoint.layout import NotPlannable
 from holdfast.coordination.reasons import FailureReason
-from holdfast.errors import HoldfastError, OutcomeUnknown, StorageDenied, StorageError, StorageFull
+from holdfast.errors import DamagedJournal, HoldfastError, OutcomeUnknown, StorageDenied, StorageError, StorageFull
 from holdfast.snapshot.carrier import ShardDeclined
 
 
@@ -16,6 +16,8 @@ def reason_of(error: Exception) -> FailureReason:
             return FailureReason.FILES_CHANGED if "changed" in str(error) else FailureReason.FILES_VANISHED
         case NameTaken():
             return FailureReason.NAME_TAKEN
+        case DamagedJournal():
+            return FailureReason.JOURNAL_DAMAGED
         case OutcomeUnknown():
             return FailureReason.OUTCOME_UNKNOWN
         case StorageDenied():
