@@ -20,12 +20,24 @@ def open_store(home: str) -> ObjectStore:
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
             raise InvalidSettings.of("home", home, "a file URL has three slashes: file:///absolute/path")
         return LocalStore(Path(unquote(parts.path)))
+    if parts.scheme == "hdfs":
+        return _hdfs(home)
     raise InvalidSettings.of(
         "home",
         home,
-        "must be a URL of a supported store: file:///absolute/path",
+        "must be a URL of a supported store: file:///absolute/path, hdfs://host:port/path",
         hint="--home file:///var/lib/holdfast",
     )
+
+
+def _hdfs(home: str) -> ObjectStore:
+    try:
+        # Loaded here: commands on other homes do not wait for it.
+        from holdfast.storage.hdfs import open_hdfs
+    except ModuleNotFoundError as error:
+        rule = f"HDFS needs the package {error.name}"
+        raise InvalidSettings.of("home", home, rule, hint="pip install 'holdfast[hdfs]'") from error
+    return open_hdfs(home)
 
 
 def require_create_if_absent(store: ObjectStore) -> None:

@@ -1,0 +1,86 @@
+"""A connection to HDFS on which no call waits for ever.
+
+hdfs-native itself waits for an answer of the NameNode or a DataNode as long as the TCP connection lives, which is hours
+when the host is gone. So each call runs on a thread of its own and is given up when its time is up; from then on a new
+client with new connections is used, because the old one would go on waiting on the same dead connection.
+
+The client's inner one is used: the outer one's writer closes its file when it is dropped, and waits for that.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from hdfs_native import Client
+
+from holdfast.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from hdfs_native._internal import RawClient
+
+T = TypeVar("T")
+
+METADATA_PATIENCE = 20.0
+DATA_PATIENCE = 60.0
+"""Seconds for one step. Data takes longer: several busy disks may have to acknowledge it."""
+_CONFIGURATION = {
+    # Retrying is the business of storage/retrying.py. Enough to find the active one of a few NameNodes.
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.base.millis": "100",
+    "dfs.client.failover.sleep.max.millis": "1000",
+}
+
+
+class NoAnswer(OSError):
+    """The connection broke, or the call was given up. It may have taken effect, or may still do so."""
+
+
+class HdfsConnection:
+    def __init__(
+        self, address: str, *, metadata_patience: float = METADATA_PATIENCE, data_patience: float = DATA_PATIENCE
+    ) -> None:
+        """`address` is hdfs://host:port or hdfs://nameservice. Nothing is connected before the first call."""
+        self.address = address
+        self._metadata_patience = metadata_patience
+        self._data_patience = data_patience
+        self._client = _client(address)
+
+    def ask(self, call: Callable[["RawClient"], T]) -> T:
+        """A question or an order to the NameNode."""
+        client = self._client
+        return self._within("the NameNode", self._metadata_patience, lambda: call(client))
+
+    def transfer(self, call: Callable[[], T]) -> T:
+        """One step of reading or writing data."""
+        return self._within("a DataNode", self._data_patience, call)
+
+    def _within(self, party: str, patience: float, call: Callable[[], T]) -> T:
+        answer: Future[T] = Future()
+        threading.Thread(target=_answer, args=(answer, call), name="holdfast-hdfs", daemon=True).start()
+        try:
+            return answer.result(patience)
+        except (FileNotFoundError, FileExistsError, IsADirectoryError):
+            raise
+        except OSError as error:
+            if answer.done():
+                raise NoAnswer(f"{party} did not answer: {error}") from error
+            self._client = _client(self.address)
+            raise NoAnswer(f"{party} did not answer within {patience:g} s") from None
+
+
+def _answer(answer: Future[T], call: Callable[[], T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:  # hdfs-native can panic, which is no Exception
+        answer.set_exception(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+
+def _client(address: str) -> "RawClient":
+    try:
+        return Client(address, dict(_CONFIGURATION)).inner
+    except (RuntimeError, OSError) as error:
+        raise InvalidSettings(
+            f"could not use {address} as home: {error}",
+            hint="give a port (hdfs://namenode:8020/path), or let HADOOP_CONF_DIR name the folder of hdfs-site.xml",
+        ) from error

@@ -1,0 +1,206 @@
+"""A real HDFS of one NameNode and its DataNodes, each a process of its own that can be killed.
+
+PySpark brings Hadoop's client jars; the servers are one more jar of the same version, fetched once with Maven.
+"""
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pyspark
+import pytest
+
+from holdfast.errors import StorageError
+from holdfast.storage.hdfs import HdfsStore
+from holdfast.storage.hdfs_connection import HdfsConnection
+
+CACHE = Path(os.environ.get("HOLDFAST_TEST_CACHE", Path.home() / ".cache" / "holdfast-tests"))
+PATIENCE = 120.0
+SMALL_JVM = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+BRINGS = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "jcl-over-slf4j-*", "log4j-*")
+"""What is taken from PySpark's own jars."""
+
+
+class HdfsServer:
+    def __init__(self, root: Path, *, datanodes: int = 1, port: int | None = None) -> None:
+        self.root = root
+        self.port = port or _free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._datanodes = datanodes
+        shutil.copytree(_formatted(), root / "name")
+        for number in range(datanodes):
+            _configure(root / f"conf{number}", root, self.port, number, datanodes)
+
+    @property
+    def address(self) -> str:
+        return f"hdfs://127.0.0.1:{self.port}"
+
+    def start(self) -> "HdfsServer":
+        self.start_namenode()
+        for number in range(self._datanodes):
+            self._launch(f"datanode{number}", number, DATANODE)
+        self.wait_until_writable()
+        return self
+
+    def stop(self) -> None:
+        for name in list(self._processes):
+            self._kill(name)
+
+    def start_namenode(self) -> None:
+        self._launch("namenode", 0, NAMENODE)
+
+    def kill_namenode(self) -> None:
+        self._kill("namenode")
+
+    def start_datanode(self) -> None:
+        self._launch("datanode0", 0, DATANODE)
+
+    def kill_datanode(self) -> None:
+        self._kill("datanode0")
+
+    def administer(self, *arguments: str) -> None:
+        subprocess.run(
+            [*_java(self.root / "conf0"), ADMIN, *arguments], check=True, capture_output=True, timeout=PATIENCE
+        )
+
+    def wait_until_writable(self) -> None:
+        store = HdfsStore(HdfsConnection(self.address, metadata_patience=5, data_patience=5), "/")
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                store.put("ready", b"yes")
+                return
+            except StorageError:
+                assert time.monotonic() < deadline, f"HDFS did not get ready: see {self.root}/*.log"
+                assert self._processes["namenode"].poll() is None, f"the NameNode died: see {self.root}/namenode.log"
+                time.sleep(0.2)
+
+    def _launch(self, name: str, number: int, main: str) -> None:
+        with (self.root / f"{name}.log").open("ab") as log:
+            command = [*_java(self.root / f"conf{number}"), main]
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
+
+    def _kill(self, name: str) -> None:
+        process = self._processes.pop(name)
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def running_hdfs(root: Path, *, datanodes: int = 1) -> Iterator[HdfsServer]:
+    """Skips the test where HDFS cannot be had."""
+    server = HdfsServer(root, datanodes=datanodes)
+    try:
+        yield server.start()
+    finally:
+        server.stop()
+
+
+def _configure(folder: Path, root: Path, port: int, number: int, datanodes: int) -> None:
+    settings = {
+        "fs.defaultFS": f"hdfs://127.0.0.1:{port}",
+        "dfs.namenode.name.dir": str(root / "name"),
+        "dfs.datanode.data.dir": str(root / f"data{number}"),
+        "dfs.replication": str(datanodes),
+        # Several blocks per object, without writing much.
+        "dfs.blocksize": str(4 << 20),
+        "dfs.namenode.fs-limits.min-block-size": str(1 << 20),
+        # A dead DataNode is known as dead after 12 s, a living one is used at once.
+        "dfs.heartbeat.interval": "1",
+        "dfs.namenode.heartbeat.recheck-interval": "1000",
+        "dfs.namenode.safemode.extension": "0",
+        # With more than one replica a file can be closed before all DataNodes have reported: no wait of half a second.
+        "dfs.namenode.file.close.num-committed-allowed": "1",
+        "dfs.namenode.replication.min": "1",
+        # Nothing on this disk has to survive a power cut.
+        "dfs.namenode.edits.noeditlogchannelflush": "true",
+        **dict.fromkeys(
+            (
+                "dfs.namenode.http-address",
+                "dfs.datanode.address",
+                "dfs.datanode.http.address",
+                "dfs.datanode.ipc.address",
+            ),
+            "127.0.0.1:0",
+        ),
+    }
+    folder.mkdir()
+    lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]
+    for name in ("core-site.xml", "hdfs-site.xml"):
+        (folder / name).write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
+
+
+def _java(configuration: Path) -> list[str]:
+    return _java_with(configuration, _server_jar())
+
+
+def _java_with(configuration: Path, servers: Path) -> list[str]:
+    jars = Path(pyspark.__file__).parent / "jars"
+    brought = [str(path) for pattern in BRINGS for path in sorted(jars.glob(f"{pattern}.jar"))]
+    return ["java", *SMALL_JVM, "-cp", os.pathsep.join([str(configuration), str(servers), *brought])]
+
+
+def _server_jar() -> Path:
+    """The jar of the servers, fetched if it is not there yet."""
+    (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    version = client.stem.rpartition("-")[2]
+    jar = CACHE / "hadoop" / f"hadoop-client-minicluster-{version}.jar"
+    with _alone(jar.parent):
+        if not jar.exists():
+            _fetch(f"org.apache.hadoop:hadoop-client-minicluster:{version}", jar)
+    return jar
+
+
+def _fetch(artifact: str, jar: Path) -> None:
+    if shutil.which("mvn") is None:
+        pytest.skip("no HDFS: its server jar is fetched with Maven, and there is no mvn")
+    partial = jar.parent / "fetched"
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+    command = ["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={partial}"]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=jar.parent, timeout=240, check=False)
+    if result.returncode:
+        pytest.skip(f"no HDFS: Maven could not fetch {artifact}: {result.stdout[-300:]}")
+    (partial / jar.name).rename(jar)
+
+
+def _formatted() -> Path:
+    """An empty file system, made once."""
+    jar = _server_jar()
+    name = jar.with_suffix(".formatted")
+    with _alone(jar.parent):
+        if not name.exists():
+            making = name.with_suffix(".making")
+            shutil.rmtree(making, ignore_errors=True)
+            making.mkdir()
+            _configure(making / "conf", making, 1, 0, 1)
+            command = [*_java_with(making / "conf", jar), NAMENODE, "-format", "-nonInteractive"]
+            subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+            (making / "name").rename(name)
+            shutil.rmtree(making)
+    return name
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time, so that two test runs do not fetch the same thing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
