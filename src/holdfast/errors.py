@@ -11,6 +11,7 @@
     │   ├── StorageDenied                   permission or credentials
     │   ├── StorageFull                     no space or quota
     │   ├── StorageUnreachable              no answer, or a passing fault
+    │   │   └── StorageThrottled            it asks for fewer requests
     │   ├── OutcomeUnknown                  a write that may or may not have taken effect
     │   └── DamagedJournal         exit 4   an entry of the journal is not what was written; is also a Corrupt
     ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
@@ -84,6 +85,10 @@ class StorageFull(StorageError):
 
 
 class StorageUnreachable(StorageError):
+    pass
+
+
+class StorageThrottled(StorageUnreachable):
     pass
 
 

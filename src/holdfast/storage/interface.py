@@ -48,6 +48,7 @@ class ObjectStore(Protocol):
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """Write a content-addressed object. Doing it twice, or at once from two places, is harmless.
 
+        `chunks` may be iterated again for another try, unless it is an iterator, which gives its bytes only once.
         When `chunks` raises, no object appears at `key` and the exception passes through.
         """
 

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from holdfast.errors import InvalidSettings, StorageError
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
+from holdfast.storage.location import SCHEMES, parse_location
 
 _PROBE = b"holdfast probe: safe to delete\n"
 
@@ -22,10 +23,12 @@ def open_store(home: str) -> ObjectStore:
         return LocalStore(Path(unquote(parts.path)))
     if parts.scheme == "hdfs":
         return _hdfs(home)
+    if parts.scheme in SCHEMES:
+        return _remote(home)
     raise InvalidSettings.of(
         "home",
         home,
-        "must be a URL of a supported store: file:///absolute/path, hdfs://host:port/path",
+        "must be a URL of a supported store: file:///absolute/path, s3://, gs://, az://, hdfs://host:port/path",
         hint="--home file:///var/lib/holdfast",
     )
 
@@ -40,11 +43,21 @@ def _hdfs(home: str) -> ObjectStore:
     return open_hdfs(home)
 
 
+def _remote(home: str) -> ObjectStore:
+    location = parse_location(home)
+    # Loaded here: commands on a local home do not wait for it.
+    from holdfast.storage.clients import clients_for
+    from holdfast.storage.object_store import RemoteStore
+
+    return RemoteStore(clients_for(location), location.root, within=location.path)
+
+
 def require_create_if_absent(store: ObjectStore) -> None:
     """Prove that the store refuses to create an object twice; without that, two runs could both own a job."""
     key = f"probe-{uuid.uuid4().hex}"
     first = store.create(key, _PROBE)
-    second = store.create(key, _PROBE)
+    # Other bytes: an equal object would be taken for one's own by a store that reads back.
+    second = store.create(key, _PROBE * 2)
     store.delete(key)
     if (first, second) != (Created.WON, Created.LOST):
         raise StorageError(

@@ -1,0 +1,196 @@
+"""S3, Google Cloud Storage and Azure Blob Storage through obstore.
+
+create-if-absent is a conditional put: `If-None-Match: *`, on Google `x-goog-if-generation-match: 0`. A request is sent
+once: retrying is a decorator's work, which knows that an answer may be lost after the effect. Keys are kept whole
+here, prefix included, because a listing's prefix is by path component for obstore and any string for holdfast.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeVar
+
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from holdfast.errors import ObjectNotFound
+from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.object_store_errors import Answer, named
+
+T = TypeVar("T")
+Client = S3Store | GCSStore | AzureStore
+
+SINGLE_PUT = 24 << 20
+"""An object up to this size is one request: a pack of small files is; more would cost, and wait, four times as much."""
+PART = 16 << 20
+PARTS_AT_ONCE = 3
+_CHUNK = 1 << 20
+_PAGE = 1000
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The same bucket twice: with short time-outs for what decides and is small, with long ones for bulk data."""
+
+    quick: Client
+    bulk: Client
+
+
+class RemoteStore:
+    def __init__(self, clients: Clients, root: str, *, within: str = "") -> None:
+        """`root` is the bucket's URL without any option; `within` the path below it."""
+        self._clients = clients
+        self._root = root
+        self._within = within
+
+    @property
+    def url(self) -> str:
+        return f"{self._root}/{self._within}" if self._within else self._root
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.url})"
+
+    def scoped(self, name: str) -> ObjectStore:
+        return RemoteStore(self._clients, self._root, within=self._below(name))
+
+    def create(self, key: str, data: bytes) -> Created:
+        def put() -> Created:
+            try:
+                self._clients.quick.put(self._below(key), data, mode="create")
+            except (AlreadyExistsError, PreconditionError) as error:
+                if Answer.of(error).an_object_exists:
+                    return Created.LOST
+                raise
+            return Created.WON
+
+        return self._tried("create", key, put, is_write=True)
+
+    def put(self, key: str, data: bytes) -> None:
+        self._tried("write", key, lambda: self._put(self._clients.quick, key, data), is_write=True)
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        """In parts when it is large. A broken upload's parts are dropped, on S3 and Google by an explicit abort."""
+        source = _Source(chunks)
+        beginning = source.beginning(SINGLE_PUT)
+        if source.exhausted:
+            self._tried("upload", key, lambda: self._put(self._clients.bulk, key, beginning), is_write=True)
+            return
+        try:
+            self._tried("upload", key, lambda: self._put_parts(key, chain([beginning], source)), is_write=True)
+        except BaseException:
+            if source.failure is not None:
+                raise source.failure from None
+            raise
+
+    def get(self, key: str) -> bytes:
+        return self._tried("read", key, lambda: bytes(self._clients.bulk.get(self._below(key)).bytes()))
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        if length == 0:
+            return self.get(key)[:0]
+
+        def part() -> bytes:
+            try:
+                return bytes(self._clients.bulk.get_range(self._below(key), start=offset, length=length))
+            except BaseError as error:
+                if Answer.of(error).beyond_the_end:
+                    return b""
+                raise
+
+        return self._tried("read", key, part)
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        pieces = self._tried("read", key, lambda: iter(self._clients.bulk.get(self._below(key)).stream(_CHUNK)))
+        while (piece := self._tried("read", key, lambda: next(pieces, None))) is not None:
+            yield bytes(piece)
+
+    def exists(self, key: str) -> bool:
+        try:
+            self._tried("look for", key, lambda: self._clients.quick.head(self._below(key)))
+        except ObjectNotFound:
+            return False
+        return True
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        whole = self._below(prefix)
+        folder, _, _ = whole.rpartition("/")
+        offset = self._below(after) if after >= prefix and after else None
+        pages = self._clients.quick.list(folder or None, offset=offset, chunk_size=_PAGE)
+        base = len(self._below(""))
+        while (page := self._tried("list", prefix, lambda: next(pages, None))) is not None:
+            for item in page:
+                path = item["path"]
+                if path.startswith(whole) and path[base:] > after:
+                    yield StoredObject(path[base:], item["size"], item["last_modified"].timestamp())
+                elif path > whole and not path.startswith(whole):
+                    return
+
+    def children(self) -> tuple[str, ...]:
+        found = self._tried("list", "", lambda: self._clients.quick.list_with_delimiter(self._within or None))
+        return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]))
+
+    def delete(self, key: str) -> None:
+        def delete() -> None:
+            try:
+                self._clients.quick.delete(self._below(key))
+            except FileNotFoundError as error:
+                if Answer.of(error).no_container:
+                    raise
+
+        self._tried("delete", key, delete, is_write=True)
+
+    def temporaries(self) -> Iterator[StoredObject]:
+        """None that could be seen from here: parts of a broken upload are dropped by the store's lifecycle rule."""
+        return iter(())
+
+    def _put(self, client: Client, key: str, data: bytes) -> None:
+        client.put(self._below(key), data, use_multipart=False)
+
+    def _put_parts(self, key: str, chunks: Iterable[bytes]) -> None:
+        self._clients.bulk.put(
+            self._below(key), iter(chunks), use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE
+        )
+
+    def _tried(self, operation: str, key: str, call: Callable[[], T], *, is_write: bool = False) -> T:
+        try:
+            return call()
+        except (BaseError, OSError) as error:
+            failure = named(operation, f"{self._root}/{self._below(key)}", error, is_write=is_write)
+        # Outside of the handler: the original, which can hold secrets, is not even the context of what is raised.
+        raise failure
+
+    def _below(self, key: str) -> str:
+        return f"{self._within}/{key}" if self._within else key
+
+
+class _Source:
+    """An upload's chunks, with the exception that producing them ended in, if it did."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self.exhausted = False
+        self.failure: BaseException | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            self.exhausted = True
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def beginning(self, size: int) -> bytes:
+        """At least `size` bytes, less only when that is all."""
+        pieces: list[bytes] = []
+        gathered = 0
+        for piece in self:
+            pieces.append(piece)
+            gathered += len(piece)
+            if gathered > size:
+                break
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -1,0 +1,94 @@
+"""Server programs for tests: fetched once into a cache outside of the repository, started on a free port, stopped."""
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+STARTED_WITHIN = 60.0
+
+
+def cache() -> Path:
+    path = Path(os.environ.get("HOLDFAST_TEST_CACHE") or Path.home() / ".cache" / "holdfast-tests")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def maven_artifact(artifact: str, name: str) -> Path:
+    """A file of Maven's repositories, from the cache when it is there. Skips the test when it cannot be had."""
+    target = cache() / name
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+    with tempfile.TemporaryDirectory(dir=target.parent) as partial:
+        command = [required("mvn"), "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={partial}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"could not fetch {artifact} with Maven: {done.stdout[-500:]}")
+        (file,) = Path(partial).iterdir()
+        file.replace(target)
+    return target
+
+
+def required(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], log: Path, is_up: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
+    """The process while the block runs, entered when `is_up`."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            _wait_until(is_up, process, log)
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+
+
+def answers(url: str) -> Callable[[], bool]:
+    """Whether an HTTP server answers there, be it with an error."""
+
+    def ask() -> bool:
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    return ask
+
+
+def _wait_until(is_up: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + STARTED_WITHIN
+    while not is_up():
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}: {log.read_text()[-2000:]}"
+        assert time.monotonic() < deadline, f"{process.args!r} does not answer: {log.read_text()[-2000:]}"
+        time.sleep(0.05)

@@ -1,0 +1,29 @@
+"""Every store passes the public suite, against a real server where it has one."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.local import LocalStore
+from holdfast.storage.urls import open_store
+from holdfast.testing.stores import StoreConformance
+from tests.stores.s3 import S3Server
+
+
+class TestLocalDirectory(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.path = tmp_path
+
+    def make_store(self) -> ObjectStore:
+        return LocalStore(self.path)
+
+
+class TestS3(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, s3: S3Server) -> None:
+        self.home = s3.home("homes/of team")
+
+    def make_store(self) -> ObjectStore:
+        return open_store(self.home)
