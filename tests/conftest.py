@@ -1,8 +1,19 @@
 """Rules for every test."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from tests import short_lived_jvm
+
+
+@pytest.fixture(scope="session")
+def short_lived_jvms() -> Iterator[None]:
+    """For every JVM that this process or a child of it starts."""
+    os.environ["JDK_JAVA_OPTIONS"] = short_lived_jvm.options()
+    yield
+    del os.environ["JDK_JAVA_OPTIONS"]
 
 
 @pytest.hookimpl(wrapper=True)

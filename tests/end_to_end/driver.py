@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import HoldfastError
+from holdfast.runtime.alarms import Alarm
 from holdfast.settings import Settings
 from holdfast.sinks import Delta, Files
 from holdfast.spark.api import start_stepwise
@@ -91,6 +92,10 @@ def damage_state(work: Path) -> None:
             file.write_bytes(b"\x55" * size)
 
 
+def tell_alarm(alarm: Alarm) -> None:
+    print(f"alarm {alarm.code} {'over' if alarm.cleared else 'on'}", flush=True)  # noqa: T201
+
+
 def main() -> int:
     given = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
@@ -99,7 +104,7 @@ def main() -> int:
     sink_kind = {"delta": Delta, "files": Files}[given.get("sink", "delta")]
     sink = sink_kind(given["output"], step=steps)
     spark = session(given.get("state_format", "rocksdb-changelog"))
-    settings = Settings(spark=spark, work=given["work"], **given["options"])
+    settings = Settings(spark=spark, work=given["work"], alarms=(tell_alarm,), **given["options"])
     try:
         running = start_stepwise(
             lambda spark: windowed_counts(spark, given["source"], given.get("files_per_batch", 1)),

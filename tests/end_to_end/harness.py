@@ -23,8 +23,6 @@ from holdfast.storage.urls import open_store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = 120.0
-SHORT_LIVED_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""These processes live for seconds: compiling well would take longer than running."""
 Row = tuple[datetime, int, int, int]
 
 
@@ -34,9 +32,7 @@ class Driver:
     def __init__(self, given: dict[str, Any], log: Path) -> None:
         self._log = log.open("ab")
         command = [sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=self._log, text=True, env={**os.environ, **SHORT_LIVED_JVM}
-        )
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -117,6 +113,12 @@ class Pipeline:
     def finish(self, damage_at: str | None = None) -> None:
         """Let one run process what is left and end by itself, with everything durable."""
         code, last = self.start(damage_at=damage_at, files_per_batch=20, trigger="available-now").end()
+        assert code == 0, f"exit {code}: {last}; see {self.log}"
+
+    def stop(self, driver: Driver) -> None:
+        """A clean stop, with a last checkpoint."""
+        driver.send(signal.SIGTERM)
+        code, last = driver.end()
         assert code == 0, f"exit {code}: {last}; see {self.log}"
 
     def wipe_work(self) -> None:

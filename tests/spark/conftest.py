@@ -20,7 +20,7 @@ STATE_FORMATS = {
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, short_lived_jvms: None) -> Iterator[SparkSession]:
     """Two cores, two partitions, and state maintenance every second, so that files come and go while tests look on."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (

@@ -1,0 +1,71 @@
+"""Spark's JVM for processes that live for seconds: starting takes most of their time, compiling well would take more.
+
+The JVM can keep its loaded classes in a file and map it at the next start, which halves the time until the first batch.
+The file is made once per version of Java and Spark, by a short life of Spark, and kept outside of the tree.
+"""
+
+import functools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable -Xlog:all=off"
+
+_TYPICAL_LIFE = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+place = sys.argv[1]
+rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2").config("spark.sql.streaming.stateStore.providerClass", rocksdb)
+    .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true").getOrCreate())
+spark.range(100).selectExpr("current_timestamp() AS at", "id").write.json(place + "/source")
+events = spark.readStream.schema("at TIMESTAMP, id LONG").json(place + "/source")
+counts = events.withWatermark("at", "1 second").groupBy(F.window("at", "5 seconds"), "id").count()
+write = lambda batch, _: batch.write.mode("append").parquet(place + "/output")
+options = {"checkpointLocation": place + "/checkpoint"}
+counts.writeStream.options(**options).foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
+spark.stop()
+"""
+
+
+@functools.cache
+def options() -> str:
+    """For JDK_JAVA_OPTIONS."""
+    archive = _cache() / f"classes-{_java_version()}-spark-{pyspark.__version__}.jsa"
+    if not archive.exists():
+        _make(archive)
+    return f"{_QUICK} -XX:SharedArchiveFile={archive}" if archive.exists() else _QUICK
+
+
+def _make(archive: Path) -> None:
+    """Into a name of its own first: two test runs may do it at the same time."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    part = archive.with_suffix(f".{os.getpid()}")
+    place = archive.with_suffix(f".{os.getpid()}.life")
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "JDK_JAVA_OPTIONS": f"{_QUICK} -XX:ArchiveClassesAtExit={part}",
+    }
+    command = [sys.executable, "-c", _TYPICAL_LIFE, str(place)]
+    # Python ends before its JVM has written the file. The JVM holds the pipe, whose end is awaited here.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
+        process.communicate()
+    subprocess.run(["rm", "-rf", str(place)], check=True)
+    if part.exists():
+        part.rename(archive)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("HOLDFAST_TEST_CACHE", Path.home() / ".cache" / "holdfast-tests"))
+
+
+def _java_version() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = f"{home}/bin/java" if home else "java"
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    return shown.split('"')[1]
