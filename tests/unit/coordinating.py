@@ -1,5 +1,6 @@
 """Drives a coordinator in tests: a clock that only moves when told, and names for what it answered."""
 
+from dataclasses import replace
 from typing import TypeVar
 
 from holdfast.coordination.commands import BeginCheckpoint, Command
@@ -13,9 +14,11 @@ from holdfast.coordination.events import (
     QueryStarted,
     ShardAcknowledged,
     SnapshotPlanned,
+    StepFailed,
     TimePassed,
 )
 from holdfast.coordination.lifecycle import Phase
+from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.rules import Rules
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
 
@@ -93,3 +96,20 @@ class Driven:
         if batch is not None:
             commands += self.tell(OutputPublished(BatchId(batch)))
         return commands
+
+
+UNREACHABLE = FailureReason.STORAGE_UNREACHABLE
+CONCURRENT = replace(RULES, max_concurrent=3)
+CONTROL, STATE = SHARDS
+
+
+def of(commands: list[Command], kind: type) -> list[Command]:
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def fail(driven: Driven, ticket: Ticket, reason: FailureReason = UNREACHABLE, message: str = "no answer"):
+    return driven.tell(StepFailed(ticket, reason, message))
+
+
+def fail_next(driven: Driven, batch: int) -> list[Command]:
+    return fail(driven, driven.begin_periodic(batch))

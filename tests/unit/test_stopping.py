@@ -1,0 +1,189 @@
+"""Publishing, stopping, fencing and restarts."""
+
+from dataclasses import replace
+
+from holdfast.coordination.commands import (
+    AbandonCheckpoint,
+    AnswerRequest,
+    BeginCheckpoint,
+    ClearAlarm,
+    Command,
+    EndRun,
+    PublishOutput,
+    RaiseAlarm,
+)
+from holdfast.coordination.events import (
+    BarrierReached,
+    CheckpointBegun,
+    CheckpointRequested,
+    CheckpointSealed,
+    EntrySettled,
+    OutputPublished,
+    PublishFailed,
+    QueryEnded,
+    QueryStarted,
+    RunFenced,
+    SnapshotPlanned,
+    StopRequested,
+    TimePassed,
+)
+from holdfast.coordination.lifecycle import Phase
+from holdfast.coordination.publishing import PUBLISH_FAILING
+from holdfast.coordination.reasons import FailureReason
+from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
+from tests.unit.coordinating import CONCURRENT, RULES, SHARDS, Driven, fail, kinds, of, only
+
+# --- publishing ---
+
+
+def test_one_publication_at_a_time_up_to_the_newest_completed_barrier() -> None:
+    driven = Driven()
+    assert only(driven.complete(driven.begin_periodic(0)), PublishOutput).upto == 0
+    for batch in (1, 2):
+        assert of(driven.complete(driven.begin_periodic(batch)), PublishOutput) == []
+    assert driven.tell(OutputPublished(BatchId(0))) == [PublishOutput(BatchId(2))]
+    assert driven.tell(OutputPublished(BatchId(0))) == []
+    assert driven.tell(OutputPublished(BatchId(2))) == []
+
+
+def test_a_publication_that_fails_is_repeated_and_raises_an_alarm_once() -> None:
+    driven = Driven()
+    driven.complete(driven.begin_periodic(0))
+    alarms = []
+    for _ in range(5):
+        alarms += of(driven.tell(PublishFailed(BatchId(0), "locked")), RaiseAlarm)
+        assert PublishOutput(BatchId(0)) in driven.wait(60.0)
+    assert [alarm.code for alarm in alarms] == [PUBLISH_FAILING]
+    assert only(driven.tell(OutputPublished(BatchId(0))), ClearAlarm).code == PUBLISH_FAILING
+
+
+def test_nothing_is_published_while_the_query_moves_to_another_directory() -> None:
+    driven = Driven()
+    driven.complete(driven.begin_periodic(0))
+    ticket = driven.begin_periodic(1)
+    driven.advance(ticket, Phase.SEALING)
+    driven.tell(PublishFailed(BatchId(0), "locked"))
+    driven.tell(QueryEnded(replaced=True))
+    assert of(driven.wait(500.0), PublishOutput) == []
+    assert of(driven.tell(EntrySettled(CheckpointId(2), BatchId(1))), PublishOutput) == []
+    driven.tell(QueryStarted(replaced=True, durable=BatchId(1), durable_id=CheckpointId(2)))
+    assert only(driven.complete(driven.begin_periodic(2)), PublishOutput).upto == 2
+
+
+# --- stop and fence ---
+
+
+def test_stop_takes_a_last_checkpoint_publishes_and_ends() -> None:
+    driven = Driven()
+    driven.barrier(0)
+    driven.tell(QueryEnded())
+    ticket = only(driven.tell(StopRequested(RequestId(1))), BeginCheckpoint).ticket
+    assert of(driven.complete(ticket), EndRun) == []
+    assert driven.coordinator.next_deadline() is None
+    assert driven.tell(OutputPublished(BatchId(0))) == [EndRun(None, requests=(RequestId(1),))]
+    assert driven.tell(BarrierReached(BatchId(9))) == []
+
+
+def test_stop_with_savepoint_makes_one_though_everything_is_durable() -> None:
+    driven = Driven()
+    driven.complete(driven.begin_periodic(0), 0)
+    begun = only(driven.tell(StopRequested(RequestId(1), "last")), BeginCheckpoint)
+    assert (begun.kind, begun.name) == ("savepoint", "last")
+    assert kinds(driven.complete(begun.ticket))[-1] == "EndRun"
+
+
+def test_stop_waits_for_what_is_under_way_and_for_savepoints_that_were_asked_for() -> None:
+    driven = Driven()
+    first = driven.begin_periodic(0)
+    driven.tell(CheckpointRequested(RequestId(1), "savepoint", "mine"))
+    assert driven.tell(StopRequested(RequestId(2))) == []
+    second = only(driven.complete(first, 0), BeginCheckpoint)
+    assert second.name == "mine"
+    commands = driven.complete(second.ticket)
+    assert only(commands, AnswerRequest) == AnswerRequest(RequestId(1), completed=CheckpointId(2))
+    assert kinds(commands)[-1] == "EndRun"
+
+
+def test_the_last_checkpoint_is_tried_a_few_times_then_the_run_ends_with_its_cause() -> None:
+    driven = Driven(replace(RULES, tolerable_failures=9))
+    driven.barrier(0)
+    commands = driven.tell(StopRequested(RequestId(1)))
+    for _ in range(RULES.final_tries):
+        ticket = only(commands, BeginCheckpoint).ticket
+        commands = fail(driven, ticket, FailureReason.STORAGE_FULL, "full")
+        if not of(commands, EndRun):
+            commands = driven.wait(driven.coordinator.next_deadline() - driven.now)
+    assert only(commands, EndRun).failure == "the last checkpoint could not be completed: storage_full: full"
+
+
+def test_a_stop_that_cannot_publish_says_so() -> None:
+    driven = Driven()
+    driven.complete(driven.begin_periodic(0))
+    driven.tell(StopRequested(RequestId(1)))
+    commands: list[Command] = []
+    for _ in range(RULES.final_tries):
+        driven.wait((driven.coordinator.next_deadline() or driven.now) - driven.now)
+        commands = driven.tell(PublishFailed(BatchId(0), "locked"))
+    assert only(commands, EndRun).failure == "the output is not published: locked"
+
+
+def test_everyone_who_asks_for_the_stop_is_told_of_it() -> None:
+    driven = Driven()
+    driven.barrier(0)
+    ticket = only(driven.tell(StopRequested(RequestId(1))), BeginCheckpoint).ticket
+    driven.tell(StopRequested(RequestId(2)))
+    assert only(driven.tell(StopRequested(RequestId(3), "s")), AnswerRequest).failure[0] is FailureReason.RUN_STOPPED
+    driven.complete(ticket)
+    assert only(driven.tell(OutputPublished(BatchId(0))), EndRun).requests == (1, 2)
+
+
+def test_a_stop_with_a_taken_name_refuses_the_name_and_stops_all_the_same() -> None:
+    driven = Driven(savepoints=frozenset({"s"}))
+    commands = driven.tell(StopRequested(RequestId(1), "s"))
+    assert only(commands, AnswerRequest).failure[0] is FailureReason.NAME_TAKEN
+    assert only(commands, EndRun).requests == ()
+
+
+def test_a_savepoint_of_nothing_is_refused_at_the_stop() -> None:
+    assert "savepoint 's'" in (only(Driven().tell(StopRequested(RequestId(1), "s")), EndRun).failure or "")
+
+
+def test_a_fenced_run_abandons_everything_and_gives_no_further_command() -> None:
+    driven = Driven(CONCURRENT)
+    driven.barrier(0)
+    driven.tell(CheckpointRequested(RequestId(1)))
+    driven.tell(CheckpointRequested(RequestId(2), "savepoint", "s"))
+    commands = driven.tell(RunFenced("run 9 owns it"))
+    assert len(of(commands, AbandonCheckpoint)) == 2
+    assert {answer.failure[0] for answer in of(commands, AnswerRequest)} == {FailureReason.FENCED}
+    assert commands[-1] == EndRun("run 9 owns it", fenced=True)
+    for event in (TimePassed(), CheckpointSealed(Ticket(1)), BarrierReached(BatchId(3)), StopRequested(RequestId(4))):
+        assert driven.tell(event) == []
+    assert driven.coordinator.next_deadline() is None
+
+
+def test_a_query_restarted_in_place_keeps_its_checkpoints() -> None:
+    driven = Driven()
+    ticket = driven.begin_periodic(0)
+    assert driven.tell(QueryEnded()) == []
+    driven.tell(QueryStarted())
+    assert of(driven.complete(ticket), PublishOutput)
+
+
+def test_a_query_restarted_elsewhere_gives_them_up_uncounted() -> None:
+    driven = Driven()
+    ticket = driven.begin_periodic(5)
+    assert only(driven.tell(QueryEnded(replaced=True)), AbandonCheckpoint).reason is FailureReason.QUERY_RESTARTED
+    assert driven.statistics.consecutive_failures == 0
+    driven.tell(QueryStarted(replaced=True, durable=BatchId(2)))
+    assert driven.tell(CheckpointBegun(ticket, CheckpointId(1))) == []
+    assert driven.tell(SnapshotPlanned(ticket, SHARDS)) == []
+    assert driven.begin_periodic(3) != ticket
+
+
+def test_the_history_is_bounded() -> None:
+    driven = Driven()
+    for batch in range(300):
+        driven.complete(driven.begin_periodic(batch), batch)
+    assert len(driven.coordinator.history.records) == 100
+    assert driven.statistics.completed == 300
