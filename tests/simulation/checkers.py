@@ -23,6 +23,7 @@ from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointCorrupt,
     CheckpointFailed,
+    CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
     RunStarted,
@@ -50,6 +51,7 @@ class Checkers:
         self._last_id = 0
         self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
         self._corrupt: set[CheckpointId] = set()
+        self._passed_over: set[CheckpointId] = set()
         self._ends: dict[CheckpointId, int] = {}
         """How many rows there are up to the checkpoint's barrier."""
         self._retired: set[CheckpointId] = set()
@@ -110,6 +112,10 @@ class Checkers:
                 self._checkpoints_retired(entry)
             case CheckpointCorrupt():
                 self._corrupt.add(entry.id)
+                self._passed_over |= {entry.id} if entry.passed_over else set()
+            case CheckpointRepaired():
+                self.require(entry.id not in self._passed_over, f"checkpoint {entry.id}, passed over, comes back")
+                self._corrupt.discard(entry.id)
 
     def _checkpoint_completed(self, entry: CheckpointCompleted) -> None:
         self.require(self._started.get(entry.id) == entry.fencing_epoch, f"checkpoint {entry.id} was not started here")
@@ -214,7 +220,7 @@ class Checkers:
         ends = {
             end
             for id, end in self._ends.items()
-            if self.completed[id][0].barrier_batch_id == upto and id not in self._corrupt
+            if self.completed[id][0].barrier_batch_id == upto and id not in self._passed_over
         }
         right = len(rows) in ends or self._disk.ever_damaged
         self.require(right, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")

@@ -304,7 +304,7 @@ def recovery_takes_the_directory_of_any_earlier_run(patch: Patch) -> None:
 
 @defect(flipped_read=0.15, crash=0.01)
 def a_checkpoint_that_was_passed_over_is_not_marked(patch: Patch) -> None:
-    patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail: None)
+    patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail, passed_over=True: None)
 
 
 @defect(dying=0.06, before=0.08)

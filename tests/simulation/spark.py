@@ -8,7 +8,7 @@ what a directory must hold at a barrier, and what the sink must show, is known e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -152,6 +152,12 @@ class SimulatedDirectory:
         for staged in self.ledger():
             if unwanted(staged.batch_id):
                 del self.files[f"ledger/{staged.batch_id}.json"]
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        self._world.hesitate()
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        yield self.files[path].data
 
     def set_aside(self, why: str) -> None:
         self._host.aside.add(self.name)

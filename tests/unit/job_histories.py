@@ -49,7 +49,7 @@ class History:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def run(self, process: Process = ELSEWHERE) -> FencingEpoch:
+    def run(self, process: Process = ELSEWHERE, work: str = "/work") -> FencingEpoch:
         return self.journal.claim(
             lambda sequence, attempt, at: RunStarted(
                 sequence=sequence,
@@ -59,7 +59,7 @@ class History:
                 lineage="lineage",
                 process=process,
                 heartbeat_s=5.0,
-                work="/work",
+                work=work,
                 holdfast="0.1.0",
             )
         ).fencing_epoch

@@ -161,7 +161,7 @@ def test_verify_names_every_object_with_a_flipped_byte_and_exits_4(
         flip_one_byte(path)
         assert main(arguments(history, "verify", "--json")) == 4
         (damaged,) = json.loads(capsys.readouterr().out)["corrupt"]
-        assert damaged.keys() == {"checkpoint", "path", "expected", "found"}
+        assert damaged.keys() == {"job", "checkpoint", "path", "expected", "found"}
         assert damaged["path"].startswith(key)
         assert main(arguments(history, "verify")) == 4
         assert f"corrupt: checkpoint 2: {key}" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from holdfast.checkpoint.manifest import Manifest, ManifestFile, ManifestShard
 from holdfast.identifiers import AttemptId, CheckpointId, Digest, FencingEpoch, Sequence
 from holdfast.repository import entries, ownership
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.journal import entry_key
 from tests.unit.work_files import EPOCH, MIB, copied, manifest_of, new_store, stored, tree, write
 
@@ -47,8 +48,12 @@ def home(tmp_path: Path) -> Path:
     journal: list[entries.AnyEntry] = [completed(number, digest, common) for number, digest in enumerate(digests, 1)]
     journal.append(entries.CheckpointsRetired(sequence=Sequence(5), ids=(CheckpointId(4),), **common))
     journal.append(entries.CheckpointCorrupt(sequence=Sequence(6), id=CheckpointId(3), detail="", **common))
+    found = {"detail": "", "passed_over": False}
+    journal.append(entries.CheckpointCorrupt(sequence=Sequence(7), id=CheckpointId(2), **found, **common))
+    journal.append(entries.CheckpointRepaired(sequence=Sequence(8), id=CheckpointId(2), detail="", **common))
+    journal.append(entries.CheckpointRepaired(sequence=Sequence(9), id=CheckpointId(3), detail="", **common))
     for entry in journal:
-        store.create(entry_key(entry.sequence), msgspec.json.encode(entry))
+        store.create(entry_key(entry.sequence), encode_entry(entry))
     return tmp_path / "home"
 
 
@@ -69,10 +74,15 @@ def completed(number: int, manifest: Digest, common: dict[str, object]) -> entri
 def restored_by_hand(home: Path) -> dict[str, bytes]:
     """Reads plain files as docs/format.md says, and knows nothing of holdfast's code."""
     journal = [json.loads(path.read_text()) for path in sorted((home / "journal").iterdir())]
-    unusable = {entry["id"] for entry in journal if entry["kind"] == "checkpoint-corrupt"}
+    unusable, for_ever = set(), set()
     for entry in journal:
         if entry["kind"] == "checkpoints-retired":
-            unusable.update(entry["ids"])
+            for_ever.update(entry["ids"])
+        elif entry["kind"] == "checkpoint-corrupt":
+            (for_ever if entry.get("passed_over", True) else unusable).add(entry["id"])
+        elif entry["kind"] == "checkpoint-repaired":
+            unusable.discard(entry["id"])
+    unusable |= for_ever
     usable = [e for e in journal if e["kind"] == "checkpoint-completed" and e["id"] not in unusable]
     name = max(usable, key=lambda entry: entry["id"])["manifest"]
     packed = (home / "manifests" / name).read_bytes()

@@ -1,85 +1,226 @@
-"""`holdfast verify`: reads back and proves every byte."""
+"""`holdfast verify`: reads back and proves every byte, of one checkpoint, a job or a whole home."""
 
-from collections.abc import Sequence
+import random
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.choosing import named_checkpoint, to_verify
-from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
+from holdfast.cli.observing import job_names, job_store
+from holdfast.cli.options import AsJson, CheckpointOption, Home
 from holdfast.cli.output import answer, print_json, say
-from holdfast.cli.progress import byte_progress
-from holdfast.errors import Corrupt
-from holdfast.repository.entries import CheckpointCompleted
-from holdfast.repository.views import Observation
-from holdfast.storage.interface import ObjectStore
+from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
+from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
-    from holdfast.repository.verification import CorruptObject, VerificationReport
+    from holdfast.cli.verifying import JobReport, Scope
+    from holdfast.storage.interface import ObjectStore
 
-All = Annotated[bool, typer.Option("--all", help="Every checkpoint that is kept.")]
+OptionalJob = Annotated[
+    str | None,
+    typer.Option(
+        "--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="Default: every job of the home."
+    ),
+]
+All = Annotated[bool, typer.Option("--all", help="Every checkpoint that is kept; the default without --job.")]
+SampleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sample",
+        metavar="N%",
+        show_default=False,
+        help="Read only a random part of the blobs and packs; implies --all.",
+    ),
+]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", show_default=False, help="Draw the same sample again.")
+]
+Mark = Annotated[bool, typer.Option("--mark", help="Mark damaged checkpoints in the journal. The job must not run.")]
+RepairOption = Annotated[
+    bool, typer.Option("--repair", help="Repair what can be repaired, mark the rest. The job must not run.")
+]
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
+
+
+class CorruptDocument(msgspec.Struct, frozen=True):
+    job: str
+    checkpoint: int | None
+    path: str
+    expected: str
+    found: str
+
+
+class RepairedDocument(msgspec.Struct, frozen=True, rename={"source": "from"}):
+    job: str
+    path: str
+    source: str
+
+
+class CheckpointOf(msgspec.Struct, frozen=True):
+    job: str
+    checkpoint: int
+
+
+class SampleDocument(msgspec.Struct, frozen=True):
+    percent: float
+    seed: int
+
+
+class VerificationDocument(msgspec.Struct, frozen=True, kw_only=True):
+    home: str
+    jobs: tuple[str, ...]
+    checked: int
+    bytes: int
+    journal_entries: int
+    objects: int
+    corrupt: tuple[CorruptDocument, ...]
+    sample: SampleDocument | None
+    repaired: tuple[RepairedDocument, ...]
+    marked: tuple[CheckpointOf, ...]
+    cleared: tuple[CheckpointOf, ...]
 
 
 def verify(
-    home: Home, job: Job, checkpoint: CheckpointOption = None, everything: All = False, as_json: AsJson = False
+    home: Home,
+    job: OptionalJob = None,
+    checkpoint: CheckpointOption = None,
+    everything: All = False,
+    sample: SampleOption = None,
+    seed: Seed = None,
+    mark: Mark = False,
+    repair: RepairOption = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Prove every byte of a checkpoint. Default: the newest."""
-    store = job_store(home, job)
-    chosen = to_verify(observe(home, job, store), checkpoint, everything)
-    report = _verify_each(store, chosen)
-    if report.corrupt:
-        report = _without_retired(report, observe(home, job, store), chosen)
+    """Prove every byte, the journal's included. Default: the newest checkpoint of --job, else the whole home.
+
+    Only reads, unless told to mark or repair.
+    """
+    from holdfast.cli.verifying import Scope
+
+    if job is None and checkpoint is not None:
+        raise InvalidSettings("--checkpoint needs a job", hint="--job NAME")
+    if checkpoint is not None and everything:
+        raise InvalidSettings("--checkpoint and --all exclude each other", hint="give one of them")
+    percent = _percent(sample)
+    drawn = seed if seed is not None else random.SystemRandom().randrange(1 << 31)
+    whole = everything or job is None or (sample is not None and checkpoint is None)
+    scope = Scope(checkpoint, whole, percent, drawn)
+    reports = [*_reports(home, job, scope, mark, repair)]
     if as_json:
-        print_json(report)
+        print_json(_document(home, reports, scope))
     else:
-        _print_report(report, chosen)
-    if report.corrupt:
+        _print(reports, scope)
+    if any(report.left for report in reports):
         raise typer.Exit(Corrupt.exit_code)
 
 
-def _verify_each(store: ObjectStore, chosen: Sequence[CheckpointCompleted]) -> "VerificationReport":
-    """Objects that checkpoints share are read once."""
-    from holdfast.repository.verification import VerificationReport, Verified
-    from holdfast.repository.verification import verify as verify_checkpoint
-
-    verified = Verified()
-    checked, read = 0, 0
-    corrupt: list[CorruptObject] = []
-    for entry in chosen:
-        with byte_progress(f"verifying checkpoint {entry.id}", entry.bytes_total) as advance:
-            report = verify_checkpoint(store, entry.id, entry.manifest, advance, verified=verified)
-        checked, read = checked + report.checked, read + report.bytes
-        corrupt.extend(report.corrupt)
-    return VerificationReport(checked, read, tuple(corrupt))
+def _percent(sample: str | None) -> float:
+    if sample is None:
+        return 100.0
+    match = _PERCENT.fullmatch(sample.strip())
+    if match is None or not 0 < float(match[1]) <= 100:
+        raise InvalidSettings.of("sample", sample, "must be a part such as 5% or 0.1%", hint="--sample 5%")
+    return float(match[1])
 
 
-def _without_retired(
-    report: "VerificationReport", seen: Observation, chosen: Sequence[CheckpointCompleted]
-) -> "VerificationReport":
-    """The owner may retire a checkpoint while it is being read; what is missing of it then is no damage."""
-    from holdfast.repository.verification import VerificationReport
+def _reports(home: str, job: str | None, scope: "Scope", mark: bool, repair: bool) -> Iterator["JobReport"]:
+    if job is not None:
+        yield _report(home, job, job_store(home, job), scope, mark, repair)
+        return
+    root = open_store(home)
+    names = [*job_names(root)]
+    if not names:
+        raise NotFound(f"could not find a job in {home}", hint=f"holdfast run FILE --home {home}")
+    unreadable: HoldfastError | None = None
+    for name in names:
+        try:
+            yield _report(home, name, root.scoped(name), scope, mark, repair)
+        except NotFound:
+            say(f"job {name!r} has no checkpoint to verify")
+        except HoldfastError as error:
+            # The others are still looked at; what could not be read decides how the command ends.
+            say(f"holdfast: job {name!r}: {error.message}")
+            unreadable = error
+    if unreadable is not None:
+        raise unreadable
 
-    retired = seen.state.retired.intersection(entry.id for entry in chosen)
-    if len(chosen) == 1 and retired:
-        named_checkpoint(seen, chosen[0].id)  # says that it was retired
-    for id in sorted(retired):
-        say(f"checkpoint {id} was retired while it was being verified")
-    return VerificationReport(
-        report.checked, report.bytes, tuple(item for item in report.corrupt if item.checkpoint not in retired)
+
+def _report(home: str, job: str, store: "ObjectStore", scope: "Scope", mark: bool, repair: bool) -> "JobReport":
+    from holdfast.cli.verifying import mend_job, verify_job
+
+    report = verify_job(home, job, store, scope)
+    if (mark or repair) and (report.corrupt or report.suspected):
+        mend_job(home, store, report, repair=repair)
+    return report
+
+
+def _document(home: str, reports: Sequence["JobReport"], scope: "Scope") -> VerificationDocument:
+    return VerificationDocument(
+        home=home,
+        jobs=tuple(report.job for report in reports),
+        checked=sum(report.checked for report in reports),
+        bytes=sum(report.bytes for report in reports),
+        journal_entries=sum(report.entries for report in reports),
+        objects=sum(report.objects for report in reports),
+        corrupt=tuple(
+            CorruptDocument(report.job, item.checkpoint, item.path, item.expected, item.found)
+            for report in reports
+            for item in report.corrupt
+        ),
+        sample=SampleDocument(scope.percent, scope.seed) if scope.percent < 100 else None,
+        repaired=tuple(
+            RepairedDocument(report.job, key, where)
+            for report in reports
+            for key, where in report.mended.repaired.items()
+        ),
+        marked=tuple(CheckpointOf(report.job, id) for report in reports for id in report.mended.marked),
+        cleared=tuple(CheckpointOf(report.job, id) for report in reports for id in report.mended.cleared),
     )
 
 
-def _print_report(report: "VerificationReport", chosen: Sequence[CheckpointCompleted]) -> None:
-    ids = [entry.id for entry in chosen]
-    subject = f"checkpoint {ids[0]}" if len(ids) == 1 else f"checkpoints {min(ids)} to {max(ids)}"
-    read = f"{figures.counted(report.checked, 'object')}, {figures.size(report.bytes)} read back"
+def _print(reports: Sequence["JobReport"], scope: "Scope") -> None:
     console = answer()
-    if not report.corrupt:
-        console.print(f"{subject}: {read}, every byte as written", style="green")
-        return
-    console.print(f"{subject}: {read}, {len(report.corrupt)} corrupt", style="bold red")
+    for report in reports:
+        subject = f"{report.job}: {_subject(report)}" if len(reports) > 1 else _subject(report)
+        read = f"{figures.counted(report.checked, 'object')}, {figures.size(report.bytes)} read back"
+        if scope.percent < 100:
+            read += f" ({scope.percent:g}% of {figures.counted(report.objects, 'object')}, --seed {scope.seed})"
+        if report.corrupt:
+            console.print(f"{subject}: {read}, {len(report.corrupt)} corrupt", style="bold red")
+        else:
+            console.print(f"{subject}: {read}, every byte as written", style="green")
+        _say_damage(report)
+
+
+def _subject(report: "JobReport") -> str:
+    ids = report.checkpoints
+    if not ids:
+        return "the journal"
+    return f"checkpoint {ids[0]}" if len(ids) == 1 else f"checkpoints {min(ids)} to {max(ids)}"
+
+
+def _say_damage(report: "JobReport") -> None:
     for item in report.corrupt:
-        say(f"corrupt: checkpoint {item.checkpoint}: {item.path}: expected {item.expected}, found {item.found}")
-    say("Try: holdfast verify --all shows which checkpoints are sound; recovery passes over damaged ones by itself")
+        subject = f"checkpoint {item.checkpoint}: " if item.checkpoint is not None else ""
+        say(f"corrupt: {subject}{item.path}: expected {item.expected}, found {item.found}")
+    for key, where in report.mended.repaired.items():
+        say(f"repaired: {key}: the same bytes were found in {where}")
+    for id in report.mended.marked:
+        say(f"marked: checkpoint {id} is not chosen any more")
+    for id in report.mended.cleared:
+        say(f"cleared: checkpoint {id} is sound again and may be chosen")
+    if report.not_mended:
+        say(f"nothing of job {report.job!r} was marked or repaired: {report.not_mended}")
+    if report.left:
+        say(f"Try: {_advice(report)}")
+
+
+def _advice(report: "JobReport") -> str:
+    if any(item.checkpoint is None for item in report.left):
+        return "put the journal's entry back from a copy of the home; no command can guess it"
+    if report.mended.marked or report.not_mended:
+        return "nothing: recovery takes an older checkpoint; the next checkpoint of the job is whole"
+    return "holdfast verify --repair when the job does not run; recovery passes over damaged ones by itself"

@@ -136,7 +136,17 @@ class CheckpointsRetired(Entry, frozen=True, kw_only=True, tag="checkpoints-reti
 
 
 class CheckpointCorrupt(Entry, frozen=True, kw_only=True, tag="checkpoint-corrupt"):
-    """Found damaged: never chosen again."""
+    """Found damaged: not chosen any more."""
+
+    id: CheckpointId
+    detail: str
+    passed_over: bool = True
+    """A recovery resumed at an older one instead. Then the line of batches that this one belongs to is given up, and
+    nothing can bring it back. Else it was only found damaged, and a repair can."""
+
+
+class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repaired"):
+    """Its bytes are right again, all of them were read. Undoes `checkpoint-corrupt`, unless it was passed over."""
 
     id: CheckpointId
     detail: str
@@ -158,5 +168,6 @@ AnyEntry = (
     | CheckpointFailed
     | CheckpointsRetired
     | CheckpointCorrupt
+    | CheckpointRepaired
     | QueryRestarted
 )

@@ -42,6 +42,27 @@ def read_entries(store: ObjectStore, readers: int = READERS) -> Iterator[AnyEntr
         yield from (entry for entry in pool.map(lambda key: _read_if_there(store, key), keys) if entry)
 
 
+def survey_entries(store: ObjectStore) -> tuple[list[AnyEntry], dict[str, DamagedJournal]]:
+    """What can be read, and the keys of what cannot. For looking at a damaged home; nobody may act upon it."""
+    sound: list[AnyEntry] = []
+    damaged: dict[str, DamagedJournal] = {}
+
+    def read(key: str) -> AnyEntry | DamagedJournal | None:
+        try:
+            return _read_if_there(store, key)
+        except DamagedJournal as error:
+            return error
+
+    keys = [item.key for item in store.list(PREFIX)]
+    with ThreadPoolExecutor(READERS) as pool:
+        for key, found in zip(keys, pool.map(read, keys), strict=True):
+            if isinstance(found, DamagedJournal):
+                damaged[key] = found
+            elif found is not None:
+                sound.append(found)
+    return sound, damaged
+
+
 def _read_if_there(store: ObjectStore, key: str) -> AnyEntry | None:
     try:
         return _read(store, key)

@@ -8,6 +8,7 @@ from holdfast.identifiers import CheckpointId, Sequence
 from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointCorrupt,
+    CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
     RunEnded,
@@ -76,7 +77,7 @@ def _needed(state: JobState, entry: object) -> bool:
             return entry.id not in state.retired or entry.id == state.last_checkpoint
         case CheckpointStarted():
             return entry.id == state.last_checkpoint
-        case CheckpointCorrupt():
+        case CheckpointCorrupt() | CheckpointRepaired():
             return entry.id in state.completed and entry.id not in state.retired
         case CheckpointsRetired():
             return any(id in state.completed for id in entry.ids)

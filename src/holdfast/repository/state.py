@@ -12,6 +12,7 @@ from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointCorrupt,
     CheckpointFailed,
+    CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
     QueryRestarted,
@@ -47,7 +48,7 @@ class JobState:
             state.apply(entry)
         return state
 
-    def apply(self, entry: AnyEntry) -> None:
+    def apply(self, entry: AnyEntry) -> None:  # noqa: C901  a few lines per entry
         assert entry.sequence > self.head, "entries are applied in the order of the journal"
         self.head = entry.sequence
         self.head_at = entry.at
@@ -71,7 +72,11 @@ class JobState:
             case CheckpointsRetired():
                 self.retired.update(entry.ids)
             case CheckpointCorrupt():
-                self.corrupt[entry.id] = entry
+                if entry.id not in self.passed_over:
+                    self.corrupt[entry.id] = entry
+            case CheckpointRepaired():
+                if entry.id not in self.passed_over:
+                    self.corrupt.pop(entry.id, None)
             case QueryRestarted():
                 self.restarts.append(entry)
 
@@ -114,6 +119,16 @@ class JobState:
         batches, because maintenance makes no batches, touches no work directory and opens no sink.
         """
         return next((run for run in reversed(self.runs[:-1]) if run.purpose == "pipeline"), None)
+
+    @property
+    def passed_over(self) -> frozenset[CheckpointId]:
+        """Checkpoints whose line of batches was given up."""
+        return frozenset(id for id, entry in self.corrupt.items() if entry.passed_over)
+
+    def newest_of_the_line(self) -> CheckpointCompleted | None:
+        """The newest checkpoint of the line of batches that the job is on, be its bytes damaged or not."""
+        passed_over = self.passed_over
+        return next((entry for entry in reversed(self.retained()) if entry.id not in passed_over), None)
 
     def restorable(self) -> list[CheckpointCompleted]:
         """What a recovery may choose, newest first."""

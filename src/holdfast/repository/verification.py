@@ -1,6 +1,6 @@
 """Reads back every object of a checkpoint and proves that it holds what its name and the manifest say."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -20,10 +20,15 @@ Progress = Callable[[int], None]
 class CorruptObject:
     """`path` is the object's key, followed by the file's path where only a part of the object is wrong."""
 
-    checkpoint: CheckpointId
+    checkpoint: CheckpointId | None
+    """None for an entry of the journal."""
     path: str
     expected: str
     found: str
+
+    @property
+    def key(self) -> str:
+        return self.path.partition(" ")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +56,21 @@ def verify(
     progress: Progress | None = None,
     *,
     verified: Verified | None = None,
+    only: Collection[str] | None = None,
     parallelism: int = 8,
 ) -> VerificationReport:
     """Never raises for damage, which is what the report is for; a store that cannot be reached is a `StorageError`.
 
-    `progress` hears of bytes as they are read, from several threads.
+    `progress` hears of bytes as they are read, from several threads. `only` limits it to these blobs and packs; the
+    manifest is always read.
     """
     run = _Verification(store, checkpoint, verified or Verified(), progress or (lambda size: None))
     manifest = run.manifest(manifest_digest)
     if manifest is not None:
         by_key: dict[str, list[ManifestFile]] = {}
         for file in manifest.files():
-            by_key.setdefault(file.key, []).append(file)
+            if only is None or file.key in only:
+                by_key.setdefault(file.key, []).append(file)
         pool = ThreadPoolExecutor(parallelism, thread_name_prefix="verify")
         try:
             for damaged in pool.map(run.check, by_key.values()):
@@ -85,22 +93,19 @@ class _Verification:
 
     def manifest(self, digest: Digest) -> Manifest | None:
         key = manifest_key(digest)
-        try:
-            data = self._store.get(key)
-        except ObjectNotFound:
-            self.corrupt.append(CorruptObject(self._checkpoint, key, digest, MISSING))
-            return None
-        finally:
-            self.checked.append(1)
-        self._count(len(data))
-        try:
-            return decode_manifest(data, digest)
-        except Corrupt as error:
-            found = digest_of(data)
-            self.corrupt.append(
-                CorruptObject(self._checkpoint, key, digest, found if found != digest else error.message)
-            )
-            return None
+        self.checked.append(1)
+        for again in (True, False):
+            try:
+                data = self._store.get(key)
+                self._count(len(data))
+                return decode_manifest(data, digest)
+            except ObjectNotFound:
+                wrong = MISSING
+            except Corrupt as error:
+                wrong = found if (found := digest_of(data)) != digest else error.message
+            if not again:
+                self.corrupt.append(CorruptObject(self._checkpoint, key, digest, wrong))
+        return None
 
     def check(self, files: Sequence[ManifestFile]) -> list[CorruptObject]:
         """One object, and the parts of it that these files name."""
@@ -110,6 +115,8 @@ class _Verification:
         if key not in self._verified.objects:
             self.checked.append(1)
             self._read_whole(key, parts)
+            if self._verified.objects[key] != expected:
+                self._read_whole(key, parts)  # bytes that came wrong may lie right
         found = self._verified.objects[key]
         if found != expected:
             return [CorruptObject(self._checkpoint, key, expected, found)]

@@ -14,6 +14,7 @@ from holdfast.coordination.rules import Rules
 from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, RunStarted
 from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
@@ -25,7 +26,7 @@ from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Recovery, align_sink, load_manifest
+from holdfast.runtime.recovery import Recovery, align_sink
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.supervision import Supervision
 from holdfast.settings import Settings

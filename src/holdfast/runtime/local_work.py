@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,6 +32,7 @@ from holdfast.storage.interface import ObjectStore
 _MARKER = "job.json"
 _ASIDE = ".aside"
 _ASIDE_KEPT = 3
+_PIECE = 1 << 20
 _DIRECTORY = re.compile(r"\.?(\d+)-(\d+)(?:\.restoring-|$)")
 
 
@@ -66,6 +67,11 @@ class LocalWorkDirectory:
 
     def drop_ledger_after(self, batch: BatchId | None) -> None:
         ledger.remove_after(self.path, batch)
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        with (self.path / path).open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
 
     def set_aside(self, why: str) -> None:
         self.path.with_name(self.path.name + _ASIDE).write_text(why + "\n")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan
@@ -36,6 +36,9 @@ class WorkDirectory(Protocol):
     def prune_ledger(self, published: BatchId) -> None: ...
 
     def drop_ledger_after(self, batch: BatchId | None) -> None: ...
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """The bytes of one file; `OSError` when it cannot be read."""
 
     def set_aside(self, why: str) -> None:
         """Mark as unreadable and keep for inspection; never resumed from again."""

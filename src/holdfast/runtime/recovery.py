@@ -8,16 +8,17 @@ Then the sink is brought to the same point: published up to the newest checkpoin
 staged beyond the barrier where the query resumes.
 
 A checkpoint that is passed over is marked in the journal first. It belongs to a line of batches that is given up here,
-and choosing it later would put two different histories of the same batches in the sink.
+and choosing it later would put two different histories of the same batches in the sink. One that was only found
+damaged, while its batches went on, is no obstacle to the previous run's directory: the sink stays at its barrier.
 """
 
 import logging
 from dataclasses import dataclass
 
-from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
-from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId, CheckpointId
-from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt
+from holdfast.repository.damage import load_manifest, mark_corrupt
+from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.ports import WorkDirectory, Workplace
 from holdfast.sinks.protocol import Sink
@@ -38,14 +39,6 @@ class Resumed:
     """The checkpoint that the directory was restored from, None for a local or fresh one."""
 
 
-def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
-    """Raises `Corrupt` also when the manifest is missing: the journal says that it exists."""
-    try:
-        return decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest)
-    except ObjectNotFound as error:
-        raise Corrupt(f"could not read {manifest_key(entry.manifest)}: it is missing") from error
-
-
 class Recovery:
     def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace) -> None:
         self._store = store
@@ -63,8 +56,8 @@ class Recovery:
         if previous is None:
             return None
         state = self._journal.state
-        newest = next(iter(state.restorable()), None)
-        if any(id > (newest.id if newest else 0) for id in state.corrupt):
+        newest = state.newest_of_the_line()
+        if any(id > (newest.id if newest else 0) for id in state.passed_over):
             # A newer checkpoint was passed over. The directory may belong to its line of batches, which is given up:
             # the sink goes back behind it, and what the directory's ledger has forgotten could not be shown again.
             return None
@@ -81,16 +74,20 @@ class Recovery:
 
     def _from_home(self) -> Resumed:
         epoch = self._journal.fencing_epoch
+        damaged: dict[CheckpointId, str] = {}
         for entry in self._journal.state.restorable():
             try:
                 directory = self._restored(entry)
             except Corrupt as error:
-                log.error("checkpoint %s is damaged and is passed over: %s", entry.id, error.message)
-                self.mark_corrupt(entry.id, error.message)
+                log.error("checkpoint %s is damaged: %s", entry.id, error.message)
+                damaged[entry.id] = error.message
                 continue
+            self._pass_over(entry, damaged)
             log.info("resuming at batch %s from checkpoint %s", entry.barrier_batch_id, entry.id)
             return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id, entry.id)
         if self._journal.state.completed:
+            for id, detail in damaged.items():
+                self.mark_corrupt(id, detail, passed_over=False)
             raise Corrupt(
                 "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
                 hint="restore a copy of the home, or give the pipeline a new job name to start from scratch",
@@ -109,19 +106,18 @@ class Recovery:
         manifest = load_manifest(self._store, entry)
         return self._workplace.restore(self._store, manifest, self._journal.fencing_epoch)
 
-    def mark_corrupt(self, id: CheckpointId, detail: str) -> None:
-        if id in self._journal.state.corrupt:
+    def _pass_over(self, chosen: CheckpointCompleted, damaged: dict[CheckpointId, str]) -> None:
+        """Give up every damaged checkpoint newer than the chosen one, those found damaged long ago included."""
+        state = self._journal.state
+        known = {id: entry.detail for id, entry in state.corrupt.items() if id not in state.retired}
+        for id, detail in sorted((known | damaged).items()):
+            if id > chosen.id:
+                self.mark_corrupt(id, detail)
+
+    def mark_corrupt(self, id: CheckpointId, detail: str, *, passed_over: bool = True) -> None:
+        if id in self._journal.state.passed_over:
             return
-        self._journal.append(
-            lambda sequence, attempt, at: CheckpointCorrupt(
-                sequence=sequence,
-                attempt=attempt,
-                at=at,
-                fencing_epoch=self._journal.fencing_epoch,
-                id=id,
-                detail=detail,
-            )
-        )
+        mark_corrupt(self._journal, id, detail, passed_over=passed_over)
 
 
 def align_sink(sink: Sink, resumed: Resumed) -> None:

@@ -1,0 +1,153 @@
+"""Verification of one job for `holdfast verify`: what to read, reading it, and what is done about damage."""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from holdfast.cli.choosing import named_checkpoint, to_verify
+from holdfast.cli.observing import observe
+from holdfast.cli.output import say
+from holdfast.cli.progress import byte_progress
+from holdfast.errors import OwnedByAnotherRun
+from holdfast.identifiers import CheckpointId, job_name
+from holdfast.repository import verification
+from holdfast.repository.damage import Mended, mend, readable_manifests
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.inventory import objects_of
+from holdfast.repository.journal import survey_entries
+from holdfast.repository.ownership import current_process, read_heartbeat
+from holdfast.repository.repair import LocalFiles
+from holdfast.repository.state import JobState
+from holdfast.repository.verification import CorruptObject, Verified
+from holdfast.repository.views import Observation
+from holdfast.storage.interface import ObjectStore
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What of a job is to be read."""
+
+    checkpoint: int | None = None
+    everything: bool = False
+    percent: float = 100.0
+    seed: int = 0
+
+
+@dataclass
+class JobReport:
+    job: str
+    checkpoints: tuple[CheckpointId, ...] = ()
+    entries: int = 0
+    """Of the journal."""
+    checked: int = 0
+    objects: int = 0
+    """Blobs and packs that the checkpoints name; with a sample, not all of them are checked."""
+    bytes: int = 0
+    corrupt: list[CorruptObject] = field(default_factory=list)
+    mended: Mended = field(default_factory=lambda: Mended({}, (), ()))
+    suspected: bool = False
+    """A checkpoint that was read is marked as damaged, and may be cleared."""
+    not_mended: str | None = None
+    """Why nothing could be done about the damage."""
+
+    @property
+    def left(self) -> list[CorruptObject]:
+        """Damage that is still there."""
+        return [item for item in self.corrupt if item.key not in self.mended.repaired]
+
+
+def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobReport:
+    """Changes nothing: reading is enough to prove."""
+    seen, report = _survey(home, job, store)
+    if report.corrupt and not seen.state.retained():
+        return report  # the journal's damage may be all that hides the checkpoints
+    chosen = to_verify(seen, scope.checkpoint, scope.everything)
+    manifests = readable_manifests(store, chosen)
+    keys = sorted(objects_of(manifests))
+    report.objects = len(keys)
+    only = frozenset(_sample(keys, scope)) if scope.percent < 100 else None
+    verified = Verified()
+    for entry in chosen:
+        with byte_progress(f"verifying {job} checkpoint {entry.id}", entry.bytes_total) as advance:
+            result = verification.verify(store, entry.id, entry.manifest, advance, verified=verified, only=only)
+        report.checked += result.checked
+        report.bytes += result.bytes
+        report.corrupt += result.corrupt
+    report.checkpoints = tuple(entry.id for entry in chosen)
+    state = seen.state
+    report.suspected = any(entry.id in state.corrupt and entry.id not in state.passed_over for entry in chosen)
+    if report.corrupt:
+        _forget_retired(report, _seen_again(seen, store), chosen)
+    return report
+
+
+def _seen_again(seen: Observation, store: ObjectStore) -> Observation:
+    """The job as it is now, as far as its journal can be read."""
+    entries, _ = survey_entries(store)
+    return replace(seen, state=JobState.of(entries), now=datetime.now(UTC))
+
+
+def _survey(home: str, job: str, store: ObjectStore) -> tuple[Observation, JobReport]:
+    entries, damaged = survey_entries(store)
+    report = JobReport(job, entries=len(entries) + len(damaged), checked=len(entries) + len(damaged))
+    report.corrupt = [
+        CorruptObject(None, key, "an entry that matches its checksum", error.message) for key, error in damaged.items()
+    ]
+    state = JobState.of(entries)
+    if not damaged:
+        return observe(home, job, store), report
+    now = datetime.now(UTC)
+    return (
+        Observation(job=job, home=home, state=state, heartbeat=read_heartbeat(store), alive=False, now=now),
+        report,
+    )
+
+
+def _sample(keys: Sequence[str], scope: Scope) -> list[str]:
+    """At least one; the same for the same seed and the same objects."""
+    count = min(len(keys), math.ceil(len(keys) * scope.percent / 100))
+    return random.Random(scope.seed).sample(list(keys), count)
+
+
+def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[CheckpointCompleted]) -> None:
+    """The owner may retire a checkpoint while it is being read; what is missing of it then is no damage."""
+    retired = now.state.retired.intersection(entry.id for entry in chosen)
+    if len(chosen) == 1 and retired:
+        named_checkpoint(now, chosen[0].id)  # says that it was retired
+    for id in sorted(retired):
+        say(f"checkpoint {id} was retired while it was being verified")
+    report.corrupt = [item for item in report.corrupt if item.checkpoint not in retired]
+
+
+def mend_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool) -> None:
+    """Own the job for a moment and do what can be done. A running job is left to its owner."""
+    from holdfast.runtime.maintenance import maintenance
+
+    if any(item.checkpoint is None for item in report.corrupt):
+        report.not_mended = "its journal is damaged, and nothing may be written upon guesses"
+        return
+    try:
+        with maintenance(job_name(report.job), home, store, "mend") as journal:
+            report.mended = mend(store, journal, report.corrupt, _directories(journal.state), repair=repair)
+    except OwnedByAnotherRun as error:
+        report.not_mended = (
+            f"it is not free ({error.message.partition(': ')[2]}); its owner passes over a damaged checkpoint by itself"
+        )
+
+
+def _directories(state: JobState) -> list[LocalFiles]:
+    """The work directories on this machine, newest first. Which run left them does not matter: bytes are proved."""
+    run = state.pipeline
+    if run is None or run.process.host != current_process().host or not Path(run.work).is_dir():
+        return []
+    folders = sorted((path for path in Path(run.work).iterdir() if path.is_dir()), reverse=True)
+    return [local_files(folder) for folder in folders]
+
+
+def local_files(folder: Path) -> LocalFiles:
+    from holdfast.runtime.local_work import LocalWorkDirectory
+
+    return LocalFiles(str(folder), LocalWorkDirectory(folder).pieces)

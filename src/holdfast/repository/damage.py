@@ -1,0 +1,119 @@
+"""What is done about damage by whoever owns the job: repair what can be repaired, mark the rest, clear old marks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
+from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, CheckpointRepaired
+from holdfast.repository.inventory import objects_of
+from holdfast.repository.journal import Journal
+from holdfast.repository.repair import LocalFiles, Repair
+from holdfast.repository.retention import keys_of
+from holdfast.repository.verification import CorruptObject, verify
+from holdfast.storage.interface import ObjectStore
+
+
+@dataclass(frozen=True)
+class Mended:
+    repaired: Mapping[str, str]
+    """Key → where its bytes were found."""
+    marked: tuple[CheckpointId, ...]
+    """Found damaged, and not chosen any more from here on."""
+    cleared: tuple[CheckpointId, ...]
+    """Marked earlier, and sound again."""
+
+
+def mark_corrupt(journal: Journal, id: CheckpointId, detail: str, *, passed_over: bool) -> None:
+    journal.append(
+        lambda sequence, attempt, at: CheckpointCorrupt(
+            sequence=sequence,
+            attempt=attempt,
+            at=at,
+            fencing_epoch=journal.fencing_epoch,
+            id=id,
+            detail=detail,
+            passed_over=passed_over,
+        )
+    )
+
+
+def mark_repaired(journal: Journal, id: CheckpointId, detail: str) -> None:
+    journal.append(
+        lambda sequence, attempt, at: CheckpointRepaired(
+            sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, id=id, detail=detail
+        )
+    )
+
+
+def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
+    """Raises `Corrupt` also when the manifest is missing: the journal says that it exists."""
+    try:
+        return decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest)
+    except ObjectNotFound as error:
+        raise Corrupt(f"could not read {manifest_key(entry.manifest)}: it is missing") from error
+
+
+def readable_manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
+    manifests = {}
+    for entry in entries:
+        try:
+            manifests[entry.id] = load_manifest(store, entry)
+        except Corrupt:
+            continue
+    return manifests
+
+
+def checkpoints_naming(
+    damage: Mapping[str, str], retained: Sequence[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
+) -> dict[CheckpointId, str]:
+    """Every checkpoint that names a damaged key, with the first thing that is wrong with it.
+
+    Not only the one that was looked at: the next checkpoint reuses what any sound one names.
+    """
+    found = {}
+    for entry in retained:
+        manifest = manifests.get(entry.id)
+        names = keys_of(entry, manifest) if manifest else {manifest_key(entry.manifest)}
+        if wrong := sorted(names & damage.keys()):
+            found[entry.id] = damage[wrong[0]]
+    return found
+
+
+def mend(
+    store: ObjectStore,
+    journal: Journal,
+    found: Sequence[CorruptObject],
+    directories: Sequence[LocalFiles],
+    *,
+    repair: bool,
+) -> Mended:
+    """Deal with what a verification found, as owner of the job. Marks earlier damage that is gone as repaired."""
+    retained = journal.state.retained()
+    manifests = readable_manifests(store, retained)
+    damage = {item.key: f"{item.path}: expected {item.expected}, found {item.found}" for item in found}
+    whole = {item.key for item in found if item.key == item.path}
+    repaired = {}
+    if repair:
+        objects = objects_of(manifests)
+        mending = Repair(store, objects, directories)
+        for key in sorted(whole & objects.keys()):
+            if where := mending.put_right(objects[key]):
+                repaired[key] = where
+    left = {key: detail for key, detail in damage.items() if key not in repaired}
+    marked = checkpoints_naming(left, retained, manifests)
+    for id, detail in marked.items():
+        if id not in journal.state.corrupt:
+            mark_corrupt(journal, id, detail, passed_over=False)
+    return Mended(repaired, tuple(marked), _clear(store, journal, [e for e in retained if e.id not in marked]))
+
+
+def _clear(store: ObjectStore, journal: Journal, entries: Sequence[CheckpointCompleted]) -> tuple[CheckpointId, ...]:
+    """Damaged ones that were never passed over and now verify whole."""
+    state = journal.state
+    candidates = [entry for entry in entries if entry.id in state.corrupt and entry.id not in state.passed_over]
+    sound = [entry.id for entry in candidates if not verify(store, entry.id, entry.manifest).corrupt]
+    for id in sound:
+        mark_repaired(journal, id, "every byte was read and is right again")
+    return tuple(sound)
