@@ -1,7 +1,8 @@
 """A real driver process: a stateful pipeline under holdfast, which reports each step it takes on standard output.
 
 Settings come as JSON in the first argument. With `crash_at` = "step:n" it kills itself with SIGKILL at the n-th time
-that it reaches the step. With `damage_at` it overwrites every state file of the newest work directory instead, once.
+that it reaches the step; with `freeze_at` it stops there until SIGCONT. With `damage_at` it overwrites every state file
+of the newest work directory instead, once.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -64,19 +66,23 @@ def windowed_counts(spark: SparkSession, source: str, files_per_batch: int) -> D
 class Steps:
     """Prints each step; at the chosen one, dies."""
 
-    def __init__(self, crash_at: str | None, damage_at: str | None, work: Path) -> None:
+    def __init__(self, given: dict[str, Any]) -> None:
         self._seen: Counter[str] = Counter()
-        self._damage_at = damage_at
-        self._work = work
+        self._damage_at = given.get("damage_at")
+        self._work = Path(given["work"])
         self._lock = threading.Lock()
-        self._crash = crash_at.rsplit(":", 1) if crash_at else None
+        self._signals = {
+            signal.SIGKILL: given.get("crash_at"),
+            signal.SIGSTOP: given.get("freeze_at"),
+        }
 
     def __call__(self, name: str) -> None:
         with self._lock:
             self._seen[name] += 1
             print(f"step {name}", flush=True)  # noqa: T201
-            if self._crash and self._crash[0] == name and self._seen[name] >= int(self._crash[1]):
-                os.kill(os.getpid(), signal.SIGKILL)
+            for number, at in self._signals.items():
+                if at == f"{name}:{self._seen[name]}":
+                    os.kill(os.getpid(), number)
             if name == self._damage_at:
                 self._damage_at = None
                 damage_state(self._work)
@@ -100,7 +106,7 @@ def main() -> int:
     given = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    steps = Steps(given.get("crash_at"), given.get("damage_at"), Path(given["work"]))
+    steps = Steps(given)
     sink_kind = {"delta": Delta, "files": Files}[given.get("sink", "delta")]
     sink = sink_kind(given["output"], step=steps)
     spark = session(given.get("state_format", "rocksdb-changelog"))

@@ -19,6 +19,7 @@ import msgspec
 from holdfast.repository.entries import AnyEntry
 from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
+from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -63,6 +64,9 @@ class Driver:
         self.process.kill()
         self.end()
 
+    def wait_until_frozen(self) -> None:
+        os.waitpid(self.process.pid, os.WUNTRACED)
+
     def end(self) -> tuple[int, str]:
         """Wait for the end: exit code and the last line."""
         last = ""
@@ -79,12 +83,22 @@ class Driver:
 class Pipeline:
     """Input, home, work directory and output of one pipeline in a temporary directory."""
 
-    def __init__(self, root: Path, *, files: int, sink: str = "delta", state_format: str = "rocksdb-changelog") -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        files: int,
+        sink: str = "delta",
+        state_format: str = "rocksdb-changelog",
+        home_url: str | None = None,
+    ) -> None:
         self.root = root
         self.sink = sink
         self.source, self.home, self.work, self.output = (root / n for n in ("source", "home", "work", "output"))
         self.log = root / "driver.log"
         self.home.mkdir()
+        self.home_url = home_url or f"file://{self.home}"
+        self._held_back: list[Path] = []
         self._state_format = state_format
         self._events = write_input(self.source, files)
 
@@ -92,18 +106,20 @@ class Pipeline:
         self,
         *,
         crash_at: str | None = None,
+        freeze_at: str | None = None,
         damage_at: str | None = None,
         files_per_batch: int = 1,
         **options: Any,
     ) -> Driver:
         given = {
             "source": str(self.source),
-            "home": f"file://{self.home}",
+            "home": self.home_url,
             "work": str(self.work),
             "output": str(self.output),
             "sink": self.sink,
             "state_format": self._state_format,
             "crash_at": crash_at,
+            "freeze_at": freeze_at,
             "damage_at": damage_at,
             "files_per_batch": files_per_batch,
             "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
@@ -120,6 +136,16 @@ class Pipeline:
         driver.send(signal.SIGTERM)
         code, last = driver.end()
         assert code == 0, f"exit {code}: {last}; see {self.log}"
+
+    def hold_back(self, files: int) -> None:
+        """Before the start: keep the last files of the input from the pipeline until they are fed."""
+        for path in sorted(self.source.iterdir())[-files:]:
+            self._held_back.append(path.rename(self.root / path.name))
+
+    def feed(self, files: int) -> None:
+        for path in self._held_back[:files]:
+            path.rename(self.source / path.name)
+        del self._held_back[:files]
 
     def wipe_work(self) -> None:
         shutil.rmtree(self.work, ignore_errors=True)
@@ -145,8 +171,11 @@ class Pipeline:
     def require_exact(self) -> None:
         assert self.visible() == self.expected()
 
+    def store(self) -> ObjectStore:
+        return open_store(self.home_url).scoped("counts")
+
     def entries(self) -> list[AnyEntry]:
-        return list(read_entries(open_store(str(self.home)).scoped("counts")))
+        return list(read_entries(self.store()))
 
     def state(self) -> JobState:
         return JobState.of(self.entries())

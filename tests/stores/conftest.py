@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.stores.hdfs_server import HdfsServer, running_hdfs
 from tests.stores.s3 import S3Server, s3_server
 
 
@@ -13,7 +14,7 @@ def no_credentials_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> I
     """What the person who runs the tests has set up for real clouds must not be used, nor decide a test."""
     kept = dict(os.environ)
     for name in list(os.environ):
-        if name.startswith(("AWS_", "GOOGLE_", "AZURE_", "STORAGE_EMULATOR")):
+        if name.startswith(("AWS_", "GOOGLE_", "AZURE_", "STORAGE_EMULATOR", "HADOOP_")):
             del os.environ[name]
     os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -26,4 +27,10 @@ def no_credentials_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> I
 def s3(no_credentials_of_the_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
         os.environ.update(server.environment)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
+    with running_hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2) as server:
         yield server

@@ -6,7 +6,6 @@ PySpark brings Hadoop's client jars; the servers are one more jar of the same ve
 import fcntl
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -20,8 +19,8 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
+from tests.stores.processes import cache, free_port
 
-CACHE = Path(os.environ.get("HOLDFAST_TEST_CACHE", Path.home() / ".cache" / "holdfast-tests"))
 PATIENCE = 120.0
 SMALL_JVM = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -34,7 +33,7 @@ BRINGS = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "jcl-
 class HdfsServer:
     def __init__(self, root: Path, *, datanodes: int = 1, port: int | None = None) -> None:
         self.root = root
-        self.port = port or _free_port()
+        self.port = port or free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._datanodes = datanodes
         shutil.copytree(_formatted(), root / "name")
@@ -88,7 +87,9 @@ class HdfsServer:
     def _launch(self, name: str, number: int, main: str) -> None:
         with (self.root / f"{name}.log").open("ab") as log:
             command = [*_java(self.root / f"conf{number}"), main]
-            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root)
+            # What other tests set for Spark's JVMs is not meant for these.
+            environment = {key: value for key, value in os.environ.items() if key != "JDK_JAVA_OPTIONS"}
+            self._processes[name] = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.root, env=environment)
 
     def _kill(self, name: str) -> None:
         process = self._processes.pop(name)
@@ -154,7 +155,7 @@ def _server_jar() -> Path:
     """The jar of the servers, fetched if it is not there yet."""
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     version = client.stem.rpartition("-")[2]
-    jar = CACHE / "hadoop" / f"hadoop-client-minicluster-{version}.jar"
+    jar = cache() / "hadoop" / f"hadoop-client-minicluster-{version}.jar"
     with _alone(jar.parent):
         if not jar.exists():
             _fetch(f"org.apache.hadoop:hadoop-client-minicluster:{version}", jar)
@@ -197,10 +198,3 @@ def _alone(folder: Path) -> Iterator[None]:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,6 +8,7 @@ from holdfast.storage.interface import ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
 from holdfast.testing.stores import StoreConformance
+from tests.stores.hdfs_server import HdfsServer
 from tests.stores.s3 import S3Server
 
 
@@ -24,6 +25,15 @@ class TestS3(StoreConformance):
     @pytest.fixture(autouse=True)
     def place(self, s3: S3Server) -> None:
         self.home = s3.home("homes/of team")
+
+    def make_store(self) -> ObjectStore:
+        return open_store(self.home)
+
+
+class TestHdfs(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, hdfs: HdfsServer) -> None:
+        self.home = f"{hdfs.address}/homes/of%20team"
 
     def make_store(self) -> ObjectStore:
         return open_store(self.home)

@@ -5,12 +5,16 @@ when the host is gone. So each call runs on a thread of its own and is given up 
 client with new connections is used, because the old one would go on waiting on the same dead connection.
 
 The client's inner one is used: the outer one's writer closes its file when it is dropped, and waits for that.
+
+A call that returns while the interpreter is being torn down aborts the process, so the end of the process first waits
+for the calls under way, and refuses new ones.
 """
 
+import atexit
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hdfs_native import Client
 
@@ -24,6 +28,7 @@ T = TypeVar("T")
 METADATA_PATIENCE = 20.0
 DATA_PATIENCE = 60.0
 """Seconds for one step. Data takes longer: several busy disks may have to acknowledge it."""
+LAST_PATIENCE = 5.0
 _CONFIGURATION = {
     # Retrying is the business of storage/retrying.py. Enough to find the active one of a few NameNodes.
     "dfs.client.failover.max.attempts": "3",
@@ -57,6 +62,7 @@ class HdfsConnection:
 
     def _within(self, party: str, patience: float, call: Callable[[], T]) -> T:
         answer: Future[T] = Future()
+        _calls.begin(answer)
         threading.Thread(target=_answer, args=(answer, call), name="holdfast-hdfs", daemon=True).start()
         try:
             return answer.result(patience)
@@ -67,6 +73,29 @@ class HdfsConnection:
                 raise NoAnswer(f"{party} did not answer: {error}") from error
             self._client = _client(self.address)
             raise NoAnswer(f"{party} did not answer within {patience:g} s") from None
+
+
+class _Calls:
+    """The calls under way in this process."""
+
+    def __init__(self) -> None:
+        self._under_way: set[Future[Any]] = set()
+        self._ending = False
+        atexit.register(self._end)
+
+    def begin(self, answer: Future[T]) -> None:
+        self._under_way.add(answer)
+        answer.add_done_callback(self._under_way.discard)
+        if self._ending:
+            answer.cancel()
+            raise NoAnswer("this process is ending, HDFS was not asked any more")
+
+    def _end(self) -> None:
+        self._ending = True
+        wait(set(self._under_way), LAST_PATIENCE)
+
+
+_calls = _Calls()
 
 
 def _answer(answer: Future[T], call: Callable[[], T]) -> None:

@@ -1,0 +1,91 @@
+"""A TCP proxy that treats some requests badly: they never arrive, or they arrive and their answer is dropped."""
+
+import asyncio
+import random
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+
+
+class Fate(Enum):
+    PASSES = "passes"
+    NEVER_ARRIVES = "never arrives"
+    ANSWER_DROPPED = "answer dropped"
+
+
+class CuttingProxy:
+    """Requests in which `marker` is found meet a fate drawn from `seed`; all other bytes pass."""
+
+    def __init__(self, upstream: int, marker: bytes, seed: int) -> None:
+        self._upstream = upstream
+        self._marker = re.compile(marker, re.IGNORECASE)
+        self._chance = random.Random(seed)
+        self.fates: Counter[Fate] = Counter()
+        self.port = 0
+
+    async def serve(self, ready: threading.Event, stopped: asyncio.Event) -> None:
+        server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await stopped.wait()
+        server.close()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            answers, requests = await asyncio.open_connection("127.0.0.1", self._upstream)
+            dropping = asyncio.Event()
+            pumps = [
+                asyncio.create_task(self._forward_requests(reader, requests, dropping)),
+                asyncio.create_task(_forward_answers(answers, writer, dropping)),
+            ]
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+            requests.transport.abort()
+        writer.transport.abort()
+
+    async def _forward_requests(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, dropping: asyncio.Event
+    ) -> None:
+        while data := await source.read(1 << 16):
+            if self._marker.search(data):
+                fate = self._draw()
+                if fate is Fate.NEVER_ARRIVES:
+                    return
+                if fate is Fate.ANSWER_DROPPED:
+                    dropping.set()
+            sink.write(data)
+            await sink.drain()
+
+    def _draw(self) -> Fate:
+        fate = self._chance.choices(list(Fate), weights=(5, 1, 2))[0]
+        self.fates[fate] += 1
+        return fate
+
+
+async def _forward_answers(source: asyncio.StreamReader, sink: asyncio.StreamWriter, dropping: asyncio.Event) -> None:
+    while data := await source.read(1 << 16):
+        if dropping.is_set():
+            return  # the server has done what was asked, and nobody hears of it
+        sink.write(data)
+        await sink.drain()
+
+
+@contextmanager
+def cutting_proxy(upstream: int, marker: bytes, seed: int) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(upstream, marker, seed)
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stopped = asyncio.Event()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(proxy.serve(ready, stopped)), daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield proxy
+    finally:
+        loop.call_soon_threadsafe(stopped.set)
+        thread.join(10)

@@ -1,0 +1,134 @@
+"""One of several processes that fight for a journal: claims the job, appends a little, claims again when fenced.
+
+    python -m tests.stores.racer HOME ENTRIES
+
+Prints "ready", waits for a line, races until the journal has that many entries, then prints what became of its attempts
+as JSON: each of them is known as won or lost.
+"""
+
+import json
+import random
+import sys
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from holdfast.errors import Fenced, ObjectNotFound, OutcomeUnknown, StorageError
+from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
+from holdfast.repository.entries import QueryRestarted, RunStarted
+from holdfast.repository.entry_bytes import decode_entry
+from holdfast.repository.journal import Journal, entry_key
+from holdfast.repository.ownership import current_process
+from holdfast.repository.state import JobState
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.urls import open_store
+
+JOB = "raced"
+SETTLING = 50
+
+
+class Racer:
+    def __init__(self, store: ObjectStore, entries: int) -> None:
+        self._store = store
+        self._entries = entries
+        self._state = JobState()
+        self._attempts: list[AttemptId] = []
+        self.won: list[str] = []
+        self.lost: list[str] = []
+        self.unknown = 0
+
+    def race(self) -> None:
+        while self._state.head < self._entries:
+            self._catch_up()
+            self._own_for_a_while(Journal(self._store, new_attempt=self._new_attempt, now=lambda: datetime.now(UTC)))
+
+    def _own_for_a_while(self, journal: Journal) -> None:
+        journal.state = self._state
+        owns = self._decided(journal, lambda: journal.claim(run_started))
+        # Whoever loses has more to do than whoever wins: without an end, the first owner would stay it.
+        for _ in range(random.randrange(10)):
+            if owns and self._state.head < self._entries:
+                owns = self._decided(journal, lambda: journal.append(entry_of(journal)))
+
+    def _catch_up(self) -> None:
+        """Read what the others appended; the journal's own `load` would read everything from the start."""
+        while True:
+            key = entry_key(self._state.head + 1)
+            try:
+                self._state.apply(decode_entry(key, self._store.get(key)))
+            except ObjectNotFound:
+                return
+            except StorageError:
+                continue
+
+    def _decided(self, journal: Journal, step: Callable[[], object]) -> bool:
+        """Take the step, know what became of it, and say whether this racer is still the owner."""
+        self._attempts = []
+        still_owner = False
+        try:
+            step()
+            still_owner = True
+        except OutcomeUnknown:
+            self.unknown += 1
+            self._settle(journal)
+        except (Fenced, StorageError):
+            pass
+        # The journal's state holds an entry if, and only if, it is known to stand. A claim may try several places.
+        newest = self._state.sequences[-1][1].attempt if self._state.sequences else None
+        for attempt in self._attempts:
+            (self.won if attempt == newest else self.lost).append(attempt)
+        return still_owner
+
+    def _settle(self, journal: Journal) -> None:
+        for _ in range(SETTLING):
+            try:
+                journal.settle()
+                return
+            except OutcomeUnknown:
+                continue
+            except Fenced:
+                return
+        raise AssertionError("an append stayed unknown")
+
+    def _new_attempt(self) -> AttemptId:
+        self._attempts.append(AttemptId(uuid.uuid4().hex))
+        return self._attempts[-1]
+
+
+def run_started(sequence: Sequence, attempt: AttemptId, at: datetime) -> RunStarted:
+    return RunStarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=FencingEpoch(sequence),
+        lineage="race",
+        process=current_process(),
+        heartbeat_s=5,
+        work="/nowhere",
+        holdfast="race",
+    )
+
+
+def entry_of(journal: Journal) -> Callable[[Sequence, AttemptId, datetime], QueryRestarted]:
+    return lambda sequence, attempt, at: QueryRestarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=journal.fencing_epoch,
+        cause="race",
+        message="an entry like any other",
+        attempt_number=1,
+    )
+
+
+def main() -> None:
+    home, entries = sys.argv[1:]
+    racer = Racer(open_store(home).scoped(JOB), int(entries))
+    print("ready", flush=True)  # noqa: T201
+    sys.stdin.readline()
+    racer.race()
+    print(json.dumps({"won": racer.won, "lost": racer.lost, "unknown": racer.unknown}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
