@@ -55,6 +55,14 @@ class Settings:
     tolerable_failures: int = 3
     on_exceeded: Literal["alert", "fail"] = "alert"
     retained: int = 10
+    keep_hourly: int = 0
+    """Of so many hours, in UTC, the newest checkpoint each is kept beyond the newest `retained`."""
+    keep_daily: int = 0
+    """The same for days."""
+    grace: Duration = "10m"
+    """Objects of a checkpoint are deleted when it has been retired this long: somebody may be restoring it."""
+    deletes_per_second: int = 100
+    """How fast what is not needed any more is deleted in the background."""
     on_conflict: Literal["refuse", "takeover"] = "refuse"
     restart_delay: Duration = "1s"
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
@@ -103,11 +111,15 @@ _DURATION_LEAST = {
     "min_pause": 0.0,
     "restart_delay": 0.0,
     "heartbeat": 0.1,
+    "grace": 0.0,
 }
 _COUNT_LEAST = {
     "max_concurrent": 1,
     "tolerable_failures": 0,
     "retained": 1,
+    "keep_hourly": 0,
+    "keep_daily": 0,
+    "deletes_per_second": 1,
     "restart_attempts": 0,
     "parallelism": 1,
 }

@@ -3,14 +3,16 @@
 1. A completed checkpoint restores, byte for byte, until it is retired, and holds the state of its barrier.
 2. Ids are unique and rise; nothing completed is overwritten or harmed.
 3. After a newer run-started no older run appends; what an older run still deletes, nobody needs.
+   Nothing is deleted before the grace of the checkpoints that named it is over.
 4. Readers see every row exactly once, and only rows whose checkpoint is in the journal.
-8. What was uploaded is not uploaded again.
+8. What was uploaded is not uploaded again, unless a later checkpoint had no use for it or little use for its pack.
 9. Every failure has a reason and a hint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,6 +20,7 @@ import msgspec
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.repository.collection import is_of_earlier_run
 from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
@@ -33,6 +36,9 @@ from tests.simulation.world import Process, Violation, World
 
 if TYPE_CHECKING:
     from tests.simulation.sink import Table
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of day when a world begins."""
 
 StateProblem = Callable[[dict[str, bytes], int], str | None]
 
@@ -54,7 +60,12 @@ class Checkers:
         self._passed_over: set[CheckpointId] = set()
         self._ends: dict[CheckpointId, int] = {}
         """How many rows there are up to the checkpoint's barrier."""
-        self._retired: set[CheckpointId] = set()
+        self._retired: dict[CheckpointId, datetime] = {}
+        self.grace: timedelta | None = None
+        """None where clocks jump: then it can be shorter."""
+        self._useless: set[str] = set()
+        """Packs of which a checkpoint needed less than a quarter, and objects that one could have named and did not."""
+        self._began: dict[CheckpointId, float] = {}
         self._ever_retired: set[str] = set()
         self._stored: dict[tuple[str, str], tuple[str, float]] = {}
         self.publications = 0
@@ -69,6 +80,9 @@ class Checkers:
 
     def owned_by(self, process: Process) -> bool:
         return self._owner is not None and self._owner[1] is process
+
+    def epoch_of(self, process: Process) -> FencingEpoch | None:
+        return self._owner[0] if self._owner is not None and self._owner[1] is process else None
 
     # --- the store ---
 
@@ -102,6 +116,7 @@ class Checkers:
                 self.require(entry.id > self._last_id, f"checkpoint id {entry.id} is used twice")
                 self._last_id = entry.id
                 self._started[entry.id] = epoch
+                self._began[entry.id] = self._world.now
             case CheckpointCompleted():
                 self._checkpoint_completed(entry)
             case CheckpointFailed():
@@ -133,6 +148,19 @@ class Checkers:
         )
         self.completed[entry.id] = (entry, manifest)
         self._verify(entry, manifest)
+        self._note_useless(entry, manifest)
+
+    def _note_useless(self, entry: CheckpointCompleted, manifest: Manifest) -> None:
+        needed: dict[str, dict[str, int]] = {}
+        for file in manifest.files():
+            if file.pack is not None:
+                needed.setdefault(file.key, {})[file.digest] = file.size
+        for key, sizes in needed.items():
+            if sum(sizes.values()) * 4 < len(self._disk.objects[key]):
+                self._useless.add(key)
+        named = {file.key for file in manifest.files()}
+        began = self._began[entry.id]
+        self._useless |= {key for key, at in self._stored.values() if at < began and key not in named}
 
     def _checkpoints_retired(self, entry: CheckpointsRetired) -> None:
         for id in entry.ids:
@@ -140,8 +168,8 @@ class Checkers:
                 completed, manifest = self.completed[id]
                 self.require(completed.checkpoint_kind == "checkpoint", f"savepoint {id} is retired")
                 self._ever_retired |= {file.key for file in manifest.files()}
-            self._retired.add(id)
-        usable = [id for id in self.completed if id not in self._retired | self._corrupt]
+            self._retired[id] = entry.at
+        usable = [id for id in self.completed if id not in self._retired.keys() | self._corrupt]
         damage = bool(self._corrupt) or self._disk.ever_damaged
         self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
@@ -154,10 +182,26 @@ class Checkers:
         if key.startswith("journal/"):
             self._trimmed(int(key[8:28]))
             return
+        now = START + timedelta(seconds=self._world.now)
         for id, (entry, manifest) in self.completed.items():
-            if id not in self._retired:
-                needed = key == manifest_key(entry.manifest) or any(file.key == key for file in manifest.files())
-                self.require(not needed, f"{process.name} deletes {key}, which checkpoint {id} needs")
+            retired_at = self._retired.get(id)
+            if retired_at is not None and (self.grace is None or retired_at + self.grace <= now):
+                continue
+            needed = key == manifest_key(entry.manifest) or any(file.key == key for file in manifest.files())
+            why = f"checkpoint {id} needs" if retired_at is None else f"checkpoint {id} names, in its grace"
+            self.require(not needed, f"{process.name} deletes {key}, which {why}")
+
+    def leftovers(self, epoch: int) -> list[str]:
+        """Objects of runs before `epoch` that no retained checkpoint names, nor one whose grace is not long over."""
+        assert self.grace is not None
+        late = START + timedelta(seconds=self._world.now) - self.grace - timedelta(seconds=3.0)
+        named: set[str] = set()
+        for id, (entry, manifest) in self.completed.items():
+            if id not in self._retired or self._retired[id] > late:
+                named |= {manifest_key(entry.manifest), *(file.key for file in manifest.files())}
+        stored = [key for key in self._disk.objects if key.startswith(("blobs/", "packs/", "manifests/"))]
+        earlier = [key for key in stored if key.startswith("manifests/") or is_of_earlier_run(key, epoch)]
+        return sorted(key for key in earlier if key not in named)
 
     def _trimmed(self, sequence: int) -> None:
         entry = self._entries.pop(sequence)
@@ -182,7 +226,8 @@ class Checkers:
         if known is None:
             return
         key, at = known
-        again = at < copy_began and key in self._disk.objects and key not in self._ever_retired
+        kept = key in self._disk.objects and key not in self._ever_retired | self._useless
+        again = at < copy_began and kept
         self.require(not again, f"{digest[:8]} is uploaded again though {key} holds it")
 
     def stored(self, process: Process, file: ManifestFile) -> None:

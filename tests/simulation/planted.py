@@ -23,11 +23,11 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
-from holdfast.runtime import launching, loop, retiring
+from holdfast.runtime import collecting, launching, loop, retiring
 from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.collecting import Collector
 from holdfast.runtime.loop import Runtime
 from holdfast.runtime.recovery import Recovery
-from holdfast.runtime.retiring import Retiring
 from tests.simulation import spark
 from tests.simulation.sink import SimulatedSink
 
@@ -179,8 +179,8 @@ def a_fenced_run_goes_on_behind_the_newer_one(patch: Patch) -> None:
 def the_trimmed_journal_forgets_a_stalled_run(patch: Patch) -> None:
     original = retention._needed
 
-    def needed(state: JobState, entry: object) -> bool:
-        return not isinstance(entry, RunStarted) and original(state, entry)
+    def needed(state: JobState, entry: object, graced: Any) -> bool:
+        return not isinstance(entry, RunStarted) and original(state, entry, graced)
 
     patch.setattr(retention, "_needed", needed)
 
@@ -189,10 +189,10 @@ def the_trimmed_journal_forgets_a_stalled_run(patch: Patch) -> None:
 def the_last_entry_of_a_stalled_run_is_trimmed(patch: Patch) -> None:
     original = retention.entries_to_trim
 
-    def trim(state: JobState) -> frozenset[Sequence]:
+    def trim(state: JobState, graced: Any) -> frozenset[Sequence]:
         runs, state.runs = state.runs, []
         try:
-            return original(state)
+            return original(state, graced)
         finally:
             state.runs = runs
 
@@ -217,7 +217,7 @@ def a_blob_that_a_pending_checkpoint_uses_is_swept(patch: Patch) -> None:
 
 @defect(retained=1, interval="500ms", max_concurrent=3)
 def a_retired_key_that_is_needed_again_is_deleted(patch: Patch) -> None:
-    patch.setattr(Retiring, "_needed", lambda self: set())
+    patch.setattr(Collector, "_needed", lambda self, keys: frozenset())
 
 
 @defect(retained=1, interval="500ms", max_concurrent=3, slow=0.05)
@@ -233,20 +233,61 @@ def a_blob_is_live_only_until_the_next_checkpoint_completes(patch: Patch) -> Non
 
 @defect(stall=0.02, crash=0.01)
 def the_manifests_of_a_newer_run_are_taken_for_leftovers(patch: Patch) -> None:
-    original = Retiring.sweep_earlier_runs
+    original = Collector._sweep
 
-    def sweep(self: Any, manifests: Any) -> None:
-        original(self, tuple(item.key for item in self._store.list("manifests/")))
+    def sweep(self: Any) -> None:
+        if self._leftovers is not None:
+            self._leftovers = tuple(item.key for item in self._store.list("manifests/"))
+        original(self)
 
-    patch.setattr(Retiring, "sweep_earlier_runs", sweep)
+    patch.setattr(Collector, "_sweep", sweep)
 
 
 @defect()
 def savepoints_are_retired(patch: Patch) -> None:
-    def to_retire(state: JobState, retained: int) -> Any:
-        return tuple(entry.id for entry in state.retained()[:-retained])
+    def to_retire(state: JobState, rule: Any) -> Any:
+        return tuple(entry.id for entry in state.retained()[: -rule.retained])
 
     patch.setattr(retiring, "checkpoints_to_retire", to_retire)
+
+
+@defect(grace="3s", retained=1, interval="500ms", clock_jumps=False)
+def the_grace_of_a_retired_checkpoint_is_ignored(patch: Patch) -> None:
+    original = Collector._condemn
+    patch.setattr(Collector, "_condemn", lambda self, keys, wait_s: original(self, keys, 0.0))
+
+
+@defect(grace="3s", retained=1, interval="500ms", clock_jumps=False, crash=0.015)
+def the_next_run_does_not_know_of_the_grace(patch: Patch) -> None:
+    patch.setattr(collecting, "in_grace", lambda state, grace_s, now: {})
+
+
+@defect(timeout="1s", slow=0.1, max_concurrent=2)
+def what_a_checkpoint_under_way_uploaded_is_taken_for_an_orphan(patch: Patch) -> None:
+    patch.setattr(Blobs, "unclaimed", lambda self: frozenset(self._unclaimed))
+    patch.setattr(Blobs, "give_up", lambda self, keys: frozenset(keys))
+
+
+@defect(interval="500ms", retained=1)
+def an_outworn_pack_is_deleted_at_once(patch: Patch) -> None:
+    original = Collector._wear_out
+
+    def wear_out(self: Any) -> None:
+        original(self)
+        for key in sorted(self._blobs._outworn):
+            self._store.delete(key)
+
+    patch.setattr(Collector, "_wear_out", wear_out)
+
+
+@defect()
+def every_pack_is_carried_anew(patch: Patch) -> None:
+    patch.setattr(collecting, "outworn_packs", lambda newest, sizes, pinned: frozenset(sizes))
+
+
+@defect(crash=0.015)
+def leftovers_of_earlier_runs_stay(patch: Patch) -> None:
+    patch.setattr(Collector, "_sweep", lambda self: setattr(self, "_leftovers", None))
 
 
 # --- names, identities, bytes ---

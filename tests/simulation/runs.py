@@ -6,7 +6,7 @@ import logging
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
@@ -16,15 +16,14 @@ from holdfast.repository import retention
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.runtime.launching import Place, Surroundings, launch
 from holdfast.runtime.loop import Runtime
-from holdfast.settings import Settings
-from tests.simulation.checkers import Checkers
+from holdfast.settings import Settings, seconds
+from tests.simulation.checkers import START, Checkers
 from tests.simulation.sink import SimulatedSink, Table
 from tests.simulation.spark import Host, SimulatedQuery, SimulatedWorkplace, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
 from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, World
 
 JOB = JobName("job")
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass
@@ -65,6 +64,7 @@ class Scene:
             "tolerable_failures": draw.choice((0, 2, 5)),
             "on_exceeded": draw.choice(("alert", "alert", "fail")),
             "retained": draw.choice((1, 2, 3)),
+            "grace": draw.choice(("0s", "0s", "3s")),
             "restart_delay": "200ms",
             "restart_attempts": 4,
             "heartbeat": "1s",
@@ -93,7 +93,7 @@ class SimulatedClock:
     def wall(self) -> datetime:
         if self._jumps and self._world.chance(0.02):
             self._offset += self._world.random.uniform(-20.0, 20.0)
-        return _START + timedelta(seconds=self._world.now + self._offset)
+        return START + timedelta(seconds=self._world.now + self._offset)
 
 
 class SimulatedRun:
@@ -274,7 +274,19 @@ class Operator:
             last = self._last_run()  # a run that woke up was quicker, which is no failure
         self._world.sleep(5.0)
         self._judge(last)
+        if self._world.chance(0.35) and not (scene.disk.ever_damaged or scene.flips or scene.checkers.grace is None):
+            self._require_tidy()
         self.finished = True
+
+    def _require_tidy(self) -> None:
+        """Nothing that an earlier run left behind outlives the next run that has the home for itself."""
+        for run in self._scene.runs:
+            self._world.crash(run.process)
+        next_run = self._last_run()
+        epoch = self._scene.checkers.epoch_of(next_run.process)
+        if next_run.failure is None and epoch is not None:
+            left = self._scene.checkers.leftovers(epoch)
+            self._scene.checkers.require(not left, f"left behind by earlier runs: {left[:3]}")
 
     def _last_run(self) -> SimulatedRun:
         last = SimulatedRun(self._scene, self._world.random.choice(self._scene.hosts), "takeover")
@@ -326,6 +338,8 @@ def simulate(seed: int, duration: float = 24.0, emphasis: Mapping[str, object] |
     world = World(seed)
     scene = Scene(world, duration)
     scene.emphasise(emphasis or {})
+    if not (scene.clock_jumps or scene.faults.flipped_rest):
+        scene.checkers.grace = timedelta(seconds=seconds("grace", scene.settings["grace"]))
     scene.flips, scene.unreadable = scene.faults.flipped_read > 0, scene.dying > 0
     log = logging.getLogger("holdfast")
     defects = _Defects(scene)

@@ -114,7 +114,7 @@ def _sample(keys: Sequence[str], scope: Scope) -> list[str]:
 
 def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[CheckpointCompleted]) -> None:
     """The owner may retire a checkpoint while it is being read; what is missing of it then is no damage."""
-    retired = now.state.retired.intersection(entry.id for entry in chosen)
+    retired = now.state.retired & {entry.id for entry in chosen}
     if len(chosen) == 1 and retired:
         named_checkpoint(now, chosen[0].id)  # says that it was retired
     for id in sorted(retired):

@@ -10,6 +10,8 @@ Invariants
 - An object this run uploaded or referred to is live as long as any checkpoint that was under way at that time is. Then
   it is in a completed manifest, or nothing refers to it. A live object is never given up for deletion.
 - No object is uploaded to a key while that key is given up for deletion.
+- An outworn pack is not referred to by checkpoints that begin from then on. What is still needed of it goes into a new
+  pack with the next checkpoint, out of the work directory; older checkpoints name the old pack as long as they live.
 
 Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
 in `find`, `_upload` and `give_up` makes them safe against each other. Two threads that upload the same bytes at once do
@@ -27,6 +29,8 @@ from holdfast.storage.interface import ObjectStore
 PACKED_BELOW = 1 << 20
 """Files smaller than this share packs: an object store charges and waits per object."""
 PACK_TARGET = 16 << 20
+PACK_SETTLED_AFTER = 3
+"""Checkpoints before it is asked how much of a pack is still needed: much of what is in a new one dies soon."""
 
 
 class BeingDeleted(Exception):
@@ -59,6 +63,13 @@ class _Location:
         return blob_key(digest, self.epoch) if self.pack is None else pack_key(self.pack, self.epoch)
 
 
+@dataclass(frozen=True, slots=True)
+class _KnownPack:
+    size: int
+    known_since: int
+    """How many checkpoints had completed."""
+
+
 class Blobs:
     """The objects of one job as one run knows them."""
 
@@ -73,6 +84,10 @@ class Blobs:
         self._under_way: dict[object, int] = {}
         """Who copies → how many checkpoints had completed when it began."""
         self._given_up: set[str] = set()
+        self._unclaimed: set[str] = set()
+        """Keys that this run uploads to and that no completed checkpoint has named."""
+        self._packs: dict[str, _KnownPack] = {}
+        self._outworn: set[str] = set()
         self._completed = 0
 
     # --- what is known ---
@@ -92,9 +107,13 @@ class Blobs:
         """
         self._completed += 1
         paths = set()
+        claimed = set()
         for file in manifest.files():
-            self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
+            if file.key not in self._outworn:
+                self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
             paths.add(file.path)
+            claimed.add(file.key)
+        self._unclaimed -= claimed
         for path in [path for path in list(self._identity) if path not in paths]:
             self._identity.pop(path, None)
         oldest = min(self._under_way.copy().values(), default=self._completed)
@@ -131,7 +150,10 @@ class Blobs:
         """One object for many files: their bytes one after the other, nothing else."""
         data = b"".join(file.data for file in files)
         pack = digest_of(data)
-        self._upload(pack_key(pack, self._epoch), [data])
+        key = pack_key(pack, self._epoch)
+        self._upload(key, [data])
+        self._packs[key] = _KnownPack(len(data), self._completed)
+        self._outworn.discard(key)
         packed = []
         offset = 0
         for file in files:
@@ -145,9 +167,35 @@ class Blobs:
         self._live[key] = self._completed
         if key in self._given_up:
             raise BeingDeleted(key)
+        self._unclaimed.add(key)
         self._store.upload(key, chunks)
 
+    # --- packs of which little is needed ---
+
+    def learn_pack(self, key: str, size: int) -> None:
+        """A pack of an earlier run, found in the home."""
+        self._packs.setdefault(key, _KnownPack(size, 0))
+
+    def settled_packs(self) -> dict[str, int]:
+        """Key → size of the packs that are not new any more."""
+        latest = self._completed - PACK_SETTLED_AFTER
+        return {key: pack.size for key, pack in list(self._packs.items()) if pack.known_since <= latest}
+
+    def wear_out(self, packs: frozenset[str]) -> None:
+        """Let checkpoints that begin from here on carry the files of these packs anew."""
+        self._outworn |= packs
+        for digest, location in list(self._content.items()):
+            if location.key(digest) in packs:
+                self._content.pop(digest, None)
+
     # --- deleting ---
+
+    def unclaimed(self) -> frozenset[str]:
+        """Objects of this run that nothing names though a checkpoint which could have used them has completed since.
+
+        They are what failed checkpoints uploaded and no later one found worth naming.
+        """
+        return frozenset(self._unclaimed.copy()) - self.live_keys()
 
     def live_keys(self) -> frozenset[str]:
         """Objects that this run uploads, uploaded or refers to and that may not be in any manifest yet.
@@ -176,3 +224,9 @@ class Blobs:
     def deleted(self, keys: Iterable[str]) -> None:
         """The keys are gone, or the attempt was refused. Not to be called while a deletion may still take effect."""
         self._given_up -= frozenset(keys)
+
+    def gone(self, key: str) -> None:
+        """The object has been deleted. Called before `deleted`, while nothing can be uploaded to the key."""
+        self._unclaimed.discard(key)
+        self._outworn.discard(key)
+        self._packs.pop(key, None)

@@ -44,6 +44,18 @@ class Failure(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """Which completed checkpoints a run keeps. Savepoints always stay."""
+
+    retained: int
+    """The newest ones."""
+    keep_hourly: int = 0
+    """Of so many hours that have one, counted from the newest, the newest one each."""
+    keep_daily: int = 0
+    grace_s: float = 0.0
+    """Objects are not deleted before their checkpoint has been retired this long: somebody may be restoring it."""
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     format: int = FORMAT
     sequence: Sequence
@@ -66,6 +78,8 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """The version of holdfast."""
     purpose: Literal["pipeline", "maintenance"] = "pipeline"
     """`maintenance`: a command that writes while no pipeline runs. It makes no batches and publishes nothing."""
+    retention: Retention | None = None
+    """What a pipeline keeps, so that a collection while it does not run keeps the same."""
 
     @property
     def host(self) -> str:

@@ -117,6 +117,11 @@ class Journal:
     def fencing_epoch(self) -> FencingEpoch:
         return self.state.fencing_epoch
 
+    @property
+    def undecided(self) -> bool:
+        """Whether it is not known if the last append took effect."""
+        return self._undecided is not None
+
     def claim(self, make: MakeEntry) -> RunStarted:
         """Append `run-started` and so become the owner. Raises `Fenced` when another run claims at the same time."""
         while True:

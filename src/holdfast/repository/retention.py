@@ -1,16 +1,22 @@
-"""What may go: planned from the journal's state, pure. Executing it is the runtime's business."""
+"""Which checkpoints and journal entries may go: planned from the journal's state, pure.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+A checkpoint that goes is retired in the journal first. Its objects are deleted when no retained checkpoint names them
+and its grace is over; `repository/collection.py` says which those are.
+"""
+
+from collections.abc import Container, Sequence
+from datetime import UTC, datetime
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
-from holdfast.identifiers import CheckpointId, Sequence
+from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import Sequence as SequenceNumber
 from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointCorrupt,
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
+    Retention,
     RunEnded,
     RunStarted,
 )
@@ -19,62 +25,70 @@ from holdfast.repository.state import JobState
 HISTORY_KEPT = 500
 """Entries of the journal that stay for people to read, whatever they say."""
 
-
-def checkpoints_to_retire(state: JobState, retained: int) -> tuple[CheckpointId, ...]:
-    """Completed checkpoints beyond the newest `retained`. Savepoints stay; damaged ones do not count as kept."""
-    plain = [entry.id for entry in state.retained() if entry.checkpoint_kind == "checkpoint"]
-    sound = [id for id in plain if id not in state.corrupt]
-    keep = set(sound[-retained:])
-    oldest_kept = min(keep, default=None)
-    return tuple(id for id in plain if id not in keep and (id not in state.corrupt or (oldest_kept or 0) > id))
+_HOUR = "%Y-%m-%d %H"
+_DAY = "%Y-%m-%d"
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """Objects that no retained checkpoint names."""
+def checkpoints_to_retire(state: JobState, rule: Retention) -> tuple[CheckpointId, ...]:
+    """Completed checkpoints that the rule does not keep. Savepoints stay; damaged ones do not count as kept.
 
-    keys: tuple[str, ...]
+    A checkpoint that the rule gives up once it gives up for ever, whatever completes later. So it does not matter how
+    often the rule is applied.
+    """
+    plain = [entry for entry in state.retained() if entry.checkpoint_kind == "checkpoint"]
+    sound = [entry for entry in plain if entry.id not in state.corrupt]
+    newest = {entry.id for entry in sound[-rule.retained :]}
+    keep = newest | _newest_of_each(sound, _HOUR, rule.keep_hourly) | _newest_of_each(sound, _DAY, rule.keep_daily)
+    oldest = min(newest, default=CheckpointId(0))
+    return tuple(e.id for e in plain if e.id not in keep and (e.id not in state.corrupt or e.id < oldest))
+
+
+def _newest_of_each(entries: Sequence[CheckpointCompleted], period: str, count: int) -> set[CheckpointId]:
+    """The newest checkpoint of each of the `count` newest periods, in UTC, that have one."""
+    newest: dict[str, CheckpointId] = {}
+    for entry in reversed(entries):
+        name = entry.at.astimezone(UTC).strftime(period)
+        if name not in newest and len(newest) == count:
+            break
+        newest.setdefault(name, entry.id)
+    return set(newest.values())
+
+
+def in_grace(state: JobState, grace_s: float, now: datetime) -> dict[CheckpointId, float]:
+    """Retired checkpoints that somebody may still be reading, and for how many more seconds.
+
+    A clock that was set can make the grace shorter or start it anew; it never makes it last longer than that.
+    """
+    left = {id: grace_s - max(0.0, (now - at).total_seconds()) for id, at in state.retired_at.items()}
+    return {id: seconds for id, seconds in left.items() if seconds > 0.0}
 
 
 def keys_of(entry: CheckpointCompleted, manifest: Manifest) -> frozenset[str]:
     return frozenset({manifest_key(entry.manifest), *(file.key for file in manifest.files())})
 
 
-def plan_sweep(
-    stored: Iterable[str], state: JobState, manifests: Mapping[CheckpointId, Manifest], live: frozenset[str]
-) -> Sweep:
-    """`live` are the keys that this run is using; it must have been read before `state`.
-
-    `manifests` must hold the manifest of every retained checkpoint: what is not known to be garbage stays.
-    """
-    needed = set(live)
-    for entry in state.retained():
-        needed |= keys_of(entry, manifests[entry.id])
-    return Sweep(tuple(sorted(key for key in stored if key not in needed)))
-
-
-def entries_to_trim(state: JobState) -> frozenset[Sequence]:
+def entries_to_trim(state: JobState, graced: Container[CheckpointId]) -> frozenset[SequenceNumber]:
     """Journal entries that say nothing any more.
 
     Never `run-started` (a stalled run must find it), the entry before one (a stalled run that wrote it may not know
-    yet, and writes it again where it finds the place free), the newest entry, the highest id, or what a retained
-    checkpoint needs.
+    yet, and writes it again where it finds the place free), the newest entry, the highest id, what a retained
+    checkpoint needs, or what names the objects of a checkpoint in its grace.
     """
     keep_from = len(state.sequences) - HISTORY_KEPT
     last_of_a_run = {run.sequence - 1 for run in state.runs}
     return frozenset(
         sequence
         for index, (sequence, entry) in enumerate(state.sequences)
-        if index < keep_from and sequence not in last_of_a_run and not _needed(state, entry)
+        if index < keep_from and sequence not in last_of_a_run and not _needed(state, entry, graced)
     )
 
 
-def _needed(state: JobState, entry: object) -> bool:
+def _needed(state: JobState, entry: object, graced: Container[CheckpointId]) -> bool:
     match entry:
         case RunStarted() | RunEnded():
             return isinstance(entry, RunStarted) or entry in (state.ended, state.pipeline_ended)
         case CheckpointCompleted():
-            return entry.id not in state.retired or entry.id == state.last_checkpoint
+            return entry.id not in state.retired or entry.id in graced or entry.id == state.last_checkpoint
         case CheckpointStarted():
             return entry.id == state.last_checkpoint
         case CheckpointCorrupt() | CheckpointRepaired():

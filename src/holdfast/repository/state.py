@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -36,7 +37,7 @@ class JobState:
     started: dict[CheckpointId, CheckpointStarted] = field(default_factory=dict)
     completed: dict[CheckpointId, CheckpointCompleted] = field(default_factory=dict)
     failed: list[CheckpointFailed] = field(default_factory=list)
-    retired: set[CheckpointId] = field(default_factory=set)
+    retired_at: dict[CheckpointId, datetime] = field(default_factory=dict)
     corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
     restarts: list[QueryRestarted] = field(default_factory=list)
     sequences: list[tuple[Sequence, AnyEntry]] = field(default_factory=list)
@@ -70,7 +71,7 @@ class JobState:
             case CheckpointFailed():
                 self.failed.append(entry)
             case CheckpointsRetired():
-                self.retired.update(entry.ids)
+                self.retired_at.update(dict.fromkeys(entry.ids, entry.at))
             case CheckpointCorrupt():
                 if entry.id not in self.passed_over:
                     self.corrupt[entry.id] = entry
@@ -129,6 +130,10 @@ class JobState:
         """The newest checkpoint of the line of batches that the job is on, be its bytes damaged or not."""
         passed_over = self.passed_over
         return next((entry for entry in reversed(self.retained()) if entry.id not in passed_over), None)
+
+    @property
+    def retired(self) -> AbstractSet[CheckpointId]:
+        return self.retired_at.keys()
 
     def restorable(self) -> list[CheckpointCompleted]:
         """What a recovery may choose, newest first."""

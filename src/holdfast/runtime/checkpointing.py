@@ -110,6 +110,8 @@ class Checkpointing:
         self._unrecorded: deque[CheckpointRecord] = deque(maxlen=_UNRECORDED_KEPT)
         self.manifests: dict[CheckpointId, Manifest] = {}
         """Of every completed checkpoint that is not retired."""
+        self._written: dict[CheckpointId, str] = {}
+        """Keys of manifests whose checkpoint is not known to be completed."""
 
     @property
     def idle(self) -> bool:
@@ -171,6 +173,19 @@ class Checkpointing:
             self._unrecorded.append(record)
         if self._unrecorded:
             self._lanes.submit("journal", self._write_unrecorded)
+
+    def orphaned_manifests(self) -> frozenset[str]:
+        """Keys of manifests whose checkpoint will never be completed. Called on the journal lane, where no seal is
+        half-way; each is said once."""
+        if self._journal.undecided:
+            return frozenset()
+        under_way = {attempt.id for attempt in list(self._attempts.values())}
+        ended = [id for id in self._written if id not in under_way]
+        keys = {id: self._written.pop(id) for id in ended}
+        orphans = [id for id in ended if id not in self._journal.state.completed]
+        for id in orphans:
+            self.manifests.pop(id, None)
+        return frozenset(keys[id] for id in orphans)
 
     # Steps; called on a lane.
 
@@ -288,6 +303,7 @@ class Checkpointing:
         data = encode_manifest(manifest)
         digest = digest_of(data)
         self._step("checkpoint.acknowledged")
+        self._written[attempt.id] = manifest_key(digest)
         self._store.upload(manifest_key(digest), [data])
         self._step("checkpoint.manifest")
         if attempt.abandoned:

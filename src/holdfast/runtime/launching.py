@@ -15,12 +15,13 @@ from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import load_manifest
-from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, RunStarted
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
 from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.collecting import Collector, Pace
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
@@ -104,6 +105,15 @@ def rules_of(settings: Settings, jitter: float) -> Rules:
     )
 
 
+def retention_of(settings: Settings) -> Retention:
+    return Retention(
+        retained=settings.retained,
+        keep_hourly=settings.keep_hourly,
+        keep_daily=settings.keep_daily,
+        grace_s=settings.duration("grace"),
+    )
+
+
 def launch(
     place: Place,
     query: Query,
@@ -148,7 +158,7 @@ def launch(
             align_sink(query.sink, resumed)
             around.step("recovery.aligned")
         _remember_retained(place.store, journal, blobs, parts.checkpointing)
-        parts.retiring.sweep_earlier_runs(leftovers)
+        parts.collector.sweep(leftovers)
         query.start(resumed.directory)
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
@@ -158,7 +168,8 @@ def _claim(place: Place, journal: Journal) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     heartbeat, work = place.settings.duration("heartbeat"), str(place.work / place.job)
     try:
-        return journal.claim(run_started(journal, place.around, heartbeat, work, "pipeline"))
+        claim = run_started(journal, place.around, heartbeat, work, "pipeline", retention_of(place.settings))
+        return journal.claim(claim)
     except Fenced as error:
         raise OwnedByAnotherRun(
             f"could not start job {place.job!r} on {place.home}: {error.message}", hint=TAKE_OVER
@@ -166,7 +177,12 @@ def _claim(place: Place, journal: Journal) -> RunStarted:
 
 
 def run_started(
-    journal: Journal, around: Surroundings, heartbeat: float, work: str, purpose: Literal["pipeline", "maintenance"]
+    journal: Journal,
+    around: Surroundings,
+    heartbeat: float,
+    work: str,
+    purpose: Literal["pipeline", "maintenance"],
+    retention: Retention | None = None,
 ) -> MakeEntry:
     """The claim of a run with these surroundings."""
     lineage = journal.state.lineage or around.new_attempt()
@@ -181,6 +197,7 @@ def run_started(
         work=work,
         holdfast=VERSION,
         purpose=purpose,
+        retention=retention,
     )
 
 
@@ -222,6 +239,16 @@ def _put_together(
         parallelism=settings.parallelism,
         step=around.step,
     )
+    rule = retention_of(settings)
+    collector = Collector(
+        store=place.store,
+        journal=journal,
+        blobs=blobs,
+        manifests=checkpointing.manifests,
+        pace=Pace(settings.deletes_per_second, rule.grace_s),
+        clock=around.clock,
+        lanes=lanes,
+    )
     restorable = journal.state.restorable()
     coordinator = Coordinator(
         rules_of(settings, around.jitter()),
@@ -234,12 +261,14 @@ def _put_together(
         journal=journal,
         coordinator=coordinator,
         checkpointing=checkpointing,
+        collector=collector,
         retiring=Retiring(
-            store=place.store,
             journal=journal,
             blobs=blobs,
-            manifests=checkpointing.manifests,
-            retained=settings.retained,
+            checkpointing=checkpointing,
+            collector=collector,
+            rule=rule,
+            clock=around.clock,
             lanes=lanes,
             post=tell,
         ),

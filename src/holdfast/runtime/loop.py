@@ -45,6 +45,7 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.collecting import Collector
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch
@@ -72,6 +73,7 @@ class Parts:
     journal: Journal
     coordinator: Coordinator
     checkpointing: Checkpointing
+    collector: Collector
     retiring: Retiring
     recovery: Recovery
     workplace: Workplace
@@ -138,6 +140,7 @@ class Runtime:
             self._lanes.submit("heartbeat", self._parts.watch.beat)
         if self._ending:
             return
+        self._parts.collector.poll()
         if self._running:
             self._look_for_barrier()
             self._look_for_death()

@@ -1,0 +1,292 @@
+"""Deletes, in the background, what nobody needs any more.
+
+All of it happens on the lane `collect`, a slice at a time: no checkpoint waits for it, and the loop only asks now and
+then whether a slice is due (`poll`). A deletion that fails is tried again after a growing pause, and one key that
+cannot be deleted does not keep the others.
+
+Invariants
+- A key is deleted only after the journal retired every checkpoint that names it, longer ago than the grace, or when
+  none ever did; and not while this run is using it (`Blobs.give_up`).
+- Of what other runs may have written only keys of earlier epochs are deleted, and manifests that existed before this
+  run claimed the job: a run that stalls here can harm no newer one.
+- Journal entries are deleted in order. A retirement outlives the entries of what it retires.
+"""
+
+import heapq
+import logging
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.errors import OutcomeUnknown, StorageError
+from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import Sequence as SequenceNumber
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.journal import Journal, entry_key
+from holdfast.repository.retention import in_grace, keys_of
+from holdfast.repository.survey import listed_objects, retired_keys
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes, Work
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+SLICE = 20
+"""Deletions at a time."""
+_ERRORS_IN_A_ROW = 3
+"""After so many the store is taken to be down."""
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 300.0
+_IN_USE_PAUSE_S = 2.0
+"""Before it is asked again whether a key that a checkpoint under way uses is free."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    deletes_per_second: float
+    grace_s: float
+
+
+class Collector:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        blobs: Blobs,
+        manifests: dict[CheckpointId, Manifest],
+        pace: Pace,
+        clock: Clock,
+        lanes: Lanes,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._blobs = blobs
+        self._manifests = manifests
+        self._pace = pace
+        self._clock = clock
+        self._lanes = lanes
+        self._busy = False
+        self._due = math.inf
+        # From here on only the lane looks.
+        self._doomed: dict[str, float] = {}
+        """Key → when it may be deleted, on the monotonic clock."""
+        self._entries: deque[SequenceNumber] = deque()
+        self._leftovers: tuple[str, ...] | None = None
+        """Manifests to be looked through in the sweep that is still to be done."""
+        self._failed: dict[str, int] = {}
+        self._failures = 0
+        self._paused_until = 0.0
+        self._named: dict[CheckpointId, frozenset[str]] = {}
+
+    # Called by the loop.
+
+    def poll(self) -> None:
+        """Let a slice of the work be done, if one is due and none is under way."""
+        if not self._busy and self._clock.monotonic() >= self._due:
+            self._busy = True
+            self._lanes.submit("collect", self._work)
+
+    # Called on any lane.
+
+    def sweep(self, manifests: tuple[str, ...]) -> None:
+        """Free what earlier runs left behind. Objects of this run are not looked at: they may be in use.
+
+        `manifests` are the keys that existed before this run claimed the job. Their names do not tell who wrote them,
+        and a run that stalls here must not take the manifests of a newer one for leftovers.
+        """
+        self._submit(lambda: self._expect_sweep(manifests))
+
+    def retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
+        """The journal has retired these."""
+        self._submit(lambda: self._condemn_retired(checkpoints))
+
+    def orphaned(self, keys: frozenset[str]) -> None:
+        """Objects of this run that nothing names, nor ever did."""
+        if keys:
+            self._submit(lambda: self._condemn(keys, 0.0))
+
+    def trim(self, sequences: Sequence[SequenceNumber]) -> None:
+        """Entries of the journal, in ascending order, that the state has forgotten already."""
+        self._submit(lambda: self._entries.extend(sequences))
+
+    def look_at_packs(self) -> None:
+        """A checkpoint has completed: some packs may be worn out by it."""
+        self._submit(self._wear_out)
+
+    def _submit(self, work: Work) -> None:
+        def and_then_plan() -> None:
+            work()
+            self._plan()
+
+        self._lanes.submit("collect", and_then_plan)
+
+    # What is to be done.
+
+    def _expect_sweep(self, manifests: tuple[str, ...]) -> None:
+        self._leftovers = manifests
+
+    def _condemn_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
+        for entry in checkpoints:
+            if manifest := self._manifests.pop(entry.id, None):
+                self._condemn(keys_of(entry, manifest), self._pace.grace_s)
+
+    def _condemn(self, keys: Iterable[str], wait_s: float) -> None:
+        at = self._clock.monotonic() + wait_s
+        for key in keys:
+            self._doomed[key] = max(at, self._doomed.get(key, at))
+
+    def _wear_out(self) -> None:
+        state = self._journal.state
+        known = [self._manifests[entry.id] for entry in state.restorable() if entry.id in self._manifests]
+        savepoints = [entry.id for entry in state.retained() if entry.name]
+        pinned = {key for id in savepoints if id in self._manifests for key in _keys_in(self._manifests[id])}
+        if known:
+            self._blobs.wear_out(outworn_packs(known[0], self._blobs.settled_packs(), pinned))
+
+    def _plan(self) -> None:
+        """Say when the next slice is due."""
+        if self._leftovers is not None or self._entries:
+            self._due = self._paused_until
+        else:
+            self._due = max(self._paused_until, min(self._doomed.values(), default=math.inf))
+
+    # A slice of the work.
+
+    def _work(self) -> None:
+        try:
+            self._sweep()
+            self._trim()
+            self._delete_some()
+        except StorageError as error:
+            self._pause_after(error)
+        else:
+            self._failures = 0
+            self._paused_until = self._clock.monotonic() + SLICE / self._pace.deletes_per_second
+        finally:
+            self._plan()
+            self._busy = False
+
+    def _pause_after(self, error: StorageError) -> None:
+        pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures, 20))
+        self._failures += 1
+        self._paused_until = self._clock.monotonic() + pause
+        log.warning("deletion is late, it will be tried again in %.0f s: %s", pause, error.message)
+
+    def _sweep(self) -> None:
+        if self._leftovers is None:
+            return
+        stored = [*self._leftovers]
+        for item in listed_objects(self._store):
+            if item.key.startswith("packs/"):
+                self._blobs.learn_pack(item.key, item.size)
+            if is_of_earlier_run(item.key, self._journal.fencing_epoch):
+                stored.append(item.key)
+        # In this order: what is live no more is in a manifest by then, and what is needed no more is in its grace.
+        unused = frozenset(stored) - self._blobs.live_keys()
+        garbage = unused - self._needed(unused)
+        state = self._journal.state
+        waiting = retired_keys(self._store, state, in_grace(state, self._pace.grace_s, self._clock.wall()))
+        if not self._unreadable():
+            for key in garbage:
+                self._condemn([key], waiting.get(key, 0.0))
+        now = self._clock.wall().timestamp()
+        self._condemn([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
+        self._leftovers = None
+
+    def _trim(self) -> None:
+        for _ in range(min(SLICE, len(self._entries))):
+            self._store.delete(entry_key(self._entries[0]))
+            self._entries.popleft()
+
+    def _delete_some(self) -> None:
+        """Delete what is given up and not needed.
+
+        A key may be needed again after it was retired: a later checkpoint found its bytes in the home. As long as that
+        one is under way the key is live; from then on its manifest counts. So it is asked once more what is needed
+        after `give_up`, when no further reference can be made.
+        """
+        chosen = frozenset(self._next_keys())
+        if not chosen:
+            return
+        self._forget(self._needed(chosen))
+        given = self._blobs.give_up(chosen & self._doomed.keys())
+        self._forget(needed := self._needed(given))
+        self._postpone(chosen & self._doomed.keys() - given)
+        doubtful: set[str] = set()
+        try:
+            self._delete(sorted(given - needed, key=_objects_first), doubtful)
+        finally:
+            self._blobs.deleted(given - doubtful)
+
+    def _next_keys(self) -> list[str]:
+        now = self._clock.monotonic()
+        ready = (key for key, at in self._doomed.items() if at <= now)
+        return heapq.nsmallest(SLICE, ready, key=lambda key: (self._failed.get(key, 0), *_objects_first(key)))
+
+    def _delete(self, keys: Sequence[str], doubtful: set[str]) -> None:
+        """Raises the last error after all keys were tried, or at once when the store seems to be down."""
+        in_a_row = 0
+        last: StorageError | None = None
+        for key in keys:
+            if not self._is_safe(key):
+                self._forget([key])  # the next run's sweep finds it, when the manifest can be read
+                continue
+            try:
+                self._store.delete(key)
+            except StorageError as error:
+                last = error
+                in_a_row += 1
+                self._failed[key] = self._failed.get(key, 0) + 1
+                if isinstance(error, OutcomeUnknown):
+                    doubtful.add(key)
+                if in_a_row == _ERRORS_IN_A_ROW:
+                    break
+            else:
+                in_a_row = 0
+                self._forget([key])
+                self._blobs.gone(key)
+        if last is not None:
+            raise last
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._doomed.pop(key, None)
+            self._failed.pop(key, None)
+
+    def _postpone(self, keys: Iterable[str]) -> None:
+        later = self._clock.monotonic() + _IN_USE_PAUSE_S
+        for key in keys:
+            self._doomed[key] = later
+
+    def _is_safe(self, key: str) -> bool:
+        """A manifest that could not be read may name any object of earlier runs."""
+        return not is_of_earlier_run(key, self._journal.fencing_epoch) or not self._unreadable()
+
+    def _unreadable(self) -> bool:
+        return any(entry.id not in self._manifests for entry in self._journal.state.retained())
+
+    def _needed(self, keys: Iterable[str]) -> frozenset[str]:
+        """Those that a retained checkpoint names, as far as their manifests could be read.
+
+        Also those of a checkpoint of which it is not known yet whether it completed, and of one that was retired but
+        not condemned yet: it has the whole grace before it.
+        """
+        manifests = list(self._manifests.items())
+        self._named = {id: self._named.get(id) or _keys_in(manifest) for id, manifest in manifests}
+        completed = list(self._journal.state.completed.values())
+        own = {manifest_key(entry.manifest) for entry in completed if entry.id in self._named}
+        return frozenset(key for key in keys if key in own or any(key in named for named in self._named.values()))
+
+
+def _keys_in(manifest: Manifest) -> frozenset[str]:
+    return frozenset(file.key for file in manifest.files())
+
+
+def _objects_first(key: str) -> tuple[bool, str]:
+    """Manifests last: as long as one is there it tells why the objects are."""
+    return key.startswith("manifests/"), key
