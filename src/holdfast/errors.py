@@ -11,7 +11,8 @@
     │   ├── StorageDenied                   permission or credentials
     │   ├── StorageFull                     no space or quota
     │   ├── StorageUnreachable              no answer, or a passing fault
-    │   │   └── StorageThrottled            it asks for fewer requests
+    │   │   ├── StorageThrottled            it asks for fewer requests
+    │   │   └── StorageNotThere             no such bucket or container, or not in that region
     │   ├── OutcomeUnknown                  a write that may or may not have taken effect
     │   └── DamagedJournal         exit 4   an entry of the journal is not what was written; is also a Corrupt
     ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
@@ -89,6 +90,10 @@ class StorageUnreachable(StorageError):
 
 
 class StorageThrottled(StorageUnreachable):
+    pass
+
+
+class StorageNotThere(StorageUnreachable):
     pass
 
 

@@ -28,7 +28,9 @@ class S3Server:
 
 
 @contextlib.contextmanager
-def s3_server(directory: Path, port: int | None = None, heap: str = "512m") -> Iterator[S3Server]:
+def s3_server(
+    directory: Path, port: int | None = None, heap: str = "512m", authorization: str = "aws-v2-or-v4"
+) -> Iterator[S3Server]:
     """A server whose objects are files below `directory`, which may hold those of an earlier one."""
     java, jar = required("java"), maven_artifact(ARTIFACT, f"s3proxy/s3proxy-{VERSION}.jar")
     port = port or free_port()
@@ -38,7 +40,7 @@ def s3_server(directory: Path, port: int | None = None, heap: str = "512m") -> I
     endpoint = f"http://127.0.0.1:{port}"
     properties.write_text(
         f"s3proxy.endpoint={endpoint}\n"
-        "s3proxy.authorization=aws-v2-or-v4\n"
+        f"s3proxy.authorization={authorization}\n"
         f"s3proxy.identity={ACCESS_KEY}\n"
         f"s3proxy.credential={SECRET_KEY}\n"
         "jclouds.provider=filesystem-nio2\n"

@@ -85,6 +85,33 @@ class _Packed:
     file: SmallFile
 
 
+@dataclass(frozen=True, slots=True)
+class _Proven:
+    """The bytes of a file, of which the last piece comes only after all of them have proved to have `digest`.
+
+    They can be had again, from the beginning: an upload that breaks is repeated.
+    """
+
+    handle: BinaryIO
+    file: WorkFile
+    digest: Digest
+    require_wanted: Callable[[], None]
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.handle.seek(0)
+        hasher = blake3()
+        held = b""
+        for piece in pieces(self.handle, self.file):
+            self.require_wanted()
+            hasher.update(piece)
+            if held:
+                yield held
+            held = piece
+        if hasher.hexdigest() != self.digest:
+            raise Changed("changed while it was read")
+        yield held
+
+
 class _GroupCopy:
     def __init__(self, directory: Path, blobs: Blobs, cancelled: Callable[[], bool]) -> None:
         self._directory = directory
@@ -166,26 +193,11 @@ class _GroupCopy:
             digest = Digest(hasher.hexdigest())
             reused = self._reuse(file, digest)
             if not reused:
-                handle.seek(0)
-                proven = self._proven(handle, file, digest)
+                proven = _Proven(handle, file, digest, self._require_wanted)
                 uploaded = self._blobs.upload_blob(file.path, file.size, digest, proven)
                 self._record(shard, uploaded)
                 self._objects[shard] = self._objects.get(shard, 0) + 1
         self._blobs.recognise(file, digest)
-
-    def _proven(self, handle: BinaryIO, file: WorkFile, digest: Digest) -> Iterator[bytes]:
-        """The bytes of the file, of which the last piece comes only after all of them have proved to have `digest`."""
-        hasher = blake3()
-        held = b""
-        for piece in pieces(handle, file):
-            self._require_wanted()
-            hasher.update(piece)
-            if held:
-                yield held
-            held = piece
-        if hasher.hexdigest() != digest:
-            raise Changed("changed while it was read")
-        yield held
 
     def _reuse(self, file: WorkFile, digest: Digest) -> bool:
         found = self._blobs.find(file.path, file.size, digest)

@@ -7,7 +7,9 @@ one of three ways:
     LOST      some object already exists at this key; it may still be one's own, written by an earlier try
     unknown   `OutcomeUnknown` is raised: the write may have taken effect, may not, or may still do so later
 
-Any other `StorageError` from a write means that nothing was written.
+`delete` knows unknown, too. Any other `StorageError` from these two means that nothing was changed. `put` and `upload`
+may be repeated without harm, and nobody asks whether a failed one took effect: any `StorageError` of theirs may mean
+either.
 
 Listing is complete and sees every finished write. Every method may be called from any thread.
 """

@@ -15,7 +15,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectNotFound
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
-from holdfast.storage.object_store_errors import Answer, named
+from holdfast.storage.object_store_errors import Answer, Effect, named
 
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
@@ -63,20 +63,20 @@ class RemoteStore:
                 raise
             return Created.WON
 
-        return self._tried("create", key, put, is_write=True)
+        return self._tried("create", key, put, Effect.DECIDING)
 
     def put(self, key: str, data: bytes) -> None:
-        self._tried("write", key, lambda: self._put(self._clients.quick, key, data), is_write=True)
+        self._tried("write", key, lambda: self._put(self._clients.quick, key, data), Effect.REPEATABLE)
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """In parts when it is large. A broken upload's parts are dropped, on S3 and Google by an explicit abort."""
         source = _Source(chunks)
         beginning = source.beginning(SINGLE_PUT)
         if source.exhausted:
-            self._tried("upload", key, lambda: self._put(self._clients.bulk, key, beginning), is_write=True)
+            self._tried("upload", key, lambda: self._put(self._clients.bulk, key, beginning), Effect.REPEATABLE)
             return
         try:
-            self._tried("upload", key, lambda: self._put_parts(key, chain([beginning], source)), is_write=True)
+            self._tried("upload", key, lambda: self._put_parts(key, chain([beginning], source)), Effect.REPEATABLE)
         except BaseException:
             if source.failure is not None:
                 raise source.failure from None
@@ -137,7 +137,7 @@ class RemoteStore:
                 if Answer.of(error).no_container:
                     raise
 
-        self._tried("delete", key, delete, is_write=True)
+        self._tried("delete", key, delete, Effect.DECIDING)
 
     def temporaries(self) -> Iterator[StoredObject]:
         """None that could be seen from here: parts of a broken upload are dropped by the store's lifecycle rule."""
@@ -151,16 +151,21 @@ class RemoteStore:
             self._below(key), iter(chunks), use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE
         )
 
-    def _tried(self, operation: str, key: str, call: Callable[[], T], *, is_write: bool = False) -> T:
+    def _tried(self, operation: str, key: str, call: Callable[[], T], effect: Effect = Effect.NONE) -> T:
         try:
             return call()
         except (BaseError, OSError) as error:
-            failure = named(operation, f"{self._root}/{self._below(key)}", error, is_write=is_write)
+            failure = named(operation, f"{self._root}/{self._below(key)}", error, effect)
         # Outside of the handler: the original, which can hold secrets, is not even the context of what is raised.
         raise failure
 
     def _below(self, key: str) -> str:
         return f"{self._within}/{key}" if self._within else key
+
+
+def put_requests(size: int) -> int:
+    """How many requests an upload of so many bytes is: above one put's size its parts, their begin and their end."""
+    return 1 if size <= SINGLE_PUT else 2 + -(-size // PART)
 
 
 class _Source:

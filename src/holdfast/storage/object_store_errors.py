@@ -7,6 +7,7 @@ error's code, and the original exception is not kept as cause.
 
 import re
 from dataclasses import dataclass
+from enum import Enum
 
 from holdfast.errors import (
     ObjectNotFound,
@@ -14,6 +15,7 @@ from holdfast.errors import (
     StorageDenied,
     StorageError,
     StorageFull,
+    StorageNotThere,
     StorageThrottled,
     StorageUnreachable,
 )
@@ -43,8 +45,8 @@ _THROTTLED = {
 }  # fmt: skip
 _OTHER_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 _OTHER_IS_WRITING = {"ConditionalRequestConflict", "OperationAborted"}
-_AFTER_EFFECT = {408, 500, 502, 503, 504}
-"""Answers after which a write may have taken effect all the same; of a load balancer a 503 says nothing either."""
+_PASSING = {408, 500, 502, 503, 504}
+"""Faults that pass. A write may have taken effect all the same: a 503 can be a load balancer's, which cannot know."""
 
 
 @dataclass(frozen=True)
@@ -82,42 +84,51 @@ class Answer:
         )
 
 
-def named(operation: str, subject: str, error: BaseException, *, is_write: bool) -> StorageError:
+class Effect(Enum):
+    """What a request does, as far as it matters when no answer came."""
+
+    NONE = "reads"
+    REPEATABLE = "writes what may be written twice"
+    DECIDING = "writes, and the caller must know whether it did"
+
+
+def named(operation: str, subject: str, error: BaseException, effect: Effect) -> StorageError:
     """The error to raise for `error`, which came from trying to `operation` the object or place `subject`."""
     answer = Answer.of(error)
-    kind, reason, hint = _cause(answer, isinstance(error, FileNotFoundError), is_write=is_write)
+    kind, reason, hint = _cause(answer, isinstance(error, FileNotFoundError), effect)
     return kind(f"could not {operation} {subject}: {reason}", hint=hint)
 
 
-def _cause(answer: Answer, is_missing: bool, *, is_write: bool) -> tuple[type[StorageError], str, str | None]:
+def _cause(answer: Answer, is_missing: bool, effect: Effect) -> tuple[type[StorageError], str, str | None]:
     if answer.status is None:
-        return _broken(answer, is_write=is_write)
+        return _broken(answer, effect)
     said = f"the server answered {answer.status}" + (f" {answer.code}" if answer.code else "")
-    if answer.no_container or (is_missing and is_write and not answer.code):
-        return StorageUnreachable, f"{said}: there is no such bucket or container", "create it, or check its name"
-    if is_missing and not is_write:
+    if answer.no_container or (is_missing and effect is not Effect.NONE and not answer.code):
+        return StorageNotThere, f"{said}: there is no such bucket or container", "create it, or check its name"
+    if is_missing and effect is Effect.NONE:
         return ObjectNotFound, "there is no such object", None
     if answer.code in _FULL or answer.status == 507:
         return StorageFull, said, "free space in the home, or raise its quota"
     if answer.code in _THROTTLED or answer.status == 429:
         return StorageThrottled, f"{said}: it asks for fewer requests", "raise interval, or lower parallelism"
     if answer.code in _OTHER_REGION or answer.status in (301, 307):
-        return StorageUnreachable, f"{said}: the bucket is in another region", "give its region: ?region=NAME"
+        return StorageNotThere, f"{said}: the bucket is in another region", "give its region: ?region=NAME"
     if answer.code in _DENIED or answer.status in (401, 403):
         return StorageDenied, said, "check the credentials and what they permit"
-    if is_write and answer.status in _AFTER_EFFECT:
-        return OutcomeUnknown, said, None
-    return StorageUnreachable, said, None
+    if answer.status in _PASSING or answer.code in _OTHER_IS_WRITING:
+        in_doubt = effect is Effect.DECIDING and answer.status in _PASSING
+        return (OutcomeUnknown if in_doubt else StorageUnreachable), said, None
+    return StorageError, said, None
 
 
-def _broken(answer: Answer, *, is_write: bool) -> tuple[type[StorageError], str, str | None]:
+def _broken(answer: Answer, effect: Effect) -> tuple[type[StorageError], str, str | None]:
     """No answer of the store itself."""
     if _CREDENTIALS.search(answer.text):
         return StorageDenied, "no valid credentials could be had", "set the credentials; docs/stores.md names the ways"
     if "redirect without LOCATION" in answer.text:
-        return StorageUnreachable, "the bucket seems to be in another region", "give its region: ?region=NAME"
+        return StorageNotThere, "the bucket seems to be in another region", "give its region: ?region=NAME"
     if _CONNECTING.search(answer.text):
         reason = "the server's name is unknown" if "dns error" in answer.text else "no connection to the server"
         return StorageUnreachable, reason, "check the endpoint and the network"
     reason = "no answer in time" if _TIMED_OUT.search(answer.text) else "the connection broke"
-    return (OutcomeUnknown if is_write else StorageUnreachable), reason, None
+    return (OutcomeUnknown if effect is Effect.DECIDING else StorageUnreachable), reason, None

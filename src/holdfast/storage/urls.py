@@ -8,29 +8,39 @@ from holdfast.errors import InvalidSettings, StorageError
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import SCHEMES, parse_location
+from holdfast.storage.metered import Meter, MeteredStore
+from holdfast.storage.retrying import DEADLINE, Patience, RetryingStore
 
 _PROBE = b"holdfast probe: safe to delete\n"
 
 
-def open_store(home: str) -> ObjectStore:
-    """The store behind a home's URL. A plain absolute path is taken as `file://`."""
-    if home.startswith("/"):
-        return LocalStore(Path(home))
-    parts = urlsplit(home)
-    if parts.scheme == "file":
-        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
-            raise InvalidSettings.of("home", home, "a file URL has three slashes: file:///absolute/path")
-        return LocalStore(Path(unquote(parts.path)))
-    if parts.scheme == "hdfs":
-        return _hdfs(home)
-    if parts.scheme in SCHEMES:
-        return _remote(home)
+def open_store(home: str, *, deadline: float = DEADLINE, meter: Meter | None = None) -> ObjectStore:
+    """The store behind a home's URL. A plain absolute path is taken as `file://`.
+
+    A store on other machines tries again for up to `deadline` seconds per call. With a `meter`, requests are counted.
+    """
+    scheme = "file" if home.startswith("/") else urlsplit(home).scheme
+    if scheme == "file":
+        return _metered(_local(home), meter)
+    if scheme == "hdfs":
+        return RetryingStore(_metered(_hdfs(home), meter), Patience(deadline))
+    if scheme in SCHEMES:
+        return RetryingStore(_remote(home, meter), Patience(deadline))
     raise InvalidSettings.of(
         "home",
         home,
         "must be a URL of a supported store: file:///absolute/path, s3://, gs://, az://, hdfs://host:port/path",
         hint="--home file:///var/lib/holdfast",
     )
+
+
+def _local(home: str) -> ObjectStore:
+    if home.startswith("/"):
+        return LocalStore(Path(home))
+    parts = urlsplit(home)
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise InvalidSettings.of("home", home, "a file URL has three slashes: file:///absolute/path")
+    return LocalStore(Path(unquote(parts.path)))
 
 
 def _hdfs(home: str) -> ObjectStore:
@@ -43,13 +53,18 @@ def _hdfs(home: str) -> ObjectStore:
     return open_hdfs(home)
 
 
-def _remote(home: str) -> ObjectStore:
+def _remote(home: str, meter: Meter | None) -> ObjectStore:
     location = parse_location(home)
     # Loaded here: commands on a local home do not wait for it.
     from holdfast.storage.clients import clients_for
-    from holdfast.storage.object_store import RemoteStore
+    from holdfast.storage.object_store import RemoteStore, put_requests
 
-    return RemoteStore(clients_for(location), location.root, within=location.path)
+    store = RemoteStore(clients_for(location), location.root, within=location.path)
+    return store if meter is None else MeteredStore(store, meter, put_requests)
+
+
+def _metered(store: ObjectStore, meter: Meter | None) -> ObjectStore:
+    return store if meter is None else MeteredStore(store, meter)
 
 
 def require_create_if_absent(store: ObjectStore) -> None:

@@ -12,6 +12,8 @@ Subclass it in a test module:
 
 Every test works below a name of its own, so that one bucket serves them all. No key of holdfast's is a
 folder of another key, so no test asks for that.
+
+`FaultyStore(store, Faults(...), seed)` makes any store fail on purpose.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ from typing import TypeVar
 import pytest
 
 from holdfast.errors import ObjectNotFound
+from holdfast.storage.faulty import Faults, FaultyStore
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.urls import require_create_if_absent
+
+__all__ = ["Faults", "FaultyStore", "StoreConformance"]
 
 T = TypeVar("T")
 

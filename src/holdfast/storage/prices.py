@@ -1,0 +1,42 @@
+"""What requests cost, roughly: list prices of the providers' standard classes, without any discount or transfer.
+
+Written down in January 2025 for us-east-1, a US multi-region, and East US with local redundancy. Good for "cents or
+hundreds of dollars a month", which is what an interval that is too short is noticed by.
+"""
+
+from dataclasses import dataclass
+
+from holdfast.storage.metered import Usage
+
+AS_OF = "2025-01"
+SECONDS_A_MONTH = 30.4 * 86400
+
+
+@dataclass(frozen=True)
+class Prices:
+    """US dollars per 1,000 requests."""
+
+    put: float
+    get: float
+    list: float
+    delete: float = 0.0
+
+    def of(self, usage: Usage) -> float:
+        return (
+            usage.put * self.put + usage.get * self.get + usage.list * self.list + usage.delete * self.delete
+        ) / 1000
+
+
+PRICES = {
+    "s3": Prices(put=0.005, get=0.0004, list=0.005),
+    "gs": Prices(put=0.005, get=0.0004, list=0.005),
+    "az": Prices(put=0.0065, get=0.0005, list=0.0065),
+}
+
+
+def dollars_a_month(url: str, usage: Usage) -> float | None:
+    """What going on like this would cost; None where requests cost nothing or the time is too short to tell."""
+    prices = PRICES.get(url.partition("://")[0])
+    if prices is None or usage.seconds < 1:
+        return None
+    return prices.of(usage) * SECONDS_A_MONTH / usage.seconds

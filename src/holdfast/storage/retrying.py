@@ -1,0 +1,181 @@
+"""A store that tries again: passing faults, time-outs and broken connections are waited out, up to a deadline per call.
+
+What is never tried again: what was denied, what is full, what does not exist. What is special:
+
+- `create` whose outcome is unknown is read back. The same bytes mean WON, other bytes LOST, no object: once more. As
+  long as an earlier try is in doubt, LOST is read back too, because the object may be that try's. Callers put something
+  unique into what they create. In doubt until the deadline: `OutcomeUnknown`.
+- `list` and `stream` go on where they broke off: what was given out is not repeated.
+- `upload` can only be repeated when its chunks can be; an iterator is gone after one try.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.errors import OutcomeUnknown, StorageError, StorageNotThere, StorageUnreachable
+from holdfast.storage.interface import Created, ObjectStore, StoredObject
+
+T = TypeVar("T")
+
+DEADLINE = 30.0
+"""Seconds after which a call makes no further try."""
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 5.0
+_RESUMED_READ = 8 << 20
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long, and by which clock. Delays double and are drawn between their half and their whole."""
+
+    deadline: float = DEADLINE
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    draw: Callable[[], float] = random.random
+
+
+class RetryingStore:
+    def __init__(self, store: ObjectStore, patience: Patience | None = None) -> None:
+        self._store = store
+        self._patience = patience or Patience()
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    def __repr__(self) -> str:
+        return f"RetryingStore({self._store!r})"
+
+    def scoped(self, name: str) -> ObjectStore:
+        return RetryingStore(self._store.scoped(name), self._patience)
+
+    def create(self, key: str, data: bytes) -> Created:
+        tries = _Tries(self._patience)
+        while True:
+            try:
+                outcome = self._store.create(key, data)
+            except StorageError as error:
+                failure = tries.noted(error)
+            else:
+                if outcome is Created.WON or not tries.in_doubt:
+                    return outcome
+                failure = OutcomeUnknown(f"could not create {self.url}/{key}: it exists and could not be read back")
+            settled = self._read_back(key, data) if tries.in_doubt else None
+            if settled is not None:
+                return settled
+            if not tries.again():
+                raise failure
+
+    def _read_back(self, key: str, data: bytes) -> Created | None:
+        """Whose object stands at the key; None when there is none, or it cannot be said."""
+        try:
+            return Created.WON if self._store.get(key) == data else Created.LOST
+        except StorageError:
+            return None
+
+    def put(self, key: str, data: bytes) -> None:
+        self._repeated(lambda: self._store.put(key, data))
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        if iter(chunks) is chunks:
+            self._store.upload(key, chunks)
+        else:
+            self._repeated(lambda: self._store.upload(key, chunks))
+
+    def get(self, key: str) -> bytes:
+        return self._repeated(lambda: self._store.get(key))
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        return self._repeated(lambda: self._store.read(key, offset, length))
+
+    def stream(self, key: str) -> Iterator[bytes]:
+        position = 0
+        try:
+            for piece in self._store.stream(key):
+                position += len(piece)
+                yield piece
+        except StorageUnreachable:
+            yield from self._rest(key, position)
+
+    def _rest(self, key: str, position: int) -> Iterator[bytes]:
+        while True:
+            piece = self.read(key, position, _RESUMED_READ)
+            if piece:
+                yield piece
+            if len(piece) < _RESUMED_READ:
+                return
+            position += len(piece)
+
+    def exists(self, key: str) -> bool:
+        return self._repeated(lambda: self._store.exists(key))
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        tries = _Tries(self._patience)
+        while True:
+            begun_after = after
+            try:
+                for item in self._store.list(prefix, after):
+                    after = item.key
+                    yield item
+            except StorageUnreachable as error:
+                failure = tries.noted(error)
+            else:
+                return
+            if after != begun_after:
+                tries = _Tries(self._patience)
+            if not tries.again():
+                raise failure
+
+    def children(self) -> tuple[str, ...]:
+        return self._repeated(self._store.children)
+
+    def delete(self, key: str) -> None:
+        self._repeated(lambda: self._store.delete(key))
+
+    def temporaries(self) -> Iterator[StoredObject]:
+        return self._store.temporaries()
+
+    def _repeated(self, call: Callable[[], T]) -> T:
+        """For calls that may take effect twice without harm."""
+        tries = _Tries(self._patience)
+        while True:
+            try:
+                return call()
+            except StorageError as error:
+                failure = tries.noted(error)
+            if not tries.again():
+                raise failure
+
+
+class _Tries:
+    """The tries of one call."""
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._ends = patience.clock() + patience.deadline
+        self._delay = FIRST_DELAY
+        self.in_doubt = False
+        """An earlier try may have taken effect, or may still do so."""
+
+    def noted(self, error: StorageError) -> StorageError:
+        """What to raise if this was the last try; raises it at once when no further one can help."""
+        is_passing = isinstance(error, StorageUnreachable | OutcomeUnknown) and not isinstance(error, StorageNotThere)
+        self.in_doubt = self.in_doubt or isinstance(error, OutcomeUnknown)
+        if self.in_doubt and not isinstance(error, OutcomeUnknown):
+            error = OutcomeUnknown(error.message, hint=error.hint)
+        if not is_passing:
+            raise error
+        return error
+
+    def again(self) -> bool:
+        """Wait, and say whether there is time for another try."""
+        left = self._ends - self._patience.clock()
+        delay = self._delay * (0.5 + self._patience.draw() / 2)
+        if delay >= left:
+            return False
+        self._patience.sleep(delay)
+        self._delay = min(self._delay * 2, LONGEST_DELAY)
+        return True

@@ -1,0 +1,147 @@
+"""An HTTP proxy in front of a server that misbehaves on demand: it loses requests, answers and halves of bodies."""
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+_HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+
+
+class Fate(Enum):
+    """What becomes of a request."""
+
+    PASS = "it is answered"
+    LOSE_REQUEST = "the connection is closed before the server sees it"
+    LOSE_ANSWER = "the server does it, and the connection is closed without an answer"
+    HANG = "the server does it, and no answer comes until the proxy is released"
+    CUT_BODY = "the answer breaks off in the middle"
+
+
+@dataclass(frozen=True)
+class Status:
+    """An answer of the proxy's own; the server never sees the request."""
+
+    code: int
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Seen:
+    method: str
+    path: str
+    headers: dict[str, str]
+
+    @property
+    def is_conditional_put(self) -> bool:
+        names = {name.lower() for name in self.headers}
+        return self.method == "PUT" and bool(names & {"if-none-match", "x-goog-if-generation-match"})
+
+
+Judge = Callable[[Seen], Fate | Status]
+
+
+@dataclass
+class Proxy:
+    upstream: str
+    endpoint: str = ""
+    judge: Judge = lambda seen: Fate.PASS
+    """Asked for every request; may be replaced at any time."""
+    without_headers: frozenset[str] = frozenset()
+    """Lower-case names of request headers that the server does not get to see."""
+    seen: list[Seen] = field(default_factory=list)
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+@contextlib.contextmanager
+def proxy_to(upstream: str) -> Iterator[Proxy]:
+    proxy = Proxy(upstream)
+
+    class Handler(_Handler):
+        pass
+
+    Handler.proxy = proxy
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.released.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: Proxy
+
+    def _serve(self) -> None:
+        body = self._body()
+        seen = Seen(self.command, self.path, dict(self.headers))
+        self.proxy.seen.append(seen)
+        fate = self.proxy.judge(seen)
+        if isinstance(fate, Status):
+            self._answer(fate.code, [("Content-Type", "application/xml")], fate.body)
+            return
+        if fate is not Fate.LOSE_REQUEST:
+            status, headers, data = self._forwarded(body)
+            if fate is Fate.HANG:
+                self.proxy.released.wait(120)
+            elif fate is Fate.CUT_BODY:
+                self._answer(status, headers, data, sent=len(data) // 2)
+            elif fate is Fate.PASS:
+                self._answer(status, headers, data)
+                return
+        self.close_connection = True
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            pieces = []
+            while size := int(self.rfile.readline().split(b";")[0], 16):
+                pieces.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(pieces)
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def _forwarded(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        parts = urlsplit(self.proxy.upstream)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        try:
+            connection.putrequest(self.command, parts.path + self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in _HOP_BY_HOP | self.proxy.without_headers:
+                    connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            response = connection.getresponse()
+            return response.status, response.getheaders(), response.read()
+        finally:
+            connection.close()
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes, sent: int | None = None) -> None:
+        self.send_response_only(status)
+        length = str(len(body))
+        for name, value in headers:
+            if name.lower() == "content-length" and self.command == "HEAD":
+                length = value
+            if name.lower() not in _HOP_BY_HOP:
+                self.send_header(name, value)
+        if status not in (204, 304):
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body[:sent])
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
