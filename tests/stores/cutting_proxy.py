@@ -5,7 +5,7 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 
@@ -17,12 +17,12 @@ class Fate(Enum):
 
 
 class CuttingProxy:
-    """Requests in which `marker` is found meet a fate drawn from `seed`; all other bytes pass."""
+    """Requests in which `marker` is found meet the fate that `judge` says; all other bytes pass."""
 
-    def __init__(self, upstream: int, marker: bytes, seed: int) -> None:
+    def __init__(self, upstream: int, marker: bytes, judge: Callable[[], Fate]) -> None:
         self._upstream = upstream
         self._marker = re.compile(marker, re.IGNORECASE)
-        self._chance = random.Random(seed)
+        self._judge = judge
         self.fates: Counter[Fate] = Counter()
         self.port = 0
 
@@ -53,18 +53,14 @@ class CuttingProxy:
     ) -> None:
         while data := await source.read(1 << 16):
             if self._marker.search(data):
-                fate = self._draw()
+                fate = self._judge()
+                self.fates[fate] += 1
                 if fate is Fate.NEVER_ARRIVES:
                     return
                 if fate is Fate.ANSWER_DROPPED:
                     dropping.set()
             sink.write(data)
             await sink.drain()
-
-    def _draw(self) -> Fate:
-        fate = self._chance.choices(list(Fate), weights=(5, 1, 2))[0]
-        self.fates[fate] += 1
-        return fate
 
 
 async def _forward_answers(source: asyncio.StreamReader, sink: asyncio.StreamWriter, dropping: asyncio.Event) -> None:
@@ -75,9 +71,14 @@ async def _forward_answers(source: asyncio.StreamReader, sink: asyncio.StreamWri
         await sink.drain()
 
 
+def by_chance(seed: int) -> Callable[[], Fate]:
+    chance = random.Random(seed)
+    return lambda: chance.choices(list(Fate), weights=(5, 1, 2))[0]
+
+
 @contextmanager
-def cutting_proxy(upstream: int, marker: bytes, seed: int) -> Iterator[CuttingProxy]:
-    proxy = CuttingProxy(upstream, marker, seed)
+def cutting_proxy(upstream: int, marker: bytes, judge: Callable[[], Fate]) -> Iterator[CuttingProxy]:
+    proxy = CuttingProxy(upstream, marker, judge)
     ready = threading.Event()
     loop = asyncio.new_event_loop()
     stopped = asyncio.Event()

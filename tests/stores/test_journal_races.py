@@ -7,22 +7,25 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast.repository.entries import AnyEntry, RunStarted
 from holdfast.repository.journal import read_entries
 from holdfast.storage.urls import open_store
-from tests.stores.cutting_proxy import Fate, cutting_proxy
-from tests.stores.hdfs_server import HdfsServer
+from tests.stores.cutting_proxy import Fate, by_chance, cutting_proxy
 from tests.stores.racer import JOB
 
 ENTRIES = 1000
 ENTRIES_OVER_A_BAD_LINE = 150
 RACERS = 2
+CONDITIONAL = {"s3": rb"if-none-match: \*"}
+"""Servers that speak HTTP, by the name of their fixture, and the header that makes a PUT conditional."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +76,32 @@ def race(home: str, entries: int, look_at: str | None = None) -> Raced:
     return raced
 
 
+@dataclass(frozen=True)
+class Place:
+    """A new home on a real server."""
+
+    home: str
+    port: int
+    through: Callable[[int], str]
+    """The same home as it is reached through a proxy on that port."""
+    deciding: bytes
+    """What the request that creates an entry looks like on the wire."""
+
+
+def place(kind: str, request: pytest.FixtureRequest) -> Place:
+    server, name = request.getfixturevalue(kind), f"races/{uuid.uuid4().hex[:12]}"
+    if kind == "hdfs":
+        return Place(
+            f"{server.address}/{name}", server.port, lambda port: f"hdfs://127.0.0.1:{port}/{name}", rb"rename2"
+        )
+    port = urlsplit(server.endpoint).port
+    return Place(server.home(name), port, lambda port: server.home(name, f"http://127.0.0.1:{port}"), CONDITIONAL[kind])
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["local", "hdfs"])
+@pytest.mark.parametrize("kind", ["local", *CONDITIONAL, "hdfs"])
 def test_two_processes_race_a_thousand_appends(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    home = {"local": lambda: f"file://{tmp_path}", "hdfs": lambda: home_on_hdfs(request.getfixturevalue("hdfs"))}[
-        kind
-    ]()
+    home = f"file://{tmp_path}" if kind == "local" else place(kind, request).home
     raced = race(home, ENTRIES)
     raced.require_one_linear_history()
     raced.require_every_attempt_known()
@@ -88,17 +111,14 @@ def test_two_processes_race_a_thousand_appends(kind: str, request: pytest.Fixtur
 
 
 @pytest.mark.timeout(300)
-def test_answers_are_dropped_on_hdfs(hdfs: HdfsServer) -> None:
+@pytest.mark.parametrize("kind", [*CONDITIONAL, "hdfs"])
+def test_requests_and_answers_are_lost_while_they_race(kind: str, request: pytest.FixtureRequest) -> None:
     seed = random.SystemRandom().randrange(1 << 32)
-    with cutting_proxy(hdfs.port, rb"rename2", seed) as proxy:
-        home = home_on_hdfs(hdfs)
-        raced = race(home.replace(f":{hdfs.port}", f":{proxy.port}"), ENTRIES_OVER_A_BAD_LINE, look_at=home)
+    there = place(kind, request)
+    with cutting_proxy(there.port, there.deciding, by_chance(seed)) as proxy:
+        raced = race(there.through(proxy.port), ENTRIES_OVER_A_BAD_LINE, look_at=there.home)
     print(f"seed {seed}: {dict(proxy.fates)}")  # noqa: T201
     raced.require_one_linear_history()
     raced.require_every_attempt_known()
     assert proxy.fates[Fate.ANSWER_DROPPED] > 10
     assert proxy.fates[Fate.NEVER_ARRIVES] > 5
-
-
-def home_on_hdfs(server: HdfsServer) -> str:
-    return f"{server.address}/{uuid.uuid4().hex[:12]}"
