@@ -46,7 +46,7 @@ class Racer:
         journal.state = self._state
         owns = self._decided(journal, lambda: journal.claim(run_started))
         # Whoever loses has more to do than whoever wins: without an end, the first owner would stay it.
-        for _ in range(random.randrange(10)):
+        for _ in range(random.randrange(30)):
             if owns and self._state.head < self._entries:
                 owns = self._decided(journal, lambda: journal.append(entry_of(journal)))
 
