@@ -1,0 +1,219 @@
+"""Whole runs without Spark: the real runtime on real directories, driven step by step on a clock that the test moves.
+
+The query is a small writer of Spark's layout that changes all of its state in every batch but for one file.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
+from holdfast.errors import HoldfastError, StorageUnreachable
+from holdfast.identifiers import AttemptId, JobName
+from holdfast.repository.entries import CheckpointCompleted, Process
+from holdfast.repository.journal import read_entries
+from holdfast.repository.retention import keys_of
+from holdfast.repository.state import JobState
+from holdfast.runtime.launching import Place, Surroundings, launch
+from holdfast.runtime.loop import Item
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.settings import Settings
+from holdfast.sinks.protocol import no_step
+from holdfast.storage.interface import Created, StoredObject
+from holdfast.storage.local import LocalStore
+from tests.unit.work_files import write
+
+JOB = JobName("churn")
+PARTITIONS = 2
+BATCHES_RETAINED = 4
+SMALL, LARGE = 300, 700
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+SETTINGS = {"interval": "1s", "retained": 2, "grace": "0s", "heartbeat": "10s", "on_conflict": "takeover"}
+
+Watch = Callable[[str, str], None]
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> datetime:
+        return START + timedelta(seconds=self.now)
+
+
+class QueuedLanes:
+    """Work waits until the test lets it be done, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Callable[[], None]] = deque()
+
+    def submit(self, lane: str, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
+
+
+class WatchedStore(LocalStore):
+    """Tells of every operation after its effect; of an upload also in the middle. Refuses what it is told to."""
+
+    def __init__(self, root: Path, watch: Watch) -> None:
+        super().__init__(root, within=JOB)
+        self._watch = watch
+        self.refuses: Callable[[str, bytes], bool] = lambda key, data: False
+
+    def create(self, key: str, data: bytes) -> Created:
+        self._refuse("create", key, data)
+        created = super().create(key, data)
+        self._watch("create", key)
+        return created
+
+    def put(self, key: str, data: bytes) -> None:
+        super().put(key, data)
+        self._watch("put", key)
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        def watched() -> Iterator[bytes]:
+            for chunk in chunks:
+                yield chunk
+                self._watch("half of upload", key)
+
+        super().upload(key, watched())
+        self._watch("upload", key)
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        yield from super().list(prefix, after)
+        self._watch("list", prefix)
+
+    def _refuse(self, operation: str, key: str, data: bytes = b"") -> None:
+        if self.refuses(key, data):
+            raise StorageUnreachable(f"could not {operation} {key}: refused")
+
+    def delete(self, key: str) -> None:
+        self._refuse("delete", key)
+        super().delete(key)
+        self._watch("delete", key)
+
+
+class ChurningQuery:
+    sink = None
+    application_id = None
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.directory = Path()
+
+    def describe(self) -> dict[str, str]:
+        return {}
+
+    def open_sink(self, context: object) -> None:
+        raise AssertionError("there is no sink")
+
+    def start(self, directory: WorkDirectory) -> None:
+        self.directory = Path(directory.location)
+        if not (self.directory / "metadata").exists():
+            write(self.directory, {"metadata": b'{"id":"the same for ever"}'})
+
+    def stop(self) -> None: ...
+
+    def death(self) -> str | None:
+        return None
+
+    def batch(self) -> None:
+        commits = [int(path.name) for path in (self.directory / "commits").glob("*")]
+        batch = max(commits, default=-1) + 1
+        files = {f"offsets/{batch}": b"v1\n%d" % batch}
+        for partition in range(PARTITIONS):
+            kind, size = ("snapshot", LARGE) if batch % 3 == 0 else ("delta", SMALL)
+            files[f"state/0/{partition}/{batch + 1}.{kind}"] = self._random.randbytes(size)
+        write(self.directory, files)
+        write(self.directory, {f"commits/{batch}": b"v1\n{}"})
+        self._forget(batch - BATCHES_RETAINED)
+
+    def _forget(self, oldest: int) -> None:
+        for path in [path for path in self.directory.rglob("*") if path.stem.isdigit() and path.is_file()]:
+            if int(path.stem) < oldest:
+                path.unlink()
+
+
+class ChurningRun:
+    """One run of the job, from its claim on. It has no thread: what is not asked for does not happen."""
+
+    def __init__(
+        self,
+        home: Path,
+        work: Path,
+        clock: ManualClock,
+        seed: int = 0,
+        watch: Watch = lambda operation, key: None,
+        **settings: object,
+    ) -> None:
+        self.clock = clock
+        self.query = ChurningQuery(seed)
+        self.failure: HoldfastError | None = None
+        self.over = False
+        self._lanes = QueuedLanes()
+        self._items: deque[Item] = deque()
+        numbers = iter(range(10_000))
+        around = Surroundings(
+            clock, Process("here", seed), lambda: AttemptId(f"{seed}-{next(numbers)}"), lambda: 0.5, no_step, 1
+        )
+        chosen = Settings(**(SETTINGS | settings))  # type: ignore[arg-type]
+        self.store = WatchedStore(home, watch)
+        place = Place(JOB, f"file://{home}", self.store, work, chosen, around)
+        self.runtime = launch(place, self.query, self._lanes, self._items.append, self._finish)
+        self.runtime.begin()
+        self.settle()
+
+    def _finish(self, failure: HoldfastError | None) -> None:
+        self.failure, self.over = failure, True
+
+    def settle(self) -> None:
+        """Do everything that can be done now."""
+        while self._items or self._lanes.waiting:
+            if self._items:
+                self.runtime.turn(self._items.popleft())
+            else:
+                self._lanes.waiting.popleft()()
+
+    def wait(self, seconds: float) -> None:
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.now += 0.25
+            self.runtime.poll()
+            self.settle()
+
+    def batches(self, count: int) -> None:
+        """So many batches, each with a checkpoint."""
+        for _ in range(count):
+            self.query.batch()
+            self.wait(1.25)
+
+    def stop(self) -> None:
+        self.runtime.stop(None, lambda answer: None)
+        self.settle()
+        assert self.over
+        assert self.failure is None, self.failure
+
+
+def stored_keys(home: Path) -> set[str]:
+    """Blobs, packs, manifests, and what writers left half-written."""
+    store = LocalStore(home, within=JOB)
+    objects = {item.key for item in store.list("") if item.key.startswith(("blobs/", "packs/", "manifests/"))}
+    return objects | {item.key for item in store.temporaries()}
+
+
+def state_of(home: Path) -> JobState:
+    return JobState.of(read_entries(LocalStore(home, within=JOB), readers=1))
+
+
+def manifest_of(home: Path, entry: CheckpointCompleted) -> Manifest:
+    return decode_manifest(LocalStore(home, within=JOB).get(manifest_key(entry.manifest)), entry.manifest)
+
+
+def needed_keys(home: Path) -> set[str]:
+    """What the retained checkpoints name."""
+    return {key for entry in state_of(home).retained() for key in keys_of(entry, manifest_of(home, entry))}
