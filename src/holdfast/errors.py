@@ -2,6 +2,7 @@
 
     HoldfastError                  exit 1
     ├── InvalidSettings            exit 2   a value the user gave breaks a rule
+    │   └── Incompatible                    the query cannot go on from the job's checkpoint
     ├── NotFound                   exit 3   no such job, checkpoint or savepoint
     ├── Corrupt                    exit 4   bytes do not match their digest
     ├── OwnedByAnotherRun          exit 5   a living run owns the job
@@ -51,6 +52,11 @@ class InvalidSettings(HoldfastError):
     @classmethod
     def of(cls, field: str, value: object, rule: str, *, hint: str | None = None) -> InvalidSettings:
         return cls(f"{field}={value!r} is not valid: {rule}", hint=hint)
+
+
+class Incompatible(InvalidSettings):
+    differences: tuple[object, ...] = ()
+    """Each a `checkpoint.difference.Difference`; empty when Spark found out, and not holdfast."""
 
 
 class NotFound(HoldfastError):

@@ -64,6 +64,8 @@ class Settings:
     deletes_per_second: int = 100
     """How fast what is not needed any more is deleted in the background."""
     on_conflict: Literal["refuse", "takeover"] = "refuse"
+    force: bool = False
+    """Start also when the query differs from its checkpoint in what Spark breaks on, or gets wrong without a word."""
     restart_delay: Duration = "1s"
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -82,6 +84,8 @@ class Settings:
         for name, allowed in _CHOICES.items():
             _require_choice(name, getattr(self, name), allowed)
         _require_trigger(self.trigger)
+        if not isinstance(self.force, bool):
+            raise InvalidSettings.of("force", self.force, "must be True or False")
         if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
             raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
         object.__setattr__(self, "alarms", tuple(self.alarms))

@@ -331,6 +331,9 @@ class SimulatedQuery:
     def describe(self) -> dict[str, str]:
         return {"spark": "simulated"}
 
+    def preflight(self, directory: SimulatedDirectory, barrier: BatchId | None) -> bool:
+        return False
+
     def open_sink(self, context: SinkContext) -> None:
         self._sink.open(context, None, None)
 

@@ -25,7 +25,7 @@ SstFiles = Callable[[str], tuple[str, ...]]
 _VERSIONED = re.compile(r"(?P<version>\d+)(?:_(?P<id>[0-9A-Za-z-]+))?\.(?P<kind>zip|changelog|delta|snapshot)")
 _NUMBERED = re.compile(r"\d+[._].*")
 _OPERATOR_METADATA = re.compile(r"state/[^/]+/_metadata/v\d+/(\d+)")
-_LEDGER = re.compile(r"ledger/(\d+)\.json")
+_FROM_BATCH = re.compile(r"(?:ledger|query)/(\d+)\.json")
 _BASES = ("zip", "snapshot")
 _SIDE_CAR = ".crc"
 
@@ -114,8 +114,8 @@ def _control_files(barrier: BatchId, tree: Mapping[str, WorkFile], stores: Colle
 
 def _is_control(path: str, barrier: BatchId, stores: Collection[str]) -> bool:
     top, _, _ = path.partition("/")
-    if top == "ledger":
-        match = _LEDGER.fullmatch(path)
+    if top in ("ledger", "query"):
+        match = _FROM_BATCH.fullmatch(path)
         return match is not None and int(match[1]) <= barrier
     if top == "state":
         return _is_state_description(path, barrier, stores)

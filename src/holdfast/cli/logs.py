@@ -4,6 +4,9 @@ import logging
 import os
 import time
 
+from holdfast.checkpoint.difference import Difference, rows
+from holdfast.cli.output import messages
+
 _FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -16,11 +19,31 @@ class OneLineFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
+        if found := getattr(record, "differences", None):
+            first, _, _ = record.getMessage().partition("\n")
+            heading = logging.makeLogRecord({**record.__dict__, "msg": first, "args": ()})
+            return f"{super().format(heading)}\n{differences_table(found)}"
         if os.environ.get("HOLDFAST_DEBUG") or not record.exc_info:
             return super().format(record)
         error = record.exc_info[1]
         plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
         return f"{super().format(plain)}: {type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def differences_table(differences: tuple[Difference, ...]) -> str:
+    """In the colours and the width of standard error."""
+    from rich.table import Table
+
+    headings, *cells = rows(differences)
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading)
+    for difference, row in zip(differences, cells, strict=True):
+        table.add_row(*row, style="red" if difference.refused else "yellow")
+    console = messages()
+    with console.capture() as capture:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
 def log_to_standard_error() -> None:

@@ -19,7 +19,7 @@ from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, Home
 from holdfast.cli.output import print_json, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
-from holdfast.errors import InvalidSettings
+from holdfast.errors import Incompatible, InvalidSettings
 from holdfast.identifiers import job_name
 from holdfast.repository.views import job_status
 from holdfast.settings import Settings
@@ -40,6 +40,7 @@ OPTION_HELP = {
     "grace": "How long the objects of a retired checkpoint stay for whoever is restoring it.",
     "deletes_per_second": "How fast what is not needed any more is deleted.",
     "on_conflict": "When a living run owns the job: refuse or takeover.",
+    "force": "Start even if the query differs from its checkpoint in what Spark breaks on or gets wrong.",
     "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
     "heartbeat": "How often the owner shows that it is alive.",
@@ -98,9 +99,19 @@ def run_pipeline(
 
         import holdfast
 
-        holdfast.run(build, job=job, home=home, sink=parsed_sink, settings=settings)
+        refusal: Incompatible | None = None
+        try:
+            holdfast.run(build, job=job, home=home, sink=parsed_sink, settings=settings)
+        except Incompatible as error:
+            refusal = error
     if as_json:
-        print_json(job_status(observe(home, job)))
+        print_json(_refused(home, job, refusal) if refusal else job_status(observe(home, job)))
+    if refusal:
+        raise refusal
+
+
+def _refused(home: str, job: str, refusal: Incompatible) -> dict[str, Any]:
+    return {"job": job, "home": home, "refused": True, "differences": refusal.differences}
 
 
 def _sink(url: str | None) -> Any:
@@ -143,6 +154,8 @@ def _with_settings_options(command: Callable[..., None], help_by_field: Mapping[
 
 
 def _option(name: str, written_type: Any, text: str) -> Any:
+    if written_type == "bool":
+        return Annotated[bool | None, typer.Option(f"--{name}", show_default=False, help=text)]
     default = Settings.__dataclass_fields__[name].default
     shown = "" if default is None else f" Default: {default}."
     option = typer.Option(

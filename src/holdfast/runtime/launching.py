@@ -11,7 +11,7 @@ from typing import Literal
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
-from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
+from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import load_manifest
@@ -22,12 +22,13 @@ from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
+from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Recovery, align_sink
+from holdfast.runtime.recovery import Recovery, Resumed, align_sink
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.supervision import Supervision
 from holdfast.settings import Settings
@@ -152,6 +153,7 @@ def launch(
         around.step("run.claimed")
         resumed = parts.recovery.resume(local=True)
         around.step("recovery.directory")
+        _require_fitting(parts, resumed)
         if query.sink is not None:
             query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
             around.step("recovery.fenced")
@@ -162,6 +164,15 @@ def launch(
         query.start(resumed.directory)
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
+
+
+def _require_fitting(parts: Parts, resumed: Resumed) -> None:
+    """A refusal leaves everything as it was: the directory just built is where the next run goes on."""
+    try:
+        parts.supervision.overridden = parts.query.preflight(resumed.directory, resumed.barrier)
+    except Incompatible as error:
+        say_goodbye(parts.journal, error.message)
+        raise
 
 
 def _claim(place: Place, journal: Journal) -> RunStarted:

@@ -38,14 +38,15 @@ from holdfast.coordination.events import (
     TimePassed,
 )
 from holdfast.coordination.history import CheckpointRecord
-from holdfast.errors import Corrupt, Fenced, HoldfastError, JobFailed, StorageError
+from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import BatchId, JobName, RequestId
-from holdfast.repository.entries import QueryRestarted, RunEnded
+from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
+from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch
@@ -208,7 +209,7 @@ class Runtime:
         verdict = self._parts.supervision.died(why, self._clock.monotonic())
         if isinstance(verdict, GiveUp):
             log.error("%s", verdict.message)
-            self._failure = JobFailed(f"job {self._parts.job!r} was given up: {verdict.message}")
+            self._failure = self._given_up(verdict)
             self.turn(QueryEnded())
             self.turn(StopRequested(self._expect(lambda answer: None)))
             return
@@ -256,7 +257,7 @@ class Runtime:
             resumed = start()
         except Fenced as error:
             self._post(RunFenced(error.message))
-        except Corrupt as error:
+        except (Corrupt, Incompatible) as error:
             failure = error
             self._post(lambda: self._give_up(failure))
         except Exception as error:
@@ -277,6 +278,7 @@ class Runtime:
         if old.checkpoint is not None and old.directory.newest_barrier() == old.barrier:
             recovery.mark_corrupt(old.checkpoint, "Spark could not read the state restored from it")
         resumed = recovery.resume(local=False)
+        self._parts.supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)
         if self._query.sink is not None:
             align_sink(self._query.sink, resumed)
         self._query.start(resumed.directory)
@@ -285,11 +287,18 @@ class Runtime:
     def _restart_failed(self, failed: Restart, why: str) -> None:
         verdict = self._parts.supervision.died(why, self._clock.monotonic())
         if isinstance(verdict, GiveUp):
-            self._give_up(JobFailed(f"job {self._parts.job!r} was given up: {verdict.message}"))
+            self._give_up(self._given_up(verdict))
         else:
             log.warning("the restart failed, trying again: %s", _first_line(why))
             # A directory that was given up stays given up: the sink may have discarded what was staged from it.
             self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
+
+    def _given_up(self, verdict: GiveUp) -> HoldfastError:
+        message = f"job {self._parts.job!r} was given up: {verdict.message}"
+        if not verdict.incompatible:
+            return JobFailed(message)
+        hint = "start the query that the checkpoint is of, or give the changed one a new job name; nothing is lost"
+        return Incompatible(message, hint=hint)
 
     def _give_up(self, failure: HoldfastError) -> None:
         self._failure = failure
@@ -385,26 +394,14 @@ class Runtime:
         def end_run() -> None:
             self._query.stop()  # once more: this lane may have started it elsewhere meanwhile
             if not command.fenced:
-                self._say_goodbye()
+                # So that the next run need not wait for the heartbeat to go stale.
+                say_goodbye(self._parts.journal, self._failure.message if self._failure else "stopped")
             for request, answer in stops:
                 if answer is not None:
                     answer(AnswerRequest(request))
             self._finished(self._failure)
 
         self._lanes.submit("query", stop_query)
-
-    def _say_goodbye(self) -> None:
-        """So that the next run need not wait for the heartbeat to go stale."""
-        journal = self._parts.journal
-        reason = self._failure.message if self._failure else "stopped"
-        try:
-            journal.append(
-                lambda sequence, attempt, at: RunEnded(
-                    sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, reason=reason
-                )
-            )
-        except (StorageError, Fenced) as error:
-            log.warning("could not record the end of the run: %s", error.message)
 
     def _snapshot(self) -> JobStatus:
         history = self._coordinator.history

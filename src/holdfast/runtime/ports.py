@@ -74,6 +74,12 @@ class Query(Protocol):
     def describe(self) -> dict[str, str]:
         """What a manifest says of the query: Spark version, state store provider, shuffle partitions…"""
 
+    def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
+        """Compare the query with the directory in which it is to go on after `barrier`, before anything is done.
+
+        True when differences were overridden that Spark may break on. Raises `Incompatible` when they were not.
+        """
+
     def open_sink(self, context: SinkContext) -> None:
         """Get the sink ready to write what the query produces, and fence it."""
 

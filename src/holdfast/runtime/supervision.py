@@ -15,6 +15,16 @@ _UNREADABLE = re.compile(
 )
 
 
+# The query is another one than the directory's. No restart helps, and the directory is not to blame.
+_INCOMPATIBLE = re.compile(
+    r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_(VALUE_SCHEMA_EVOLUTION|CONFIG_AFTER_RESTART)"
+    r"|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
+    r"|STATE_STORE_(VALUE_SCHEMA_EVOLUTION|STATE_SCHEMA_FILES)_THRESHOLD_EXCEEDED"
+    r"|STREAMING_STATEFUL_OPERATOR_(NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY)"
+    r"|STREAMING_QUERY_EVOLUTION_ERROR|sources in the checkpoint offsets and now there are"
+)
+
+
 @dataclass(frozen=True)
 class Restart:
     at: float
@@ -26,6 +36,8 @@ class Restart:
 @dataclass(frozen=True)
 class GiveUp:
     message: str
+    incompatible: bool = False
+    """The query does not fit its checkpoint."""
 
 
 GONE = "Spark is gone"
@@ -39,16 +51,21 @@ class Supervision:
         self._delay = delay
         self._attempts = attempts
         self.restarts = 0
+        self.overridden = False
+        """The query was started although it differs from its checkpoint, and has not completed a batch yet."""
 
     def progressed(self) -> None:
         self.restarts = 0
+        self.overridden = False
 
     def died(self, why: str, now: float) -> Restart | GiveUp:
         if why.startswith(GONE):
             return GiveUp(f"{why}; only a new process can start it again")
+        unreadable = bool(_UNREADABLE.search(why))
+        if _INCOMPATIBLE.search(why) or (unreadable and self.overridden):
+            return GiveUp(f"Spark could not go on with this query: {why}", incompatible=True)
         if self.restarts >= self._attempts:
             return GiveUp(f"the query died {self.restarts + 1} times without completing a batch; the last time: {why}")
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)
         self.restarts += 1
-        unreadable = bool(_UNREADABLE.search(why))
         return Restart(now + delay, unreadable, "state unreadable" if unreadable else "query failed")

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import pyspark
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from holdfast.checkpoint.compatibility import as_it_will_run
+from holdfast.checkpoint.query_facts import QueryFacts, described
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.preflight import require_compatible
 from holdfast.runtime.supervision import GONE
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, Step
+from holdfast.snapshot.query_record import held_facts, write_record
+from holdfast.spark.query_facts import facts_of
 
 log = logging.getLogger("holdfast")
-
-_DESCRIBED = {
-    "state_store_provider": "spark.sql.streaming.stateStore.providerClass",
-    "state_format": "spark.sql.streaming.stateStore.checkpointFormatVersion",
-    "changelog": "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
-    "shuffle_partitions": "spark.sql.shuffle.partitions",
-}
 
 # A streaming DataFrame, or a DataStreamWriter of the user's own.
 Built: TypeAlias = Any
@@ -50,7 +45,7 @@ class SparkQuery:
         self._step = step
         self._directory: Path | None = None
         self._stopped = False
-        self._described: dict[str, str] = {"spark": pyspark.__version__}
+        self._described: dict[str, str] = {}
         self.query: StreamingQuery | None = None
         self.still_owner: Callable[[], bool] = lambda: True
 
@@ -65,6 +60,18 @@ class SparkQuery:
     def describe(self) -> dict[str, str]:
         return self._described
 
+    def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
+        path = Path(directory.location)
+        held = QueryFacts() if barrier is None else held_facts(path, barrier)
+        coming = facts_of(self._built, self._settings.output_mode, held.conf)
+        overridden = False
+        if barrier is not None:
+            overridden = require_compatible(self._job, barrier, held, coming, force=self._settings.force)
+        facts = as_it_will_run(held, coming)
+        write_record(path, BatchId(0 if barrier is None else barrier + 1), facts)
+        self._described = described(facts)
+        return overridden
+
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None
         assert isinstance(self._built, DataFrame)
@@ -76,9 +83,6 @@ class SparkQuery:
         self.query = writer.start()
         _require_synchronous_progress(self.query)
         self._described["query"] = str(self.query.id)
-        for name, key in _DESCRIBED.items():
-            with suppress(PySparkException):
-                self._described[name] = str(self._spark.conf.get(key))
 
     def stop(self) -> None:
         self._stopped = True

@@ -1,0 +1,131 @@
+"""The stateful operators of a query and their state, against those in a checkpoint. Pure.
+
+Spark looks at the operators' names and at the types of the columns, when it plans the first batch. It does not look at
+the columns' names, nor at what is computed: with equal types it goes on, and adds to the old state as if nothing had
+changed.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from holdfast.checkpoint.difference import Difference, refuse, warn
+from holdfast.checkpoint.query_facts import (
+    DEDUPLICATION_ORDER,
+    ENCODING,
+    Column,
+    Operator,
+    QueryFacts,
+    StateStore,
+    operator_title,
+)
+
+_NEW_JOB = "put the operator back as it was, or give the changed query a new job name, which starts without state"
+_RENAMED = "put it back as it was; when only names changed and the meaning did not, --force"
+
+
+def operator_differences(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
+    if held.operators is None or coming.operators is None:
+        return
+    before, after = ({operator.id: operator for operator in facts.operators or ()} for facts in (held, coming))
+    titles = [{id: operator_title(operator.name) for id, operator in side.items()} for side in (before, after)]
+    if titles[0] != titles[1]:
+        yield refuse(
+            "stateful operators",
+            _chain(held.operators),
+            _chain(coming.operators),
+            "Spark finds state by an operator's number and refuses another operator there",
+            "keep the stateful operators as they were, or give the changed query a new job name",
+        )
+    same_spark = held.spark == coming.spark
+    for id in sorted(before.keys() & after.keys()):
+        old, new = before[id], after[id]
+        if operator_title(old.name) == operator_title(new.name):
+            yield from _Comparison(old, new, held, same_spark).differences()
+
+
+def _chain(operators: tuple[Operator, ...]) -> str:
+    shown = [f"{operator.id} {operator_title(operator.name)}" for operator in operators]
+    return ", ".join(shown) or "none (stateless)"
+
+
+class _Comparison:
+    """Of one operator. The names of columns are Spark's own choice in part, so they only count within one version."""
+
+    def __init__(self, old: Operator, new: Operator, held: QueryFacts, same_spark: bool) -> None:
+        self._old = old
+        self._new = new
+        self._same_spark = same_spark
+        self._title = f"{operator_title(new.name)} (operator {new.id})"
+        self._evolves = "transformWithState" in new.name and held.conf.get(ENCODING) == "avro"
+        ordered = held.conf.get(DEDUPLICATION_ORDER, "false").lower() == "true"
+        self._sorts_keys = new.name.startswith("dedupe") and not ordered
+        """Spark puts the keys in the checkpoint's order, which this query's plan does not know."""
+
+    def differences(self) -> Iterator[Difference]:
+        before, after = ({store.name: store for store in side.stores} for side in (self._old, self._new))
+        found = [
+            difference
+            for name in sorted(before.keys() & after.keys())
+            for difference in self._store(before[name], after[name])
+        ]
+        found += self._families(before.keys() - after.keys(), after.keys() - before.keys())
+        yield from found
+        if not found:
+            yield from self._computation()
+
+    def _store(self, old: StateStore, new: StateStore) -> Iterator[Difference]:
+        where = "" if old.name == "default" else f" of {old.name}"
+        keys = self._columns(f"key{where}", self._keys(old), self._keys(new), evolves=False)
+        yield from keys
+        yield from self._columns(f"value{where}", old.value, new.value, evolves=self._evolves)
+
+    def _keys(self, store: StateStore) -> tuple[Column, ...]:
+        return tuple(sorted(store.key, key=lambda column: column.name)) if self._sorts_keys else store.key
+
+    def _columns(
+        self, part: str, old: tuple[Column, ...], new: tuple[Column, ...], *, evolves: bool
+    ) -> list[Difference]:
+        subject = f"{self._title}: {part}"
+        if [column.type for column in old] != [column.type for column in new]:
+            shown = _changed(old, new)
+            if evolves:
+                return [warn(subject, *shown, "Spark checks whether state of the old form can be read as the new one")]
+            return [refuse(subject, *shown, "Spark refuses state whose columns have other types", _NEW_JOB)]
+        if [column.name for column in old] != [column.name for column in new]:
+            why = "equal types, other names: Spark would take one column's state for another's without a word"
+            return [self._unless_upgraded(subject, _changed(old, new), why)]
+        return []
+
+    def _computation(self) -> Iterator[Difference]:
+        old, new = self._old.computes, self._new.computes
+        if old is not None and new is not None and old != new:
+            why = "the state has the same form: Spark would add to the old values what is computed in the new way"
+            shown = _left_over(old, new) or ", ".join(old), _left_over(new, old) or ", ".join(new)
+            yield self._unless_upgraded(f"{self._title}: computes", shown, why)
+
+    def _unless_upgraded(self, subject: str, shown: tuple[str, str], why: str) -> Difference:
+        return refuse(subject, *shown, why, _RENAMED) if self._same_spark else warn(subject, *shown, why)
+
+    def _families(self, gone: set[str], added: set[str]) -> Iterator[Difference]:
+        if not gone and not added:
+            return
+        subject, shown = f"{self._title}: stores", (", ".join(sorted(gone)), ", ".join(sorted(added)))
+        if "transformWithState" in self._new.name:
+            yield warn(subject, *shown, "state variables may come and go; the values of one that went are dropped")
+        else:
+            yield refuse(subject, *shown, "the operator keeps its state in other stores", _NEW_JOB)
+
+
+def _changed(old: tuple[Column, ...], new: tuple[Column, ...]) -> tuple[str, str]:
+    """Only the columns that differ, where that can be told."""
+    before, after = ([str(column) for column in side] for side in (old, new))
+    if len(before) == len(after):
+        pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
+        return ", ".join(a for a, _ in pairs), ", ".join(b for _, b in pairs)
+    return _left_over(before, after), _left_over(after, before)
+
+
+def _left_over(some: tuple[str, ...] | list[str], others: tuple[str, ...] | list[str]) -> str:
+    rest = Counter(some)
+    rest.subtract(Counter(others))
+    return ", ".join(rest.elements())

@@ -1,0 +1,21 @@
+"""The last entry of a run that ends by itself: the next one need not wait for the heartbeat to go stale."""
+
+import logging
+
+from holdfast.errors import Fenced, StorageError
+from holdfast.repository.entries import RunEnded
+from holdfast.repository.journal import Journal
+
+log = logging.getLogger("holdfast")
+
+
+def say_goodbye(journal: Journal, reason: str) -> None:
+    """Best effort: a run that cannot say it is found dead after a while."""
+    try:
+        journal.append(
+            lambda sequence, attempt, at: RunEnded(
+                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, reason=reason
+            )
+        )
+    except (StorageError, Fenced) as error:
+        log.warning("could not record the end of the run: %s", error.message)

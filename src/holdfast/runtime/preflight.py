@@ -1,0 +1,47 @@
+"""The verdict about a query that differs from its checkpoint, and how it is told."""
+
+import logging
+
+from holdfast.checkpoint.compatibility import differences
+from holdfast.checkpoint.difference import Difference, as_text
+from holdfast.checkpoint.query_facts import QueryFacts
+from holdfast.errors import Incompatible
+from holdfast.identifiers import BatchId, JobName
+
+log = logging.getLogger("holdfast")
+
+
+def require_compatible(job: JobName, barrier: BatchId, held: QueryFacts, coming: QueryFacts, *, force: bool) -> bool:
+    """True when refusals were overridden by `force`. Raises `Incompatible` when there are some and it was not given."""
+    found = differences(held, coming)
+    if not found:
+        return False
+    refused = [difference for difference in found if difference.refused]
+    _tell(job, barrier, found, refused=bool(refused) and not force)
+    if refused and not force:
+        raise _refusal(job, barrier, found, refused)
+    return bool(refused)
+
+
+def _tell(job: JobName, barrier: BatchId, found: tuple[Difference, ...], *, refused: bool) -> None:
+    # The differences go along for handlers that can show a table better than as text.
+    log.log(
+        logging.ERROR if refused else logging.WARNING,
+        "the query of job %r differs from its checkpoint at batch %s:\n%s",
+        job,
+        barrier,
+        as_text(found),
+        extra={"differences": found},
+    )
+
+
+def _refusal(job: JobName, barrier: BatchId, found: tuple[Difference, ...], refused: list[Difference]) -> Incompatible:
+    first, others = refused[0], len(refused) - 1
+    more = f" (and {others} more, see above)" if others else ""
+    error = Incompatible(
+        f"could not start job {job!r} from its checkpoint at batch {barrier}: {first.subject}: "
+        f"it was {first.checkpoint}, now {first.query}: {first.why}{more}",
+        hint=f"{first.advice}; --force (force=True) starts it all the same",
+    )
+    error.differences = found
+    return error

@@ -1,0 +1,153 @@
+"""Let Spark plan a streaming query without running it, and read what it would keep.
+
+Spark describes a query's stateful operators while it plans the first batch, in files below the checkpoint. So the query
+is planned here as the first batch of a scratch directory, by Spark's own planner, and the files are read from there. No
+source is opened, no data is read, and the real directory is not touched.
+
+This reaches into Spark by names that are not its public interface. Where one is missing, PlanningUnknown says so, and
+the operators are not compared before the start; Spark's own checks remain.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql import DataFrame
+
+from holdfast.checkpoint.query_facts import Operator
+from holdfast.snapshot.query_record import read_operators
+
+_STREAMING = "org.apache.spark.sql.execution.streaming."
+_PACKAGES = ("runtime.", "")
+"""Where IncrementalExecution is: since Spark 4.1, and before."""
+_NUMBERING = re.compile(r"#\d+L?(?:-T\d+ms)?")
+_NEVER_TWICE_THE_SAME = re.compile(r"lambda|rand|uuid|shuffle\(", re.IGNORECASE)
+
+
+class PlanningUnknown(Exception):
+    """This Spark is not put together as expected."""
+
+
+def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str]) -> tuple[Operator, ...]:
+    """The stateful operators that `frame` would have, under the settings that its checkpoint keeps.
+
+    Raises whatever Spark raises when the query cannot be planned.
+    """
+    with tempfile.TemporaryDirectory(prefix="holdfast-preflight-") as scratch:
+        plan = _first_batch(frame, output_mode, conf, Path(scratch) / "state").executedPlan()
+        operators = read_operators(Path(scratch))
+    if operators is None:
+        raise PlanningUnknown("Spark's description of the state was not understood")
+    computations = dict(_computations(plan))
+    return tuple(msgspec.structs.replace(operator, computes=computations.get(operator.id)) for operator in operators)
+
+
+def _first_batch(frame: DataFrame, output_mode: str, conf: Mapping[str, str], state: Path) -> Any:
+    """Spark's IncrementalExecution. Its parameters differ between versions, so they are filled in by type."""
+    jvm = frame.sparkSession._jvm
+    execution = frame._jdf.queryExecution()
+    session = frame.sparkSession._jsparkSession.cloneSession()
+    for key, value in conf.items():
+        with suppress(Exception):
+            session.conf().set(key, value)
+    known = {
+        "SparkSession": session,
+        "LogicalPlan": execution.analyzed(),
+        "OutputMode": getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())(),
+        "String": state.as_uri(),
+        "long": 0,
+        "Option": jvm.scala.Option.empty(),
+        "Enumeration$Value": execution.mode(),
+    }
+    constructor = _constructor(jvm)
+    flags = iter([True])  # the first one says that this is a run's first batch
+    arguments = []
+    for parameter in constructor.getParameterTypes():
+        name = parameter.getName()
+        short = name.rpartition(".")[2]
+        if short in known:
+            arguments.append(known[short])
+        elif short == "boolean":
+            arguments.append(next(flags, False))
+        else:
+            arguments.append(_made(jvm, name, short))
+    array = frame.sparkSession.sparkContext._gateway.new_array(jvm.java.lang.Object, len(arguments))
+    for position, argument in enumerate(arguments):
+        array[position] = argument
+    return constructor.newInstance(array)
+
+
+def _made(jvm: Any, name: str, short: str) -> Any:
+    if short == "UUID":
+        return jvm.java.util.UUID.randomUUID()
+    if name == "scala.collection.mutable.Map":
+        return jvm.scala.collection.mutable.HashMap()
+    if short == "WatermarkPropagator":
+        return _singleton(jvm, name).noop()
+    if short in ("OffsetSeqMetadata", "OffsetSeqMetadataBase"):
+        no_settings = _singleton(jvm, "scala.collection.immutable.Map").empty()
+        return _singleton(jvm, name.removesuffix("Base")).apply(0, 0, no_settings)
+    raise PlanningUnknown(f"IncrementalExecution wants a {name}")
+
+
+def _constructor(jvm: Any) -> Any:
+    for package in _PACKAGES:
+        with suppress(Exception):
+            found = _class(jvm, f"{_STREAMING}{package}IncrementalExecution")
+            return max(found.getConstructors(), key=lambda constructor: len(constructor.getParameterTypes()))
+    raise PlanningUnknown("there is no IncrementalExecution")
+
+
+def _class(jvm: Any, name: str) -> Any:
+    return jvm.java.lang.Class.forName(name, True, jvm.java.lang.Thread.currentThread().getContextClassLoader())
+
+
+def _singleton(jvm: Any, name: str) -> Any:
+    """A Scala object."""
+    return _class(jvm, f"{name}$").getField("MODULE$").get(None)
+
+
+# --- what the state is the state of ---
+
+
+def _computations(plan: Any) -> Iterator[tuple[int, tuple[str, ...]]]:
+    for node in _nodes(plan):
+        kind = node.getClass().getSimpleName()
+        if kind == "StateStoreSaveExec":
+            texts = [*map(_text, sequence(node.keyExpressions())), *map(_text, _aggregated_below(node))]
+        elif kind == "StreamingSymmetricHashJoinExec":
+            keys = [*sequence(node.leftKeys()), *sequence(node.rightKeys())]
+            texts = [f"{node.joinType().toString()} join", *map(_text, keys), _text(node.condition().full())]
+        else:
+            continue
+        yield int(node.stateInfo().get().operatorId()), tuple(text for text in texts if text)
+
+
+def _aggregated_below(save: Any) -> list[Any]:
+    """The functions whose buffers are saved: those of the nearest aggregation."""
+    aggregation = next((node for node in _nodes(save.child()) if "Aggregate" in node.getClass().getSimpleName()), None)
+    if aggregation is None:
+        return []
+    return [expression.aggregateFunction() for expression in sequence(aggregation.aggregateExpressions())]
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for child in sequence(plan.children()):
+        yield from _nodes(child)
+
+
+def _text(expression: Any) -> str:
+    """Without the numbers that Spark gives to columns anew in each session; "" for what has no stable text."""
+    text = _NUMBERING.sub("", str(expression.toString()))
+    return "" if _NEVER_TWICE_THE_SAME.search(text) else text
+
+
+def sequence(scala: Any) -> list[Any]:
+    return [scala.apply(position) for position in range(scala.size())]

@@ -1,0 +1,125 @@
+"""The facts of a query that has not been started: from its plan and from its session's settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from holdfast.checkpoint.compatibility import COMPARED_SETTINGS
+from holdfast.checkpoint.query_facts import Operator, QueryFacts, Source
+from holdfast.spark.planning import planned_operators, sequence
+
+log = logging.getLogger("holdfast")
+
+_PLACES = ("path", "subscribe", "subscribepattern", "assign", "topic", "streamname", "table")
+_SERVERS = ("kafka.bootstrap.servers", "host", "endpointurl")
+"""Options that say where a source reads. No others are kept: they may hold secrets."""
+
+
+_CREDENTIALS = re.compile(r"//[^/@]*@")
+
+
+def facts_of(built: DataFrame | DataStreamWriter, output_mode: str, kept: Mapping[str, str]) -> QueryFacts:
+    """`kept` are the settings that Spark takes from the checkpoint, empty for a query that begins."""
+    frame = built._df if isinstance(built, DataStreamWriter) else built
+    mode = _mode_of(built) if isinstance(built, DataStreamWriter) else output_mode
+    spark = frame.sparkSession
+    return QueryFacts(
+        spark=pyspark.__version__,
+        output_mode=mode,
+        conf=_settings(spark, COMPARED_SETTINGS),
+        sources=_sources(frame),
+        operators=_operators(frame, mode or "append", kept),
+    )
+
+
+def _settings(spark: SparkSession, keys: Iterable[str]) -> dict[str, str]:
+    found = {}
+    for key in keys:
+        with suppress(Exception):  # a setting that this Spark does not know
+            found[key] = str(spark.conf.get(key))
+    return found
+
+
+def _operators(frame: DataFrame, mode: str, kept: Mapping[str, str]) -> tuple[Operator, ...] | None:
+    try:
+        return planned_operators(frame, mode, kept)
+    except Exception as error:
+        # Not knowing is no reason not to start: Spark checks operators and schemas itself, when the first batch runs.
+        log.info("the query's state could not be looked at before the start: %s", str(error).partition("\n")[0])
+        return None
+
+
+def _mode_of(writer: DataStreamWriter) -> str | None:
+    """Spark's writer does not tell."""
+    with suppress(Exception):
+        fields = writer._jwrite.getClass().getDeclaredFields()
+        field = next(field for field in fields if field.getName().lower() == "outputmode")
+        field.setAccessible(True)
+        return str(field.get(writer._jwrite).toString()).lower()
+    return None
+
+
+# --- sources ---
+
+
+def _sources(frame: DataFrame) -> tuple[Source, ...] | None:
+    """Left to right, which is how Spark numbers them."""
+    try:
+        leaves = sequence(frame._jdf.queryExecution().analyzed().collectLeaves())
+        return tuple(_source(leaf) for leaf in leaves if leaf.isStreaming())
+    except Exception as error:
+        log.info("the query's sources could not be looked at before the start: %s", str(error).partition("\n")[0])
+        return None
+
+
+def _source(leaf: Any) -> Source:
+    title = str(leaf.sourceName())
+    options = {key.lower(): value for key, value in _options(leaf).items()}
+    files = title.startswith("FileSource[")
+    place = next((options[name] for name in _PLACES if options.get(name)), None) or _table(leaf)
+    if files and place is None:
+        place = title.removeprefix("FileSource[").removesuffix("]")
+    return Source(
+        kind="files" if files else title,
+        place=_plain_path(place) if place and (files or "path" in options) else place,
+        servers=next((options[name] for name in _SERVERS if options.get(name)), None),
+        name=_name(leaf),
+    )
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+        return dict(leaf.extraOptions().asCaseSensitiveMap())
+    pairs = sequence(leaf.dataSource().options().toSeq())
+    return {str(pair._1()): str(pair._2()) for pair in pairs}
+
+
+def _table(leaf: Any) -> str | None:
+    with suppress(Exception):
+        identifier = leaf.identifier()
+        return str(identifier.get().toString()) if identifier.isDefined() else None
+    return None
+
+
+def _name(leaf: Any) -> str | None:
+    with suppress(Exception):  # since Spark 4.2
+        given = leaf.sourceIdentifyingName().nameOpt()
+        return str(given.get()) if given.isDefined() else None
+    return None
+
+
+def _plain_path(path: str) -> str:
+    """One way to write a local path, of the several that mean the same."""
+    local = path.removeprefix("file:")
+    if local != path or "://" not in path:
+        return os.path.abspath("/" + local.lstrip("/") if local != path else local)
+    return _CREDENTIALS.sub("//", path).rstrip("/")

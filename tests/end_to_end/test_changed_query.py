@@ -1,0 +1,78 @@
+"""A query that changed between two runs of `holdfast run`: refused, forced, and put right again, nothing lost."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from holdfast.repository.entries import RunEnded
+from tests.end_to_end.harness import SHORT_LIVED_JVM, Pipeline
+
+FILES = 14
+PIPELINE = """
+from pyspark.sql import functions as F
+
+def counts(spark):
+    events = spark.readStream.schema("at TIMESTAMP, key INT, value LONG").option("maxFilesPerTrigger", 4).json({source!r})
+    groups = events.withWatermark("at", "1 second").groupBy(F.window("at", "5 seconds"), F.expr({key!r}).alias({name!r}))
+    counted = groups.agg(F.count("*").alias("n"), F.sum("value").alias("total"))
+    return counted.selectExpr("window.start AS start", "INT({name}) AS key", "n", "total")
+"""
+
+
+class Deployment:
+    """One job, whose pipeline file is edited between runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.pipeline = Pipeline(root, files=FILES)
+        self._file = root / "counts.py"
+        self._later = root / "later"
+        self._later.mkdir()
+        for path in sorted(self.pipeline.source.iterdir())[FILES // 2 :]:
+            path.rename(self._later / path.name)
+
+    def run(self, *options: str, key: str = "key", name: str = "key") -> subprocess.CompletedProcess[str]:
+        self._file.write_text(PIPELINE.format(source=str(self.pipeline.source), key=key, name=name))
+        command = [sys.executable, "-m", "holdfast.cli", "run", str(self._file), "--trigger", "available-now"]
+        command += ["--home", f"file://{self.pipeline.home}", "--work", str(self.pipeline.work)]
+        command += ["--sink", f"delta:{self.pipeline.output}", "--master", "local[2]"]
+        command += ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false", *options]
+        environment = {**os.environ, **SHORT_LIVED_JVM}
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+
+    def more_input(self, files: int | None = None) -> None:
+        for path in sorted(self._later.iterdir())[:files]:
+            path.rename(self.pipeline.source / path.name)
+
+
+def test_a_changed_query_is_refused_forced_or_put_right(tmp_path: Path) -> None:
+    job = Deployment(tmp_path)
+    assert job.run().returncode == 0
+    published = job.pipeline.visible()
+    assert published
+    job.more_input(4)
+
+    refused = job.run("--json", key="BIGINT(key)")
+    assert refused.returncode == 2, refused.stderr
+    for words in ("aggregation (operator 0): key", "key integer", "key long", "Try:", "--force"):
+        assert words in refused.stderr
+    assert "Traceback" not in refused.stderr
+    document = json.loads(refused.stdout)
+    assert [(d["subject"], d["refused"]) for d in document["differences"]] == [("aggregation (operator 0): key", True)]
+    assert job.pipeline.visible() == published
+    last = job.pipeline.entries()[-1]
+    assert isinstance(last, RunEnded)
+    assert "could not start" in last.reason
+
+    # The types are equal, so Spark cannot know; the user says that it is the same key under a new name.
+    assert job.run(name="customer").returncode == 2
+    forced = job.run("--force", name="customer")
+    assert forced.returncode == 0, forced.stderr
+    assert "differs from its checkpoint" in forced.stderr
+
+    job.more_input()
+    again = job.run(name="customer")
+    assert again.returncode == 0, again.stderr
+    assert "differs from its checkpoint" not in again.stderr
+    job.pipeline.require_exact()
