@@ -5,20 +5,17 @@ another owner shows life, it fences whoever stalled, and it is fenced by whoever
 touches no work directory and opens no sink. That is why recovery may look past it.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.errors import Fenced, OwnedByAnotherRun, StorageError
+from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import JobName
-from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Held, availability, read_heartbeat, refusal
+from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Surroundings, run_started
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 HEARTBEAT_S = 5.0
 _HINT = "wait until that run has ended, or stop it, and try again"
@@ -60,16 +57,4 @@ def maintenance(
             yield journal
         reason = f"maintenance: {doing} the job"
     finally:
-        _say_goodbye(journal, reason)
-
-
-def _say_goodbye(journal: Journal, reason: str) -> None:
-    """So that the next run need not wait for the heartbeat to go stale."""
-    try:
-        journal.append(
-            lambda sequence, attempt, at: RunEnded(
-                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, reason=reason
-            )
-        )
-    except (StorageError, Fenced) as error:
-        log.warning("could not record the end of the maintenance: %s", error.message)
+        say_goodbye(journal, reason)

@@ -27,6 +27,9 @@ _STREAMING = "org.apache.spark.sql.execution.streaming."
 _PACKAGES = ("runtime.", "")
 """Where IncrementalExecution is: since Spark 4.1, and before."""
 _NUMBERING = re.compile(r"#\d+L?(?:-T\d+ms)?")
+_NUMBER = re.compile(r"\b\d+\b")
+_READABLE = 100
+"""Longer ones, such as time windows, are told by their numbers."""
 _NEVER_TWICE_THE_SAME = re.compile(r"lambda|rand|uuid|shuffle\(", re.IGNORECASE)
 
 
@@ -120,13 +123,27 @@ def _computations(plan: Any) -> Iterator[tuple[int, tuple[str, ...]]]:
     for node in _nodes(plan):
         kind = node.getClass().getSimpleName()
         if kind == "StateStoreSaveExec":
-            texts = [*map(_text, sequence(node.keyExpressions())), *map(_text, _aggregated_below(node))]
+            texts = [*_keys(node), *map(_text, _aggregated_below(node))]
         elif kind == "StreamingSymmetricHashJoinExec":
             keys = [*sequence(node.leftKeys()), *sequence(node.rightKeys())]
             texts = [f"{node.joinType().toString()} join", *map(_text, keys), _text(node.condition().full())]
         else:
             continue
         yield int(node.stateInfo().get().operatorId()), tuple(text for text in texts if text)
+
+
+def _keys(save: Any) -> Iterator[str]:
+    """What is grouped by. Spark computes a key that is more than a column in a projection below, under a name."""
+    named = {
+        alias.exprId().id(): alias.child()
+        for node in _nodes(save.child())
+        if node.getClass().getSimpleName() == "ProjectExec"
+        for alias in sequence(node.projectList())
+        if alias.getClass().getSimpleName() == "Alias"
+    }
+    for key in sequence(save.keyExpressions()):
+        text = _text(named.get(key.exprId().id(), key))
+        yield text if len(text) <= _READABLE else f"{key.name()}({', '.join(dict.fromkeys(_NUMBER.findall(text)))})"
 
 
 def _aggregated_below(save: Any) -> list[Any]:

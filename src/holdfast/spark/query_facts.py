@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from holdfast.checkpoint.compatibility import COMPARED_SETTINGS
-from holdfast.checkpoint.query_facts import Operator, QueryFacts, Source
+from holdfast.checkpoint.query_facts import CHANGELOG, Operator, QueryFacts, Source
 from holdfast.spark.planning import planned_operators, sequence
 
 log = logging.getLogger("holdfast")
@@ -42,7 +42,7 @@ def facts_of(built: DataFrame | DataStreamWriter, output_mode: str, kept: Mappin
 
 
 def _settings(spark: SparkSession, keys: Iterable[str]) -> dict[str, str]:
-    found = {}
+    found = {CHANGELOG: "false"}  # Spark's default, for which it has no setting
     for key in keys:
         with suppress(Exception):  # a setting that this Spark does not know
             found[key] = str(spark.conf.get(key))
