@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.stores.azure import AzureServer, azure_server
+from tests.stores.gcs import GcsServer, gcs_server
 from tests.stores.hdfs_server import HdfsServer, running_hdfs
 from tests.stores.s3 import S3Server, s3_server
 
@@ -26,6 +28,20 @@ def no_credentials_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture(scope="session")
 def s3(no_credentials_of_the_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        os.environ.update(server.environment)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs(no_credentials_of_the_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GcsServer]:
+    with gcs_server(tmp_path_factory.mktemp("gcs")) as server:
+        os.environ.update(server.environment)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azure(no_credentials_of_the_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    with azure_server(tmp_path_factory.mktemp("azure")) as server:
         os.environ.update(server.environment)
         yield server
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,23 @@ def maven_artifact(artifact: str, name: str) -> Path:
     return target
 
 
+def installed(name: str, command: Callable[[Path], Sequence[str]], folder: Path | None = None) -> Path:
+    """A directory of the cache, filled by the command on first use. Skips the test when the command fails."""
+    target = cache() / name
+    if target.exists():
+        return target
+    partial = Path(tempfile.mkdtemp(dir=cache(), prefix="partial-"))
+    done = subprocess.run(command(partial), cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        shutil.rmtree(partial)
+        pytest.skip(f"could not install {name}: {(done.stdout + done.stderr)[-500:]}")
+    try:
+        partial.rename(target)
+    except OSError:  # another process was quicker
+        shutil.rmtree(partial)
+    return target
+
+
 def required(program: str) -> str:
     found = shutil.which(program)
     if found is None:
@@ -55,10 +72,13 @@ def required(program: str) -> str:
 
 
 @contextlib.contextmanager
-def running(command: Sequence[str], log: Path, is_up: Callable[[], bool]) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: Sequence[str], log: Path, is_up: Callable[[], bool], environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """The process while the block runs, entered when `is_up`."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        variables = {**os.environ, **(environment or {})}
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=variables)
         try:
             _wait_until(is_up, process, log)
             yield process

@@ -8,6 +8,8 @@ from holdfast.storage.interface import ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
 from holdfast.testing.stores import StoreConformance
+from tests.stores.azure import AzureServer
+from tests.stores.gcs import GcsServer
 from tests.stores.hdfs_server import HdfsServer
 from tests.stores.s3 import S3Server
 
@@ -25,6 +27,24 @@ class TestS3(StoreConformance):
     @pytest.fixture(autouse=True)
     def place(self, s3: S3Server) -> None:
         self.home = s3.home("homes/of team")
+
+    def make_store(self) -> ObjectStore:
+        return open_store(self.home)
+
+
+class TestGoogle(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, gcs: GcsServer) -> None:
+        self.home = gcs.home("homes/of team")
+
+    def make_store(self) -> ObjectStore:
+        return open_store(self.home)
+
+
+class TestAzure(StoreConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, azure: AzureServer) -> None:
+        self.home = azure.home("homes/of team")
 
     def make_store(self) -> ObjectStore:
         return open_store(self.home)

@@ -101,11 +101,9 @@ def _gcs(location: Location, environment: Mapping[str, str], timeouts: Mapping[s
     config: dict[str, Any] = {}
     if emulator and not endpoint:
         endpoint = emulator if "://" in emulator else f"http://{emulator}"
-        config["skip_signature"] = True
+        config["bearer_token"] = "emulator"
     if endpoint:
         config["base_url"] = endpoint
-    if environment.get("GOOGLE_SKIP_SIGNATURE", "").lower() == "true":
-        config["skip_signature"] = True
     return GCSStore(
         location.container,
         config=config,  # type: ignore[arg-type]

@@ -24,9 +24,11 @@ _STATUS = re.compile(r"inner: (?:Status|Response) \{\s*status: (\d{3})|non-2xx s
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>|\"(?:code|reason|error)\": *\"(\w{1,64})\"")
 _CONNECTING = re.compile(r"legacy::Error\(\s*Connect\b|kind: Connect\b|dns error")
 _TIMED_OUT = re.compile(r"kind: Timeout\b|TimedOut|operation timed out")
-_CREDENTIALS = re.compile(
-    r"169\.254\.169\.254|169\.254\.170\.2|fd00:ec2::254|metadata\.google\.internal|/oauth2/|oauth2\.googleapis|[Cc]redential"
+_ASKED_FOR_CREDENTIALS = re.compile(
+    r"Error performing \w+ https?://(?:169\.254\.|\[?fd00:ec2|metadata\.google|oauth2\.googleapis|accounts\.google|"
+    r"sts\.|login\.microsoftonline|\S*/oauth2/)|TokenRequest|TokenResponse|InstanceCredential|CredentialProvider"
 )
+"""The failed request was one for credentials, not one to the store."""
 
 _NO_CONTAINER = {"NoSuchBucket", "ContainerNotFound", "AccountNotFound", "FilesystemNotFound", "NoSuchContainer"}
 _DENIED = {
@@ -80,7 +82,7 @@ class Answer:
     @property
     def beyond_the_end(self) -> bool:
         return (
-            self.status == 416 or self.code in ("InvalidRange", "InvalidBlobOffset") or "exceeded length" in self.text
+            self.status == 416 or self.code in ("InvalidRange", "InvalidBlobOffset") or "StartTooLarge" in self.text
         )
 
 
@@ -100,6 +102,8 @@ def named(operation: str, subject: str, error: BaseException, effect: Effect) ->
 
 
 def _cause(answer: Answer, is_missing: bool, effect: Effect) -> tuple[type[StorageError], str, str | None]:
+    if _ASKED_FOR_CREDENTIALS.search(answer.text):
+        return StorageDenied, "no valid credentials could be had", "set the credentials; docs/stores.md names the ways"
     if answer.status is None:
         return _broken(answer, effect)
     said = f"the server answered {answer.status}" + (f" {answer.code}" if answer.code else "")
@@ -123,8 +127,6 @@ def _cause(answer: Answer, is_missing: bool, effect: Effect) -> tuple[type[Stora
 
 def _broken(answer: Answer, effect: Effect) -> tuple[type[StorageError], str, str | None]:
     """No answer of the store itself."""
-    if _CREDENTIALS.search(answer.text):
-        return StorageDenied, "no valid credentials could be had", "set the credentials; docs/stores.md names the ways"
     if "redirect without LOCATION" in answer.text:
         return StorageNotThere, "the bucket seems to be in another region", "give its region: ?region=NAME"
     if _CONNECTING.search(answer.text):

@@ -1,0 +1,3 @@
+module golang.org/x/oauth2
+
+go 1.24
