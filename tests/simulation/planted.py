@@ -20,6 +20,7 @@ from holdfast.coordination.lifecycle import Signal
 from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository import retention
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.collection import OutwornPack
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
@@ -282,7 +283,7 @@ def an_outworn_pack_is_deleted_at_once(patch: Patch) -> None:
 
 @defect()
 def every_pack_is_carried_anew(patch: Patch) -> None:
-    patch.setattr(collecting, "outworn_packs", lambda newest, sizes, pinned: frozenset(sizes))
+    patch.setattr(collecting, "outworn_packs", lambda newest, sizes, pinned: [OutwornPack(key, 9, 1) for key in sizes])
 
 
 @defect(crash=0.015)

@@ -15,6 +15,7 @@ from holdfast.repository.entries import (
     Failure,
     Phase,
     Process,
+    Retention,
     RunEnded,
     RunStarted,
     ShardSummary,
@@ -49,7 +50,9 @@ class History:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def run(self, process: Process = ELSEWHERE, work: str = "/work") -> FencingEpoch:
+    def run(
+        self, process: Process = ELSEWHERE, work: str = "/work", retention: Retention | None = None
+    ) -> FencingEpoch:
         return self.journal.claim(
             lambda sequence, attempt, at: RunStarted(
                 sequence=sequence,
@@ -61,6 +64,7 @@ class History:
                 heartbeat_s=5.0,
                 work=work,
                 holdfast="0.1.0",
+                retention=retention,
             )
         ).fencing_epoch
 

@@ -18,7 +18,14 @@ from holdfast.identifiers import (
     Sequence,
 )
 from holdfast.repository import retention
-from holdfast.repository.collection import Unneeded, Why, outworn_packs, stale_temporaries, unneeded_objects
+from holdfast.repository.collection import (
+    OutwornPack,
+    Unneeded,
+    Why,
+    outworn_packs,
+    stale_temporaries,
+    unneeded_objects,
+)
 from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
@@ -230,7 +237,8 @@ def test_a_pack_of_which_less_than_a_quarter_is_needed_is_outworn() -> None:
     """Files with the same bytes lie in a pack once; an empty file lies where another begins."""
     manifest = packed(("little", [0, 24]), ("a quarter", [10, 15]), ("pinned", [1]), ("new", [1]))
     sizes = {pack_key(Digest(name), EPOCH): 100 for name in ("little", "a quarter", "pinned", "unnamed")}
-    assert outworn_packs(manifest, sizes, {pack_key(Digest("pinned"), EPOCH)}) == {pack_key(Digest("little"), EPOCH)}
+    (outworn,) = outworn_packs(manifest, sizes, {pack_key(Digest("pinned"), EPOCH)})
+    assert outworn == OutwornPack(pack_key(Digest("little"), EPOCH), 100, 24)
 
 
 # --- trimming ---

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import checkpoints, jobs, restore, run, savepoint, show, status, verify
+from holdfast.cli import checkpoints, collect, jobs, restore, run, savepoint, show, status, verify
 from holdfast.cli.demo import command as demo
 from holdfast.cli.output import say
 from holdfast.errors import HoldfastError
@@ -44,6 +44,7 @@ app.command("checkpoints")(checkpoints.checkpoints)
 app.command("show")(show.show)
 app.command("restore")(restore.restore)
 app.command("verify")(verify.verify)
+app.command("collect")(collect.collect)
 app.add_typer(savepoint.app, name="savepoint")
 
 

@@ -13,8 +13,9 @@ from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
 from holdfast.cli.output import answer, print_json
 from holdfast.cli.progress import byte_progress
-from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.errors import Corrupt, NotFound, ObjectNotFound
 from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
 
 To = Annotated[
@@ -51,10 +52,14 @@ def restore(
 
     store = job_store(home, job)
     chosen = to_restore(observe(home, job, store), checkpoint, savepoint)
-    manifest = _read_manifest(store, chosen)
     target = to.absolute()
-    with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:
-        restore_checkpoint(store, manifest, target, progress=advance)
+    try:
+        manifest = _read_manifest(store, chosen)
+        with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:
+            restore_checkpoint(store, manifest, target, progress=advance)
+    except Corrupt:
+        _require_not_retired(observe(home, job, store), chosen)
+        raise
     report = Restored(
         job=job,
         home=home,
@@ -68,6 +73,16 @@ def restore(
         print_json(report)
     else:
         _print_report(report)
+
+
+def _require_not_retired(seen: Observation, chosen: CheckpointCompleted) -> None:
+    """What is missing of a checkpoint that was retired meanwhile is no damage."""
+    if chosen.id in seen.state.retired or chosen.id not in seen.state.completed:
+        raise NotFound(
+            f"could not restore checkpoint {chosen.id} of job {seen.job!r} in {seen.home}: "
+            "it was retired while it was being restored, and its grace is over",
+            hint="a newer one; or keep it: a savepoint, a longer --grace, a higher --retained",
+        )
 
 
 def _read_manifest(store: ObjectStore, chosen: CheckpointCompleted) -> Manifest:

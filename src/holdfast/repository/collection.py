@@ -52,7 +52,14 @@ def stale_temporaries(found: Iterable[StoredObject], now: float) -> Iterator[Unn
             yield Unneeded(item.key, item.size, Why.TEMPORARY)
 
 
-def outworn_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[str]) -> frozenset[str]:
+@dataclass(frozen=True, slots=True)
+class OutwornPack:
+    key: str
+    size: int
+    needed: int
+
+
+def outworn_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[str]) -> tuple[OutwornPack, ...]:
     """Packs that the newest checkpoint keeps alive for little: their files are better carried anew.
 
     `sizes` are those of the packs that come into question. A `pinned` one, which a savepoint names, would stay all the
@@ -62,8 +69,8 @@ def outworn_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[
     for file in newest.files():
         if file.pack is not None and file.key in sizes:
             parts.setdefault(file.key, set()).add((file.offset, file.size))
-    needed = {key: sum(size for _, size in found) for key, found in parts.items()}
-    return frozenset(key for key, size in needed.items() if size * LEAST_SHARE < sizes[key] and key not in pinned)
+    packs = (OutwornPack(key, sizes[key], sum(size for _, size in found)) for key, found in parts.items())
+    return tuple(pack for pack in packs if pack.needed * LEAST_SHARE < pack.size and pack.key not in pinned)
 
 
 def is_of_earlier_run(key: str, epoch: int) -> bool:

@@ -1,14 +1,48 @@
-"""Looks at what a home holds of a job, for whoever is going to collect."""
+"""Looks at what a home holds of a job, and plans what of it may go. Reads; changes nothing."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.errors import Corrupt, ObjectNotFound, StorageUnreachable
-from holdfast.identifiers import CheckpointId
-from holdfast.repository.entries import CheckpointCompleted
-from holdfast.repository.retention import keys_of
+from holdfast.identifiers import CheckpointId, FencingEpoch
+from holdfast.repository.collection import (
+    OutwornPack,
+    Unneeded,
+    is_of_earlier_run,
+    outworn_packs,
+    stale_temporaries,
+    unneeded_objects,
+)
+from holdfast.repository.damage import readable_manifests
+from holdfast.repository.entries import CheckpointCompleted, Retention
+from holdfast.repository.retention import checkpoints_to_retire, in_grace, keys_of
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore, StoredObject
+
+
+@dataclass(frozen=True)
+class Found:
+    """What lies there. Manifests do not tell who wrote them: whoever is going to delete looks before it claims."""
+
+    objects: tuple[StoredObject, ...]
+    manifests: tuple[StoredObject, ...]
+    temporaries: tuple[StoredObject, ...]
+
+
+@dataclass(frozen=True)
+class CollectionPlan:
+    retire: tuple[CheckpointId, ...]
+    objects: tuple[Unneeded, ...]
+    outworn: tuple[OutwornPack, ...]
+    """What the running job is going to leave behind by itself."""
+    unreadable: tuple[CheckpointId, ...]
+    """Checkpoints of which it is not known what they need. As long as there is one, no object is planned to go."""
+
+
+def look(store: ObjectStore) -> Found:
+    return Found(tuple(listed_objects(store)), tuple(store.list("manifests/")), tuple(store.temporaries()))
 
 
 def listed_objects(store: ObjectStore) -> Iterator[StoredObject]:
@@ -17,26 +51,83 @@ def listed_objects(store: ObjectStore) -> Iterator[StoredObject]:
         yield from store.list(prefix)
 
 
+def plan_collection(
+    store: ObjectStore,
+    found: Found,
+    state: JobState,
+    rule: Retention | None,
+    now: datetime,
+    running: FencingEpoch | None = None,
+) -> CollectionPlan:
+    """Without a rule nothing is retired. Of a `running` run only what it has retired is counted: the rest of what
+    nothing names may be in use."""
+    retire = checkpoints_to_retire(state, rule) if rule is not None else ()
+    kept = [entry for entry in state.retained() if entry.id not in retire]
+    manifests = readable_manifests(store, kept)
+    needed = {key for entry in kept if entry.id in manifests for key in keys_of(entry, manifests[entry.id])}
+    retired = _retired(store, found, state, rule.grace_s if rule is not None else 0.0, now, retire)
+    stored = [*found.objects, *found.manifests]
+    if running is not None:
+        stored = [item for item in stored if item.key in retired or is_of_earlier_run(item.key, running)]
+    unreadable = tuple(entry.id for entry in kept if entry.id not in manifests)
+    unneeded = [] if unreadable else [*unneeded_objects(stored, needed, retired)]
+    return CollectionPlan(
+        retire=retire,
+        objects=(*unneeded, *stale_temporaries(found.temporaries, now.timestamp())),
+        outworn=_outworn(found, kept, manifests),
+        unreadable=unreadable,
+    )
+
+
+def _retired(
+    store: ObjectStore,
+    found: Found,
+    state: JobState,
+    grace_s: float,
+    now: datetime,
+    retire: tuple[CheckpointId, ...],
+) -> dict[str, float]:
+    """What checkpoints that are retired, or are going to be, name; as far as their manifests are still there."""
+    there = {item.key for item in found.manifests}
+    left = dict.fromkeys(retire, grace_s)
+    graced = in_grace(state, grace_s, now)
+    for id in state.retired:
+        if id in state.completed and manifest_key(state.completed[id].manifest) in there:
+            left[id] = graced.get(id, 0.0)
+    return retired_keys(store, state, left)
+
+
+def _outworn(
+    found: Found, kept: list[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
+) -> tuple[OutwornPack, ...]:
+    newest = next((manifests[entry.id] for entry in reversed(kept) if entry.id in manifests), None)
+    if newest is None:
+        return ()
+    sizes = {item.key: item.size for item in found.objects if item.key.startswith("packs/")}
+    savepoints = [entry for entry in kept if entry.name and entry.id in manifests]
+    pinned = {key for entry in savepoints for key in keys_of(entry, manifests[entry.id])}
+    return outworn_packs(newest, sizes, pinned)
+
+
 def retired_keys(store: ObjectStore, state: JobState, left: Mapping[CheckpointId, float]) -> dict[str, float]:
-    """What the checkpoints in `left` name, each key with the longest time that is left to one of them."""
+    """What the checkpoints in `left` name, each key with the longest time that is left to one of them.
+
+    A manifest that is missing or damaged protects nothing: nobody can be restoring by it. In the grace, however, one
+    that comes wrong may come right the next time, so that is a `StorageUnreachable`, which passes with the grace.
+    """
     keys: dict[str, float] = {}
     for id, seconds in left.items():
         entry = state.completed.get(id)
-        manifest = _retired_manifest(store, entry) if entry is not None else None
-        if entry is not None and manifest is not None:
-            for key in keys_of(entry, manifest):
-                keys[key] = max(seconds, keys.get(key, 0.0))
+        if entry is None:
+            continue
+        try:
+            named = keys_of(entry, decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest))
+        except ObjectNotFound:
+            continue
+        except Corrupt as error:
+            if seconds <= 0 or id not in state.retired:
+                continue
+            raise StorageUnreachable(f"could not read what checkpoint {id} names: {error.message}") from error
+        for key in named:
+            keys[key] = max(seconds, keys.get(key, 0.0))
     return keys
-
-
-def _retired_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest | None:
-    """None when it is gone: nobody can be reading the checkpoint then.
-
-    One that comes wrong is an error that passes, with the grace at the latest.
-    """
-    try:
-        return decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest)
-    except ObjectNotFound:
-        return None
-    except Corrupt as error:
-        raise StorageUnreachable(f"could not read what checkpoint {entry.id} names: {error.message}") from error

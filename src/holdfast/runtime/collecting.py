@@ -146,7 +146,8 @@ class Collector:
         savepoints = [entry.id for entry in state.retained() if entry.name]
         pinned = {key for id in savepoints if id in self._manifests for key in _keys_in(self._manifests[id])}
         if known:
-            self._blobs.wear_out(outworn_packs(known[0], self._blobs.settled_packs(), pinned))
+            outworn = outworn_packs(known[0], self._blobs.settled_packs(), pinned)
+            self._blobs.wear_out(frozenset(pack.key for pack in outworn))
 
     def _plan(self) -> None:
         """Say when the next slice is due."""

@@ -1,0 +1,125 @@
+"""`holdfast collect`: what retention and leftovers would free, and frees it.
+
+Only the owner of a job deletes. While a pipeline runs that is the pipeline; otherwise the command owns the job for as
+long as it takes.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from holdfast.cli import figures
+from holdfast.cli.collection_report import document_of, print_document
+from holdfast.cli.observing import job_store, observe
+from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.output import print_json
+from holdfast.cli.progress import count_progress
+from holdfast.errors import InvalidSettings, StorageError
+from holdfast.identifiers import job_name
+from holdfast.repository.entries import Retention
+from holdfast.repository.views import Observation
+from holdfast.settings import seconds
+from holdfast.storage.interface import ObjectStore
+
+if TYPE_CHECKING:
+    from holdfast.repository.survey import CollectionPlan, Found
+    from holdfast.runtime.freeing import Freed
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be freed; change nothing.")]
+Retained = Annotated[
+    int | None, typer.Option("--retained", metavar="N", min=1, show_default=False, help="Keep the newest so many.")
+]
+KeepHourly = Annotated[
+    int | None, typer.Option("--keep-hourly", metavar="N", min=0, show_default=False, help="And one of so many hours.")
+]
+KeepDaily = Annotated[
+    int | None, typer.Option("--keep-daily", metavar="N", min=0, show_default=False, help="And one of so many days.")
+]
+Grace = Annotated[
+    str | None,
+    typer.Option(
+        "--grace",
+        metavar="DURATION",
+        show_default=False,
+        help="How long the objects of a retired checkpoint stay for whoever is restoring it.",
+    ),
+]
+
+
+def collect(
+    home: Home,
+    job: Job,
+    dry_run: DryRun = False,
+    retained: Retained = None,
+    keep_hourly: KeepHourly = None,
+    keep_daily: KeepDaily = None,
+    grace: Grace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Free what retention gives up and what failures left behind.
+
+    Keeps what the job's last run was told to keep, unless told otherwise.
+    """
+    from holdfast.repository.survey import look, plan_collection
+
+    store = job_store(home, job)
+    found = look(store)  # before anything is claimed: manifests do not tell who wrote them
+    seen = observe(home, job, store)
+    rule = _rule(seen, retained, keep_hourly, keep_daily, grace)
+    running = seen.state.fencing_epoch if seen.running else None
+    plan = plan_collection(store, found, seen.state, rule, seen.now, running)
+    freed = None
+    worth_it = plan.retire or any(not item.wait_s for item in plan.objects)
+    if worth_it and not (dry_run or seen.running):
+        plan, freed = _execute(store, seen, found, rule)
+    document = document_of(seen, rule, plan, freed)
+    if as_json:
+        print_json(document)
+    else:
+        print_document(document, dry_run=dry_run)
+    if document.failed:
+        first = document.failed[0]
+        raise StorageError(
+            f"could not delete {figures.counted(len(document.failed), 'object')}, the first being {first.key}: "
+            f"{first.error}",
+            hint="the same command again; the next run of the job tries, too",
+        )
+
+
+def _rule(
+    seen: Observation, retained: int | None, keep_hourly: int | None, keep_daily: int | None, grace: str | None
+) -> Retention | None:
+    """What the last run of the pipeline kept, with what was asked for over it. None when neither says."""
+    known = seen.state.pipeline.retention if seen.state.pipeline else None
+    grace_s = seconds("grace", grace) if grace is not None else None
+    asked = {"retained": retained, "keep_hourly": keep_hourly, "keep_daily": keep_daily, "grace_s": grace_s}
+    given = {name: value for name, value in asked.items() if value is not None}
+    if seen.running and given:
+        raise InvalidSettings(
+            f"job {seen.job!r} runs and keeps what it was started with: {', '.join(sorted(given))} cannot be given now",
+            hint="start the job with other settings, or collect when it does not run",
+        )
+    if known is not None:
+        return msgspec.structs.replace(known, **given)
+    if retained is None and given:
+        raise InvalidSettings(f"the last run of {seen.job!r} does not say what it kept", hint="give --retained N, too")
+    return msgspec.convert(given, Retention) if given else None
+
+
+def _execute(
+    store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None
+) -> tuple["CollectionPlan", "Freed"]:
+    from holdfast.repository.survey import plan_collection
+    from holdfast.runtime.freeing import free, retire, trim
+    from holdfast.runtime.maintenance import maintenance
+
+    with maintenance(job_name(seen.job), seen.home, store, "collect") as journal:
+        plan = plan_collection(store, found, journal.state, rule, seen.now)
+        retire(journal, plan.retire)
+        now = [item for item in plan.objects if not item.wait_s]
+        with count_progress("freeing", len(now)) as advance:
+            freed = free(store, journal, now, advance)
+        trim(store, journal, rule.grace_s if rule else 0.0, datetime.now(UTC))
+    return plan, freed

@@ -1,0 +1,153 @@
+"""What `holdfast collect` shows: the plan, and what came of it."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.cli import figures
+from holdfast.cli.output import answer, labelled, say
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.entries import Retention
+from holdfast.repository.views import Observation
+
+if TYPE_CHECKING:
+    from holdfast.repository.collection import Unneeded
+    from holdfast.repository.survey import CollectionPlan
+    from holdfast.runtime.freeing import Freed
+
+_WHY = {
+    "retired": "named only by retired checkpoints",
+    "orphan": "left by attempts or runs that failed",
+    "temporary": "left by writers that died",
+}
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    objects: int
+    bytes: int
+
+
+class UnneededDocument(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    bytes: int
+    why: str
+    free_at: datetime | None
+    """When its grace ends; null when it can go at once."""
+
+
+class PackDocument(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    bytes: int
+    needed_bytes: int
+
+
+class FailedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    error: str
+
+
+class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    home: str
+    running: bool
+    executed: bool
+    retention: Retention | None
+    retire: tuple[CheckpointId, ...]
+    free: dict[str, Amount]
+    """By reason, what can go at once."""
+    in_grace: Amount
+    objects: tuple[UnneededDocument, ...]
+    outworn_packs: tuple[PackDocument, ...]
+    unreadable: tuple[CheckpointId, ...]
+    freed: Amount
+    failed: tuple[FailedDocument, ...]
+
+
+def document_of(
+    seen: Observation, rule: Retention | None, plan: "CollectionPlan", freed: "Freed | None"
+) -> CollectionDocument:
+    ready = [item for item in plan.objects if not item.wait_s]
+    reasons = sorted({item.why.value for item in ready})
+    return CollectionDocument(
+        job=seen.job,
+        home=seen.home,
+        running=seen.running,
+        executed=freed is not None,
+        retention=rule,
+        retire=plan.retire,
+        free={why: _amount([item for item in ready if item.why == why]) for why in reasons},
+        in_grace=_amount([item for item in plan.objects if item.wait_s]),
+        objects=tuple(
+            UnneededDocument(
+                key=item.key,
+                bytes=item.size,
+                why=item.why.value,
+                free_at=seen.now + timedelta(seconds=item.wait_s) if item.wait_s else None,
+            )
+            for item in plan.objects
+        ),
+        outworn_packs=tuple(
+            PackDocument(key=pack.key, bytes=pack.size, needed_bytes=pack.needed) for pack in plan.outworn
+        ),
+        unreadable=plan.unreadable,
+        freed=Amount(objects=freed.objects, bytes=freed.bytes) if freed else Amount(objects=0, bytes=0),
+        failed=tuple(FailedDocument(key=key, error=error) for key, error in freed.failed.items()) if freed else (),
+    )
+
+
+def _amount(items: "Sequence[Unneeded]") -> Amount:
+    return Amount(objects=len(items), bytes=sum(item.size for item in items))
+
+
+def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
+    console = answer()
+    console.print(f"job {document.job!r} in {document.home} keeps {_kept(document.retention)}")
+    if document.retire:
+        console.print(labelled("retire", figures.counted(len(document.retire), "checkpoint"), f": {_ids(document)}"))
+    for why, amount in document.free.items():
+        console.print(labelled(why, _shown(amount), f", {_WHY[why]}"))
+    if document.in_grace.objects:
+        last = max(item.free_at for item in document.objects if item.free_at is not None)
+        console.print(labelled("in grace", _shown(document.in_grace), f", can go by {figures.moment(last)}"))
+    if document.outworn_packs:
+        packs = document.outworn_packs
+        needed, total = sum(pack.needed_bytes for pack in packs), sum(pack.bytes for pack in packs)
+        console.print(
+            labelled(
+                "packs",
+                f"{figures.counted(len(packs), 'pack')} of {figures.size(total)} kept for {figures.size(needed)}; ",
+                "the running job leaves them behind",
+            )
+        )
+    if document.unreadable:
+        say(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not freed")
+        say("Try: holdfast verify --repair")
+    console.print(_ending(document, dry_run=dry_run))
+
+
+def _ending(document: CollectionDocument, *, dry_run: bool) -> str:
+    if document.executed:
+        return f"freed {_shown(document.freed)}"
+    if document.running:
+        return "the job runs and frees this by itself, in the background"
+    return "nothing was changed" if dry_run else "nothing to do"
+
+
+def _kept(rule: Retention | None) -> str:
+    if rule is None:
+        return "every checkpoint: its last run does not say how many, and --retained was not given"
+    parts = [f"the newest {rule.retained}"]
+    parts += [f"one of {rule.keep_hourly} hours"] if rule.keep_hourly else []
+    parts += [f"one of {rule.keep_daily} days"] if rule.keep_daily else []
+    return f"{', '.join(parts)}, and every savepoint; grace {figures.duration(rule.grace_s * 1000)}"
+
+
+def _ids(document: CollectionDocument) -> str:
+    ids = document.retire
+    return ", ".join(str(id) for id in ids) if len(ids) <= 8 else f"{ids[0]} to {ids[-1]}"
+
+
+def _shown(amount: Amount) -> str:
+    return f"{figures.counted(amount.objects, 'object')}, {figures.size(amount.bytes)}"

@@ -1,0 +1,76 @@
+"""Carries out a planned collection while no pipeline runs. The caller owns the job."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.errors import Fenced, StorageError
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.collection import Unneeded
+from holdfast.repository.entries import CheckpointsRetired
+from holdfast.repository.journal import Journal, entry_key, newer_run
+from holdfast.repository.retention import entries_to_trim, in_grace
+from holdfast.storage.interface import ObjectStore
+
+_DELETERS = 8
+_BETWEEN_LOOKS = 200
+"""Deletions between two looks whether a newer run has come. None could be harmed: it is only polite to make way."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass
+class Freed:
+    objects: int = 0
+    bytes: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """Key → why it could not be deleted."""
+
+
+def retire(journal: Journal, ids: tuple[CheckpointId, ...]) -> None:
+    if ids:
+        journal.append(
+            lambda sequence, attempt, at: CheckpointsRetired(
+                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, ids=ids
+            )
+        )
+
+
+def trim(store: ObjectStore, journal: Journal, grace_s: float, now: datetime) -> None:
+    """In order: a retirement outlives the entries of what it retires."""
+    trimmed = entries_to_trim(journal.state, in_grace(journal.state, grace_s, now))
+    for sequence in sorted(trimmed):
+        store.delete(entry_key(sequence))
+    journal.state = journal.state.without(trimmed)
+
+
+def free(store: ObjectStore, journal: Journal, objects: Iterable[Unneeded], progress: Progress) -> Freed:
+    """Delete these; one that cannot be deleted does not keep the others. Raises `Fenced` when a newer run has come."""
+    freed = Freed()
+    ordered = sorted(objects, key=lambda item: (item.key.startswith("manifests/"), item.key))
+    with ThreadPoolExecutor(_DELETERS, thread_name_prefix="collect") as pool:
+        for start in range(0, len(ordered), _BETWEEN_LOOKS):
+            if owner := newer_run(store, journal.state):
+                raise Fenced(f"could not go on collecting: {owner}", hint="that run goes on with it by itself")
+            _free_some(pool, store, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
+    return freed
+
+
+def _free_some(
+    pool: ThreadPoolExecutor, store: ObjectStore, items: Sequence[Unneeded], freed: Freed, progress: Progress
+) -> None:
+    def delete(item: Unneeded) -> str | None:
+        try:
+            store.delete(item.key)
+        except StorageError as error:
+            return error.message
+        return None
+
+    for item, problem in zip(items, pool.map(delete, items), strict=True):
+        progress(1)
+        if problem is not None:
+            freed.failed[item.key] = problem
+        else:
+            freed.objects += 1
+            freed.bytes += item.size
