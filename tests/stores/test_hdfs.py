@@ -5,15 +5,17 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from holdfast.errors import OutcomeUnknown, StorageDenied, StorageError, StorageFull, StorageUnreachable
-from holdfast.storage.hdfs import HdfsStore
+from holdfast.storage.hdfs import HdfsStore, open_hdfs
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.storage.interface import Created
 from tests.stores.cutting_proxy import Fate, cutting_proxy
 from tests.stores.hdfs_server import HdfsServer
+from tests.stores.processes import free_port
 
 WRITER_THAT_DIES = """
 import os, signal, sys
@@ -149,3 +151,21 @@ def test_a_namenode_that_comes_back_is_used_again(hdfs: HdfsServer, path: str) -
     hdfs.wait_until_writable()
     assert store.create("journal/1", b"y") is Created.LOST
     assert store.get("journal/1") == b"x"
+
+
+def test_a_nameservice_whose_first_namenode_is_dead(
+    hdfs: HdfsServer, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "dfs.ha.namenodes.cluster": "nn1,nn2",
+        "dfs.namenode.rpc-address.cluster.nn1": f"127.0.0.1:{free_port()}",
+        "dfs.namenode.rpc-address.cluster.nn2": f"127.0.0.1:{hdfs.port}",
+    }
+    properties = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
+    (tmp_path / "hdfs-site.xml").write_text(f"<configuration>{''.join(properties)}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+
+    store = open_hdfs(f"hdfs://cluster{path}")
+    assert store.url == f"hdfs://cluster{path}"
+    assert store.create("journal/1", b"x") is Created.WON
+    assert HdfsStore(HdfsConnection(hdfs.address), path).get("journal/1") == b"x"
