@@ -21,7 +21,7 @@ from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
 from tests.stores.processes import cache, free_port
 
-PATIENCE = 120.0
+PATIENCE = 200.0
 SMALL_JVM = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -47,9 +47,22 @@ class HdfsServer:
     def start(self) -> "HdfsServer":
         self.start_namenode()
         for number in range(self._datanodes):
-            self._launch(f"datanode{number}", number, DATANODE)
+            self.start_datanode(number)
         self.wait_until_writable()
         return self
+
+    @contextmanager
+    def put_right(self) -> Iterator[None]:
+        """Whatever is killed in the block runs again after it."""
+        try:
+            yield
+        finally:
+            if "namenode" not in self._processes:
+                self.start_namenode()
+            for number in range(self._datanodes):
+                if f"datanode{number}" not in self._processes:
+                    self.start_datanode(number)
+            self.wait_until_writable()
 
     def stop(self) -> None:
         for name in list(self._processes):
@@ -61,11 +74,11 @@ class HdfsServer:
     def kill_namenode(self) -> None:
         self._kill("namenode")
 
-    def start_datanode(self) -> None:
-        self._launch("datanode0", 0, DATANODE)
+    def start_datanode(self, number: int = 0) -> None:
+        self._launch(f"datanode{number}", number, DATANODE)
 
-    def kill_datanode(self) -> None:
-        self._kill("datanode0")
+    def kill_datanode(self, number: int = 0) -> None:
+        self._kill(f"datanode{number}")
 
     def administer(self, *arguments: str) -> None:
         subprocess.run(
@@ -85,6 +98,7 @@ class HdfsServer:
                 time.sleep(0.2)
 
     def _launch(self, name: str, number: int, main: str) -> None:
+        assert name not in self._processes, f"{name} is running"
         with (self.root / f"{name}.log").open("ab") as log:
             command = [*_java(self.root / f"conf{number}"), main]
             # What other tests set for Spark's JVMs is not meant for these.

@@ -144,11 +144,10 @@ def test_a_process_that_ends_while_calls_are_under_way_ends_well(hdfs: HdfsServe
 def test_a_namenode_that_comes_back_is_used_again(hdfs: HdfsServer, path: str) -> None:
     store = HdfsStore(HdfsConnection(hdfs.address), path)
     assert store.create("journal/1", b"x") is Created.WON
-    hdfs.kill_namenode()
-    with pytest.raises(StorageError):
-        store.create("journal/2", b"x")
-    hdfs.start_namenode()
-    hdfs.wait_until_writable()
+    with hdfs.put_right():
+        hdfs.kill_namenode()
+        with pytest.raises(StorageError):
+            store.create("journal/2", b"x")
     assert store.create("journal/1", b"y") is Created.LOST
     assert store.get("journal/1") == b"x"
 
@@ -169,3 +168,26 @@ def test_a_nameservice_whose_first_namenode_is_dead(
     assert store.url == f"hdfs://cluster{path}"
     assert store.create("journal/1", b"x") is Created.WON
     assert HdfsStore(HdfsConnection(hdfs.address), path).get("journal/1") == b"x"
+
+
+def test_datanodes_die_during_uploads(hdfs: HdfsServer, path: str) -> None:
+    store = HdfsStore(HdfsConnection(hdfs.address), path)
+    whole = b"".join(bytes([piece % 256]) * 1000 for piece in range(1000))
+
+    def while_one_dies() -> Iterator[bytes]:
+        yield whole[: len(whole) // 2]
+        hdfs.kill_datanode(0)
+        yield whole[len(whole) // 2 :]
+
+    with hdfs.put_right():
+        store.upload("blobs/aa/replicated", while_one_dies())
+        assert store.get("blobs/aa/replicated") == whole
+        hdfs.kill_datanode(1)
+        with pytest.raises(StorageUnreachable, match=r"could not upload .*DataNode"):
+            store.upload("blobs/bb/lost", [whole])
+        assert [item.key for item in store.list("")] == ["blobs/aa/replicated"]
+        with pytest.raises(StorageUnreachable, match=r"could not read .*DataNode"):
+            store.get("blobs/aa/replicated")
+    store.upload("blobs/bb/lost", [b"again"])
+    assert store.get("blobs/bb/lost") == b"again"
+    assert list(store.temporaries()) == []
