@@ -24,7 +24,11 @@ from tests.stores.racer import JOB
 ENTRIES = 1000
 ENTRIES_OVER_A_BAD_LINE = 150
 RACERS = 2
-CONDITIONAL = {"s3": rb"if-none-match: \*"}
+CONDITIONAL = {
+    "s3": rb"if-none-match: \*",
+    "gcs": rb"x-goog-if-generation-match: 0|ifGenerationMatch=0",
+    "azure": rb"if-none-match: \*",
+}
 """Servers that speak HTTP, by the name of their fixture, and the header that makes a PUT conditional."""
 
 
@@ -95,7 +99,8 @@ def place(kind: str, request: pytest.FixtureRequest) -> Place:
             f"{server.address}/{name}", server.port, lambda port: f"hdfs://127.0.0.1:{port}/{name}", rb"rename2"
         )
     port = urlsplit(server.endpoint).port
-    return Place(server.home(name), port, lambda port: server.home(name, f"http://127.0.0.1:{port}"), CONDITIONAL[kind])
+    proxied = lambda other: server.endpoint.replace(f":{port}", f":{other}")  # noqa: E731
+    return Place(server.home(name), port, lambda other: server.home(name, proxied(other)), CONDITIONAL[kind])
 
 
 @pytest.mark.timeout(300)
