@@ -74,6 +74,8 @@ class Settings:
     """How often the owner shows that it is alive; after six missed ones another run may take over."""
     parallelism: int = 4
     """Threads that copy shards."""
+    scrub: Duration = "off"
+    """The time in which every retained object of the home is read back once, in the background; or "off"."""
     alarms: tuple[Callable[[Any], None], ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class Settings:
             _require_count(name, getattr(self, name), least_count)
         for name, allowed in _CHOICES.items():
             _require_choice(name, getattr(self, name), allowed)
+        self.scrub_period()
         _require_trigger(self.trigger)
         if not isinstance(self.force, bool):
             raise InvalidSettings.of("force", self.force, "must be True or False")
@@ -94,6 +97,9 @@ class Settings:
 
     def duration(self, name: str) -> float:
         return seconds(name, getattr(self, name))
+
+    def scrub_period(self) -> float | None:
+        return None if self.scrub == "off" else seconds("scrub", self.scrub, least=1.0)
 
     @classmethod
     def merged(cls, base: Settings | None, options: Mapping[str, object]) -> Settings:

@@ -128,6 +128,8 @@ class Checkers:
             case CheckpointCorrupt():
                 self._corrupt.add(entry.id)
                 self._passed_over |= {entry.id} if entry.passed_over else set()
+                if entry.id in self.completed:  # what it names is not trusted any more, and may be uploaded again
+                    self._ever_retired |= {file.key for file in self.completed[entry.id][1].files()}
             case CheckpointRepaired():
                 self.require(entry.id not in self._passed_over, f"checkpoint {entry.id}, passed over, comes back")
                 self._corrupt.discard(entry.id)

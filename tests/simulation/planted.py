@@ -24,11 +24,12 @@ from holdfast.repository.collection import OutwornPack
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, launching, loop, retiring
+from holdfast.runtime import collecting, launching, loop, retiring, scrubbing
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.loop import Runtime
 from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.scrubbing import Scrubbing
 from tests.simulation import spark
 from tests.simulation.sink import SimulatedSink
 
@@ -347,6 +348,26 @@ def recovery_takes_the_directory_of_any_earlier_run(patch: Patch) -> None:
 @defect(flipped_read=0.15, crash=0.01)
 def a_checkpoint_that_was_passed_over_is_not_marked(patch: Patch) -> None:
     patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail, passed_over=True: None)
+
+
+@defect(flipped_rest=0.05, crash=0.01, scrub="3s")
+def the_sink_goes_back_behind_a_checkpoint_that_was_only_found_damaged(patch: Patch) -> None:
+    patch.setattr(JobState, "newest_of_the_line", lambda self: next(iter(self.restorable()), None))
+
+
+@defect(flipped_read=0.15, crash=0.01, scrub="3s")
+def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
+    def mark_repaired(self: Any, ids: Any) -> None:
+        for id in ids:
+            scrubbing.mark_repaired(self._journal, id, "right again")
+
+    def clear(self: Any, ids: Any) -> None:
+        marked = [id for id in ids if id in self._journal.state.corrupt]
+        if marked:
+            self._lanes.submit("journal", lambda: self._appending(lambda: self._mark_repaired(marked)))
+
+    patch.setattr(Scrubbing, "_mark_repaired", mark_repaired)
+    patch.setattr(Scrubbing, "_clear", clear)
 
 
 @defect(dying=0.06, before=0.08)

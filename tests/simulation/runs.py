@@ -69,6 +69,7 @@ class Scene:
             "restart_attempts": 4,
             "heartbeat": "1s",
             "parallelism": draw.choice((1, 2)),
+            "scrub": draw.choice(("off", "3s", "10s")),
         }
         self.history_kept = draw.choice((8, 20, 500))
         self.clock_jumps = draw.random() < 0.2

@@ -182,4 +182,4 @@ class SimulatedLanes:
         self._idle[lane] += 1
 
 
-_LANES = ("journal", "copy", "publish", "query", "heartbeat", "collect")
+_LANES = ("journal", "copy", "publish", "query", "heartbeat", "collect", "scrub")

@@ -6,6 +6,7 @@ from holdfast.coordination.commands import EndRun, RecordOutcome
 from holdfast.coordination.events import (
     BarrierReached,
     CheckpointBegun,
+    CheckpointDamaged,
     CheckpointRequested,
     CheckpointSealed,
     EntrySettled,
@@ -133,6 +134,7 @@ RUN_EVENTS: dict[str, Event] = {
     "stop with savepoint": StopRequested(RequestId(1), "s"),
     "published": OutputPublished(BatchId(0)),
     "publish failed": PublishFailed(BatchId(0), "x"),
+    "damaged": CheckpointDamaged(CheckpointId(1)),
     "fenced": RunFenced("x"),
 }
 BEGINS = "BeginCheckpoint"

@@ -10,6 +10,7 @@ from holdfast.coordination.commands import (
     RaiseAlarm,
 )
 from holdfast.coordination.events import (
+    CheckpointDamaged,
     CheckpointRequested,
     QueryEnded,
     QueryStarted,
@@ -155,3 +156,12 @@ def test_a_savepoint_name_is_taken_while_it_exists_waits_or_is_made() -> None:
     driven.complete(ticket)
     commands = driven.tell(CheckpointRequested(RequestId(3), "savepoint", "new"))
     assert only(commands, AnswerRequest).failure[0] is FailureReason.NAME_TAKEN
+
+
+def test_damage_to_the_newest_checkpoint_makes_another_one_wanted_without_a_new_batch() -> None:
+    driven = Driven()
+    driven.complete(driven.begin_periodic(0), 0)
+    assert of(driven.wait(60.0), BeginCheckpoint) == []
+    driven.tell(CheckpointDamaged(CheckpointId(7)))
+    assert of(driven.wait(60.0), BeginCheckpoint) == [], "an older one"
+    assert only(driven.tell(CheckpointDamaged(CheckpointId(1))), BeginCheckpoint).barrier == 0

@@ -45,6 +45,7 @@ OPTION_HELP = {
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
     "heartbeat": "How often the owner shows that it is alive.",
     "parallelism": "Threads that copy shards.",
+    "scrub": "Read every retained object back once in this time, such as 7d; or off.",
 }
 """Every field of Settings that a command line can give."""
 

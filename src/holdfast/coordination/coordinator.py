@@ -34,6 +34,7 @@ from holdfast.coordination.commands import (
 from holdfast.coordination.events import (
     BarrierReached,
     CheckpointBegun,
+    CheckpointDamaged,
     CheckpointRequested,
     CheckpointSealed,
     EntrySettled,
@@ -241,6 +242,11 @@ class Coordinator:
                 return
         self._history.stale()
 
+    def _checkpoint_damaged(self, event: CheckpointDamaged, now: float) -> None:
+        if event.id == self._durable_id:
+            # Its batches are no longer safe: another checkpoint is wanted, though nothing was committed since.
+            self._durable = self._durable_id = None
+
     def _output_published(self, event: OutputPublished, now: float) -> None:
         self._commands.extend(self._publishing.published(event.upto))
 
@@ -265,6 +271,7 @@ class Coordinator:
         StepFailed: _step_failed,
         CheckpointSealed: _checkpoint_sealed,
         EntrySettled: _entry_settled,
+        CheckpointDamaged: _checkpoint_damaged,
         OutputPublished: _output_published,
         PublishFailed: _publish_failed,
         RunFenced: _run_fenced,

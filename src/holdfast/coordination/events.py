@@ -123,6 +123,13 @@ class EntrySettled:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointDamaged:
+    """What it holds was found wrong in the home, and could not be repaired."""
+
+    id: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
 class OutputPublished:
     upto: BatchId
 
@@ -155,6 +162,7 @@ Event = (
     | StepFailed
     | CheckpointSealed
     | EntrySettled
+    | CheckpointDamaged
     | OutputPublished
     | PublishFailed
     | RunFenced

@@ -18,7 +18,7 @@ in `find`, `_upload` and `give_up` makes them safe against each other. Two threa
 no harm.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import WorkFile
@@ -136,6 +136,12 @@ class Blobs:
         self._live[location.key(digest)] = self._completed
         # Looked up again after it became live: if `give_up` came in between, one of the two sees the other.
         return location.file(path, size, digest) if self._content.get(digest) == location else None
+
+    def forget(self, keys: Collection[str]) -> None:
+        """Do not refer to these objects any more: their bytes are not right, and are uploaded anew when needed."""
+        for digest, location in list(self._content.items()):
+            if location.key(digest) in keys:
+                self._content.pop(digest, None)
 
     # --- uploading ---
 

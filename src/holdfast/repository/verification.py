@@ -71,13 +71,24 @@ def verify(
         for file in manifest.files():
             if only is None or file.key in only:
                 by_key.setdefault(file.key, []).append(file)
-        pool = ThreadPoolExecutor(parallelism, thread_name_prefix="verify")
-        try:
-            for damaged in pool.map(run.check, by_key.values()):
-                run.corrupt.extend(damaged)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        run.check_all([*by_key.values()], parallelism)
     return VerificationReport(sum(run.checked), sum(run.read), tuple(run.corrupt))
+
+
+def digest_in(store: ObjectStore, key: str, expected: Digest) -> str:
+    """The digest of what lies at `key`, or "missing". Read again when it is not the expected one."""
+    found = _digest_at(store, key)
+    return found if found == expected else _digest_at(store, key)
+
+
+def _digest_at(store: ObjectStore, key: str) -> str:
+    hasher = blake3()
+    try:
+        for chunk in store.stream(key):
+            hasher.update(chunk)
+    except ObjectNotFound:
+        return MISSING
+    return hasher.hexdigest()
 
 
 class _Verification:
@@ -106,6 +117,18 @@ class _Verification:
             if not again:
                 self.corrupt.append(CorruptObject(self._checkpoint, key, digest, wrong))
         return None
+
+    def check_all(self, objects: Sequence[Sequence[ManifestFile]], parallelism: int) -> None:
+        if parallelism == 1:
+            for files in objects:
+                self.corrupt.extend(self.check(files))
+            return
+        pool = ThreadPoolExecutor(parallelism, thread_name_prefix="verify")
+        try:
+            for damaged in pool.map(self.check, objects):
+                self.corrupt.extend(damaged)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def check(self, files: Sequence[ManifestFile]) -> list[CorruptObject]:
         """One object, and the parts of it that these files name."""

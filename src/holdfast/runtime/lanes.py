@@ -7,6 +7,7 @@ programs use locks for. The lanes:
     query       starting and stopping the query
     heartbeat   the heartbeat and the look whether a newer run has claimed the job
     collect     deletion of what retention gave up
+    scrub       reading back what the home holds, in the background
 """
 
 import logging
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-Lane = Literal["journal", "copy", "publish", "query", "heartbeat", "collect"]
+Lane = Literal["journal", "copy", "publish", "query", "heartbeat", "collect", "scrub"]
 Work = Callable[[], None]
 
 log = logging.getLogger("holdfast")
@@ -35,6 +36,7 @@ class ThreadLanes:
             "query": 1,
             "heartbeat": 1,
             "collect": 1,
+            "scrub": 1,
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths

@@ -30,6 +30,7 @@ from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink
 from holdfast.runtime.retiring import Retiring
+from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.supervision import Supervision
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import SinkContext, Step, no_step
@@ -267,6 +268,7 @@ def _put_together(
         last_completed=restorable[0].id if restorable else None,
         savepoints=frozenset(entry.name for entry in journal.state.retained() if entry.name),
     )
+    alarms = Alarms(place.job, settings.alarms, around.clock)
     parts = Parts(
         job=place.job,
         journal=journal,
@@ -283,11 +285,24 @@ def _put_together(
             lanes=lanes,
             post=tell,
         ),
+        scrubbing=Scrubbing(
+            store=place.store,
+            journal=journal,
+            blobs=blobs,
+            manifests=checkpointing.manifests,
+            period=settings.scrub_period(),
+            begin_at=around.jitter(),
+            clock=around.clock,
+            lanes=lanes,
+            post=post,
+            raise_alarm=alarms.raise_alarm,
+            clear_alarm=alarms.clear,
+        ),
         recovery=Recovery(place.store, journal, workplace),
         workplace=workplace,
         watch=watch,
         supervision=Supervision(settings.duration("restart_delay"), settings.restart_attempts),
-        alarms=Alarms(place.job, settings.alarms, around.clock),
+        alarms=alarms,
         query=query,
         clock=around.clock,
         lanes=lanes,

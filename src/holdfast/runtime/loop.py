@@ -26,6 +26,7 @@ from holdfast.coordination.commands import (
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import (
     BarrierReached,
+    CheckpointDamaged,
     CheckpointRequested,
     Event,
     Kind,
@@ -53,6 +54,7 @@ from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink
 from holdfast.runtime.retiring import Retiring
+from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import JobStatus
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 from holdfast.sinks.protocol import Step
@@ -76,6 +78,7 @@ class Parts:
     checkpointing: Checkpointing
     collector: Collector
     retiring: Retiring
+    scrubbing: Scrubbing
     recovery: Recovery
     workplace: Workplace
     watch: OwnershipWatch
@@ -121,6 +124,8 @@ class Runtime:
         """The query has been started on `resumed.directory`."""
         self._running = True
         self.turn(QueryStarted(replaced=True, durable=self._resumed.durable, durable_id=self._resumed.durable_id))
+        if (newest := self._resumed.durable_id) in self._parts.journal.state.corrupt:
+            self.turn(CheckpointDamaged(newest))
         self.poll()
 
     def turn(self, item: Item) -> None:
@@ -142,6 +147,7 @@ class Runtime:
         if self._ending:
             return
         self._parts.collector.poll()
+        self._parts.scrubbing.poll(now, self._resumed.directory, busy=not self._checkpointing.idle)
         if self._running:
             self._look_for_barrier()
             self._look_for_death()

@@ -1,0 +1,249 @@
+"""The background scrub: every retained object is read once per period, and damage is dealt with before it is needed.
+
+Runs on a lane of its own, an object at a time, evenly spread over the period, and not while a checkpoint is under way
+unless it has fallen far behind. Objects are taken in the order of their digests, from a random place on: a job that is
+restarted often does not read the same objects again and again.
+
+Damage is read twice, then repaired. What cannot be repaired is marked in the journal, and not referred to any more: the
+next checkpoint uploads those bytes anew, and is wanted even when no batch was committed since.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+
+from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.coordination.commands import Severity
+from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
+from holdfast.errors import Fenced, StorageError
+from holdfast.identifiers import CheckpointId, Digest
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.damage import checkpoints_naming, mark_corrupt, mark_repaired
+from holdfast.repository.inventory import StoredFiles, objects_of
+from holdfast.repository.journal import Journal
+from holdfast.repository.repair import LocalFiles, Repair
+from holdfast.repository.verification import digest_in, verify
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+DAMAGED = "checkpoints_damaged"
+_COST_PER_OBJECT = 64 << 10
+"""A request takes about as long as reading this many bytes."""
+_AT_ONCE = 64 << 20
+"""A step that reads more than this lets others go first."""
+_WAIT_AFTER_ERROR_S = 60.0
+_BEHIND = 0.25
+"""Of the period: so late, the scrub no longer waits for a moment without a checkpoint."""
+
+RaiseAlarm = Callable[[str, Severity, str, str], None]
+
+
+class Scrubbing:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        blobs: Blobs,
+        manifests: Mapping[CheckpointId, Manifest],
+        period: float | None,
+        begin_at: float,
+        clock: Clock,
+        lanes: Lanes,
+        post: Callable[[Event | Callable[[], None]], None],
+        raise_alarm: RaiseAlarm,
+        clear_alarm: Callable[[str, str], None],
+    ) -> None:
+        """`period` in seconds, None for no scrub. `begin_at`, from 0 to 1, is where among the objects it begins."""
+        self._store = store
+        self._journal = journal
+        self._blobs = blobs
+        self._manifests = manifests
+        self._period = period
+        self._clock = clock
+        self._lanes = lanes
+        self._post = post
+        self._raise_alarm = raise_alarm
+        self._clear_alarm = clear_alarm
+        self._position = f"{int(begin_at * (1 << 32)):08x}"
+        self._next_at = clock.monotonic()
+        self._under_way = False
+        self._inventory: tuple[frozenset[CheckpointId], dict[str, StoredFiles]] = (frozenset(), {})
+        self._damage: dict[str, str] = {}
+        """Key → what is wrong, of objects that could not be repaired."""
+        self._lap_found = False
+        self._silent = False
+
+    # On the loop's thread.
+
+    def poll(self, now: float, directory: WorkDirectory, *, busy: bool) -> None:
+        """Begin the next step when it is due."""
+        if self._period is None or self._under_way or now < self._next_at:
+            return
+        if busy and now < self._next_at + self._period * _BEHIND:
+            return
+        self._under_way = True
+        self._lanes.submit("scrub", lambda: self._step(directory))
+
+    def _stepped(self, wait: float) -> None:
+        self._under_way = False
+        self._next_at = self._clock.monotonic() + wait
+
+    # On the scrub's lane.
+
+    def _step(self, directory: WorkDirectory) -> None:
+        wait = _WAIT_AFTER_ERROR_S
+        try:
+            wait = self._read_some(directory)
+            self._silent = False
+        except StorageError as error:
+            if not self._silent:
+                log.warning("the scrub could not go on, trying on: %s", error.message)
+            self._silent = True
+        finally:
+            self._post(lambda: self._stepped(wait))
+
+    def _read_some(self, directory: WorkDirectory) -> float:
+        """Read the next objects; the answer is how long to wait until the ones after them are due."""
+        assert self._period is not None
+        objects = self._objects()
+        self._mark_what_was_completed_since(objects)
+        manifests = {manifest_key(entry.manifest): entry for entry in self._journal.state.retained()}
+        ring = sorted((*objects, *manifests), key=_name)
+        if not ring:
+            return self._period
+        total = sum(item.size for item in objects.values()) + len(ring) * _COST_PER_OBJECT
+        done = 0
+        while done < min(_AT_ONCE, 1 + total * 0.001):
+            key = self._next_in(ring)
+            if key in objects:
+                self._check_object(objects[key], objects, directory)
+                done += objects[key].size
+            else:
+                self._check_manifest(manifests[key].id, manifests[key].manifest)
+            done += _COST_PER_OBJECT
+            self._position = _name(key)
+        return self._period * done / total
+
+    def _objects(self) -> dict[str, StoredFiles]:
+        retained = {entry.id for entry in self._journal.state.retained()}
+        manifests = {id: manifest for id, manifest in dict(self._manifests).items() if id in retained}
+        if self._inventory[0] != manifests.keys():
+            self._inventory = (frozenset(manifests), objects_of(manifests))
+        return self._inventory[1]
+
+    def _next_in(self, ring: list[str]) -> str:
+        place = bisect_right([_name(key) for key in ring], self._position)
+        if place < len(ring):
+            return ring[place]
+        self._position = ""
+        if not self._lap_found and not self._damage:
+            self._post(lambda: self._clear_alarm(DAMAGED, "every retained object was read and is right"))
+        self._lap_found = False
+        return ring[0]
+
+    def _check_object(self, stored: StoredFiles, objects: Mapping[str, StoredFiles], directory: WorkDirectory) -> None:
+        found = digest_in(self._store, stored.key, stored.digest)
+        if found == stored.digest:
+            if self._damage.pop(stored.key, None):
+                self._clear(stored.checkpoints)
+            return
+        if stored.key not in self._objects():
+            return  # retired and deleted meanwhile
+        self._lap_found = True
+        here = LocalFiles(directory.location, directory.pieces)
+        where = Repair(self._store, objects, [here]).put_right(stored)
+        if where is None:
+            self._cannot_repair(stored.key, stored.digest, found)
+            return
+        self._tell("warning", f"{stored.key} was damaged and is repaired: the same bytes were found in {where}")
+        self._damage.pop(stored.key, None)
+        self._clear(stored.checkpoints)
+
+    def _check_manifest(self, id: CheckpointId, digest: Digest) -> None:
+        key = manifest_key(digest)
+        found = digest_in(self._store, key, digest)
+        known = self._manifests.get(id)
+        if found == digest:
+            if self._damage.pop(key, None):
+                self._clear((id,))
+        elif id in {entry.id for entry in self._journal.state.retained()}:
+            self._lap_found = True
+            if known is not None and Repair(self._store, {}).put_manifest_right(known, digest):
+                self._tell("warning", f"{key} was damaged and is repaired: this run still knew what was in it")
+                self._damage.pop(key, None)
+                self._clear((id,))
+            else:
+                self._cannot_repair(key, digest, found)
+
+    def _cannot_repair(self, key: str, expected: str, found: str) -> None:
+        detail = f"{key}: expected {expected}, found {found}"
+        if key not in self._damage:
+            log.error("damage that cannot be repaired: %s", detail)
+        self._damage[key] = detail
+        damage = dict(self._damage)
+        self._lanes.submit("journal", lambda: self._appending(lambda: self._mark(damage)))
+
+    def _mark_what_was_completed_since(self, objects: Mapping[str, StoredFiles]) -> None:
+        """A checkpoint that was under way when the damage was found may name the object all the same."""
+        manifests = {manifest_key(entry.manifest) for entry in self._journal.state.retained()}
+        self._damage = {key: detail for key, detail in self._damage.items() if key in objects or key in manifests}
+        if self._damage:
+            damage = dict(self._damage)
+            self._lanes.submit("journal", lambda: self._appending(lambda: self._mark(damage)))
+
+    def _clear(self, ids: tuple[CheckpointId, ...]) -> None:
+        """Marked ones of these that verify whole now."""
+        state = self._journal.state
+        marked = [state.completed[id] for id in ids if id in state.corrupt and id not in state.passed_over]
+        sound = [e.id for e in marked if not verify(self._store, e.id, e.manifest, parallelism=1).corrupt]
+        if sound:
+            self._lanes.submit("journal", lambda: self._appending(lambda: self._mark_repaired(sound)))
+
+    def _tell(self, severity: Severity, message: str) -> None:
+        hint = "look at the storage: what it holds changes without being written; holdfast verify reads all of it"
+        self._post(lambda: self._raise_alarm(DAMAGED, severity, message, hint))
+
+    # On the journal's lane.
+
+    def _appending(self, append: Callable[[], None]) -> None:
+        try:
+            append()
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+        except StorageError as error:
+            log.warning("damage could not be recorded, it will be tried again: %s", error.message)
+
+    def _mark(self, damage: Mapping[str, str]) -> None:
+        state = self._journal.state
+        found = checkpoints_naming(damage, state.retained(), dict(self._manifests))
+        new = {id: detail for id, detail in found.items() if id not in state.corrupt}
+        for id, detail in new.items():
+            mark_corrupt(self._journal, id, detail, passed_over=False)
+        # From here on those bytes are uploaded anew. Each time: a checkpoint completed meanwhile brings them back.
+        self._blobs.forget(damage.keys())
+        for id in new:
+            self._post(CheckpointDamaged(id))
+        if new:
+            left = len(self._journal.state.restorable())
+            ids = ", ".join(str(id) for id in sorted(new))
+            message = (
+                f"damage was found that cannot be repaired: checkpoints {ids} are not chosen any more, {left} are left"
+            )
+            self._tell("warning" if left else "critical", message)
+
+    def _mark_repaired(self, ids: list[CheckpointId]) -> None:
+        state = self._journal.state
+        for id in ids:
+            if id in state.corrupt and id not in state.passed_over and id not in state.retired:
+                mark_repaired(self._journal, id, "every byte was read and is right again")
+                log.info("checkpoint %s is sound again and may be chosen", id)
+
+
+def _name(key: str) -> str:
+    """The digest in a key, which spreads all kinds of objects evenly."""
+    return key.rpartition("/")[2]

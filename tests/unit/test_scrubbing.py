@@ -1,0 +1,232 @@
+"""The background scrub on a real home: everything is read once per period, damage is repaired, marked and told."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
+from holdfast.coordination.events import CheckpointDamaged
+from holdfast.errors import InvalidSettings
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.verification import verify
+from holdfast.runtime.local_work import LocalWorkDirectory
+from holdfast.runtime.scrubbing import DAMAGED, Scrubbing
+from holdfast.settings import Settings
+from tests.unit.job_histories import History, complete_with_bytes
+from tests.unit.test_cli_restore_verify import flip_one_byte
+from tests.unit.work_files import MIB, RecordingStore, copied, tree, write
+
+PERIOD = 1000.0
+
+
+class ManualClock:
+    now = 5000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Lanes:
+    """Work waits until the test does it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[str, Callable[[], None]]] = []
+
+    def submit(self, lane: str, work: Callable[[], None]) -> None:
+        self.waiting.append((lane, work))
+
+    def work(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)[1]()
+
+
+class Scrubbed:
+    """A job with two checkpoints that share a blob and a pack, and its scrub."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.home = tmp_path / "home" / "orders"
+        self.history = History(tmp_path / "home")
+        self.home.mkdir()
+        self.store = RecordingStore(self.home)
+        self.directory = tmp_path / "work"
+        self.blobs = Blobs(self.history.store, self.history.run())
+        write(self.directory, {"commits/12": b"c" * 99, "offsets/12": b"o" * 99, "state/1.sst": b"1" * MIB})
+        complete_with_bytes(self.history, 1, self.directory, self.blobs)
+        write(self.directory, {"state/2.sst": b"2" * MIB})
+        complete_with_bytes(self.history, 2, self.directory, self.blobs)
+        self.manifests = {entry.id: self._manifest(entry) for entry in self.history.state().completed.values()}
+        for manifest in self.manifests.values():
+            self.blobs.remember(manifest)
+        self.clock, self.lanes = ManualClock(), Lanes()
+        self.events: list[Any] = []
+        self.alarms: list[tuple[str, str, str]] = []
+        self.scrubbing = self.new(PERIOD)
+
+    def _manifest(self, entry: Any) -> Manifest:
+        return decode_manifest(self.history.store.get(manifest_key(entry.manifest)), entry.manifest)
+
+    def new(self, period: float | None, begin_at: float = 0.0) -> Scrubbing:
+        return Scrubbing(
+            store=self.store,
+            journal=self.history.journal,
+            blobs=self.blobs,
+            manifests=self.manifests,
+            period=period,
+            begin_at=begin_at,
+            clock=self.clock,
+            lanes=self.lanes,
+            post=lambda item: item() if callable(item) else self.events.append(item),
+            raise_alarm=lambda code, severity, message, hint: self.alarms.append((code, severity, message)),
+            clear_alarm=lambda code, message: self.alarms.append((code, "cleared", message)),
+        )
+
+    def pass_time(self, seconds: float, *, busy: bool = False, step: float = 0.5) -> None:
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.scrubbing.poll(self.clock.now, LocalWorkDirectory(self.directory), busy=busy)
+            self.lanes.work()
+            self.clock.now += step
+
+    @property
+    def objects(self) -> list[str]:
+        return [item.key for item in self.store.list("") if "journal" not in item.key]
+
+    def blob(self, byte: bytes) -> Path:
+        (path,) = (p for p in (self.home / "blobs").rglob("*.*") if p.read_bytes()[:1] == byte)
+        return path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Scrubbed:
+    return Scrubbed(tmp_path)
+
+
+def test_every_object_is_read_once_per_period_spread_over_it(job: Scrubbed) -> None:
+    job.pass_time(PERIOD * 0.5)
+    assert 0 < len(job.store.requests) < len(job.objects)
+    job.pass_time(PERIOD * 0.49)
+    assert sorted(job.store.requests) == sorted(job.objects)
+    job.pass_time(PERIOD)
+    assert sorted(job.store.requests) == sorted(job.objects * 2)
+    assert [alarm[1] for alarm in job.alarms] == ["cleared"]
+
+
+def test_it_begins_somewhere_else_after_each_restart(job: Scrubbed) -> None:
+    first = []
+    for begin_at in (0.0, 0.3, 0.6, 0.9):
+        job.scrubbing = job.new(PERIOD, begin_at)
+        job.store.requests.clear()
+        job.pass_time(1)
+        first.append(job.store.requests[0])
+    assert len(set(first)) > 1
+
+
+def test_off_is_off(job: Scrubbed) -> None:
+    job.scrubbing = job.new(None)
+    job.pass_time(PERIOD * 10, step=10)
+    assert job.store.requests == []
+
+
+def test_it_waits_for_a_checkpoint_but_not_for_ever(job: Scrubbed) -> None:
+    job.pass_time(PERIOD * 0.2, busy=True)
+    assert job.store.requests == []
+    job.pass_time(PERIOD * 0.1, busy=True)
+    assert job.store.requests != []
+
+
+def test_only_one_step_is_under_way(job: Scrubbed) -> None:
+    for _ in range(3):
+        job.scrubbing.poll(job.clock.now, LocalWorkDirectory(job.directory), busy=False)
+        job.clock.now += PERIOD
+    assert len(job.lanes.waiting) == 1
+
+
+def test_damage_is_repaired_from_the_work_directory_and_told(job: Scrubbed) -> None:
+    sound = tree(job.home)
+    for path in [
+        *(job.home / "blobs").rglob("*.*"),
+        *(job.home / "packs").iterdir(),
+        *(job.home / "manifests").iterdir(),
+    ]:
+        flip_one_byte(path)
+    job.pass_time(PERIOD)
+    assert tree(job.home) == sound
+    assert {(code, severity) for code, severity, _ in job.alarms} == {(DAMAGED, "warning")}
+    assert all("is repaired" in message for *_, message in job.alarms)
+    assert job.history.state().corrupt == {}
+    job.alarms.clear()
+    job.pass_time(PERIOD * 2)
+    assert [severity for _, severity, _ in job.alarms] == ["cleared"]
+
+
+def test_a_missing_manifest_is_written_again_by_the_run_that_knows_it(job: Scrubbed) -> None:
+    sound = tree(job.home)
+    for path in (job.home / "manifests").iterdir():
+        path.unlink()
+    job.pass_time(PERIOD)
+    assert tree(job.home) == sound
+
+
+def test_what_cannot_be_repaired_is_marked_told_and_not_referred_to_any_more(job: Scrubbed) -> None:
+    flip_one_byte(job.blob(b"2"))
+    write(job.directory, {"state/2.sst": b"changed since"})
+    job.pass_time(PERIOD)
+    state = job.history.state()
+    assert set(state.corrupt) == {2}
+    assert state.passed_over == frozenset()
+    assert job.events == [CheckpointDamaged(CheckpointId(2))]
+    ((code, severity, message),) = job.alarms
+    assert (code, severity) == (DAMAGED, "warning")
+    assert "1 are left" in message
+    job.pass_time(PERIOD * 2)
+    assert len(job.events) == 1, "told once"
+    assert [alarm for alarm in job.alarms if alarm[1] == "cleared"] == [], "as long as it is there"
+    write(job.directory, {"state/2.sst": b"2" * MIB})
+    copied(job.directory, job.blobs)
+    assert verify(job.store, CheckpointId(2), state.completed[CheckpointId(2)].manifest).corrupt == (), "uploaded anew"
+    job.pass_time(PERIOD)
+    assert job.history.state().corrupt == {}, "and so the checkpoint is sound again"
+
+
+def test_the_alarm_is_critical_when_nothing_is_left(job: Scrubbed) -> None:
+    flip_one_byte(job.blob(b"1"))
+    write(job.directory, {"state/1.sst": b"changed since"})
+    job.pass_time(PERIOD)
+    assert set(job.history.state().corrupt) == {1, 2}
+    assert [severity for _, severity, _ in job.alarms] == ["critical"]
+
+
+def test_a_checkpoint_completed_meanwhile_that_names_the_object_is_marked_too(job: Scrubbed) -> None:
+    flip_one_byte(job.blob(b"1"))
+    write(job.directory, {"state/1.sst": b"changed since"})
+    job.pass_time(PERIOD)
+    write(job.directory, {"state/1.sst": b"1" * MIB})
+    under_way = job.manifests[CheckpointId(2)]
+    job.history.complete(3, manifest=job.history.state().completed[CheckpointId(2)].manifest)
+    job.manifests[CheckpointId(3)] = under_way
+    write(job.directory, {"state/1.sst": b"changed since"})
+    job.pass_time(PERIOD)
+    assert set(job.history.state().corrupt) == {1, 2, 3}
+
+
+def test_a_home_that_cannot_be_read_is_no_damage(job: Scrubbed) -> None:
+    job.home.parent.rename(job.home.parent.with_name("away"))
+    job.pass_time(PERIOD)
+    job.home.parent.with_name("away").rename(job.home.parent)
+    assert job.history.state().corrupt == {}
+    assert job.alarms == []
+    job.pass_time(PERIOD * 1.1)
+    assert set(job.store.requests) == set(job.objects)
+
+
+@pytest.mark.parametrize("value", ["often", "0s", 7])
+def test_a_period_that_is_none_is_refused(value: object) -> None:
+    with pytest.raises(InvalidSettings, match="scrub"):
+        Settings(scrub=value)  # type: ignore[arg-type]
