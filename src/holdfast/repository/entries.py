@@ -80,6 +80,8 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """`maintenance`: a command that writes while no pipeline runs. It makes no batches and publishes nothing."""
     retention: Retention | None = None
     """What a pipeline keeps, so that a collection while it does not run keeps the same."""
+    next_sequence: Sequence | None = None
+    """Where the journal goes on, when that is not the next number: a copy goes on above the numbers of its source."""
 
     @property
     def host(self) -> str:

@@ -60,6 +60,7 @@ class JobState:
         match entry:
             case RunStarted():
                 self.runs.append(entry)
+                self.head = Sequence(max(self.head, (entry.next_sequence or 0) - 1))
             case RunEnded():
                 self.ends[entry.fencing_epoch] = entry
             case CheckpointStarted():

@@ -28,7 +28,7 @@ from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Recovery, Resumed, align_sink
+from holdfast.runtime.recovery import Recovery, Resumed, align_sink, is_copied
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.supervision import Supervision
@@ -158,7 +158,7 @@ def launch(
         if query.sink is not None:
             query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
             around.step("recovery.fenced")
-            align_sink(query.sink, resumed)
+            align_sink(query.sink, resumed, copied=is_copied(journal.state, resumed.durable_id))
             around.step("recovery.aligned")
         _remember_retained(place.store, journal, blobs, parts.checkpointing)
         parts.collector.sweep(leftovers)

@@ -7,10 +7,15 @@ touches no work directory and opens no sink. That is why recovery may look past 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
 
 from holdfast.errors import Fenced, OwnedByAnotherRun
-from holdfast.identifiers import JobName
-from holdfast.repository.journal import Journal
+from holdfast.identifiers import AttemptId, JobName, Sequence
+from holdfast.repository.entries import AnyEntry
+from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, availability, read_heartbeat, refusal
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Surroundings, run_started
@@ -18,12 +23,28 @@ from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.storage.interface import ObjectStore
 
 HEARTBEAT_S = 5.0
+HEADROOM = 1_000_000
+"""How far a copy's journal jumps above its source's: the source may have started again since the last copy, and a sink
+that both know must obey the copy all the same."""
 _HINT = "wait until that run has ended, or stop it, and try again"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a job is a copy of: the life of its source, and how far the source's journal had come."""
+
+    lineage: str
+    head: Sequence
 
 
 @contextmanager
 def maintenance(
-    job: JobName, home: str, store: ObjectStore, doing: str, around: Surroundings | None = None
+    job: JobName,
+    home: str,
+    store: ObjectStore,
+    doing: str,
+    around: Surroundings | None = None,
+    origin: Origin | None = None,
 ) -> Iterator[Journal]:
     """Own the job inside the block; the journal that comes back is loaded and may be appended to.
 
@@ -37,7 +58,7 @@ def maintenance(
     if isinstance(answer, Held):
         raise refusal(job, home, answer, doing, _HINT)
     try:
-        claimed = journal.claim(run_started(journal, around, HEARTBEAT_S, "", "maintenance"))
+        claimed = journal.claim(_of_copy(run_started(journal, around, HEARTBEAT_S, "", "maintenance"), origin))
     except Fenced as error:
         raise OwnedByAnotherRun(f"could not {doing} job {job!r} on {home}: {error.message}", hint=_HINT) from error
     watch = OwnershipWatch(
@@ -58,3 +79,19 @@ def maintenance(
         reason = f"maintenance: {doing} the job"
     finally:
         say_goodbye(journal, reason)
+
+
+def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:
+    """The claim takes all numbers up to far above the source's newest one at once, by the same create-if-absent.
+
+    So no two claims can disagree about where the journal goes on, and nobody who stalled finds a free number below.
+    """
+    if origin is None:
+        return claim
+
+    def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+        behind = sequence == 1 or origin.head > sequence
+        above = Sequence(origin.head + HEADROOM) if behind else None
+        return msgspec.structs.replace(claim(sequence, attempt, at), lineage=origin.lineage, next_sequence=above)
+
+    return make

@@ -20,6 +20,7 @@ from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.repository.damage import load_manifest, mark_corrupt
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.journal import Journal
+from holdfast.repository.state import JobState
 from holdfast.runtime.ports import WorkDirectory, Workplace
 from holdfast.sinks.protocol import Sink
 from holdfast.storage.interface import ObjectStore
@@ -120,8 +121,18 @@ class Recovery:
         mark_corrupt(self._journal, id, detail, passed_over=passed_over)
 
 
-def align_sink(sink: Sink, resumed: Resumed) -> None:
-    """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed."""
+def is_copied(state: JobState, id: CheckpointId | None) -> bool:
+    """Whether the checkpoint was brought here by a copy of the job: then no pipeline wrote its entry."""
+    epochs = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
+    return id is not None and id in state.completed and state.completed[id].fencing_epoch not in epochs
+
+
+def align_sink(sink: Sink, resumed: Resumed, *, copied: bool = False) -> None:
+    """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed.
+
+    A sink that never saw a job that was `copied`, and had published before, is a new one: its output begins after
+    `durable`. What was staged up to there lies in the old sink.
+    """
     directory, durable = resumed.directory, resumed.durable
     directory.drop_ledger_after(resumed.barrier)
     ledger = directory.ledger()
@@ -129,7 +140,10 @@ def align_sink(sink: Sink, resumed: Resumed) -> None:
     if durable is None:
         sink.rewind(None)
     elif published is None or published < durable:
-        sink.publish(durable, ledger)
+        new_place = copied and published is None and ledger[:1] != () and ledger[0].batch_id > 0
+        if new_place:
+            log.warning("%s has no output of this job yet: it begins after batch %s", sink.describe(), durable)
+        sink.publish(durable, () if new_place else ledger)
     elif published > durable:
         sink.rewind(durable)
     keep = tuple(batch for batch in ledger if durable is None or batch.batch_id > durable)

@@ -81,9 +81,7 @@ class Answer:
 
     @property
     def beyond_the_end(self) -> bool:
-        return (
-            self.status == 416 or self.code in ("InvalidRange", "InvalidBlobOffset") or "StartTooLarge" in self.text
-        )
+        return self.status == 416 or self.code in ("InvalidRange", "InvalidBlobOffset") or "StartTooLarge" in self.text
 
 
 class Effect(Enum):

@@ -1,0 +1,92 @@
+"""Brings the objects of a checkpoint from one job's place to another's. Keys stay the same; every byte is proved."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.identifiers import Digest
+from holdfast.repository.damage import load_manifest
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.inventory import StoredFiles, objects_of
+from holdfast.repository.proven import ProvenPieces
+from holdfast.storage.interface import ObjectStore
+
+T = TypeVar("T")
+
+PARALLELISM = 8
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Load:
+    """One checkpoint, and what of it the target lacks."""
+
+    entry: CheckpointCompleted
+    manifest: Manifest
+    missing: tuple[StoredFiles, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(stored.size for stored in self.missing)
+
+
+class Transfer:
+    def __init__(self, source: ObjectStore, target: ObjectStore) -> None:
+        """Looks at what the target has. An object appears there whole or not at all, so its size is proof enough."""
+        self._source = source
+        self._target = target
+        self._present = {item.key: item.size for prefix in ("blobs/", "packs/") for item in target.list(prefix)}
+
+    def load(self, entry: CheckpointCompleted) -> Load:
+        """What sending this checkpoint takes. Raises `Corrupt` when its manifest is not what it must be."""
+        manifest = self._read_twice(lambda: load_manifest(self._source, entry))
+        objects = objects_of({entry.id: manifest}).values()
+        missing = sorted((item for item in objects if not self._is_there(item)), key=lambda item: -item.size)
+        return Load(entry, manifest, tuple(missing))
+
+    def send(self, load: Load, progress: Progress) -> None:
+        """Afterwards the target has everything that the checkpoint consists of, its manifest last.
+
+        Raises `Corrupt` when the source's bytes are missing or wrong; then no wrong object is in the target.
+        """
+        self._in_parallel(load.missing, progress)
+        digest = load.entry.manifest
+        key = manifest_key(digest)
+        if not self._target.exists(key):
+            self._target.upload(key, ProvenPieces(key, digest, lambda: self._source.stream(key)))
+
+    def _in_parallel(self, objects: Sequence[StoredFiles], progress: Progress) -> None:
+        pool = ThreadPoolExecutor(PARALLELISM, thread_name_prefix="copy")
+        try:
+            for size in pool.map(self._send, objects):
+                progress(size)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _send(self, stored: StoredFiles) -> int:
+        self._read_twice(lambda: self._upload(stored.key, stored.digest))
+        self._present[stored.key] = stored.size
+        return stored.size
+
+    def _upload(self, key: str, digest: Digest) -> None:
+        self._target.upload(key, ProvenPieces(key, digest, lambda: self._source.stream(key)))
+
+    def _is_there(self, stored: StoredFiles) -> bool:
+        """A pack may be longer than what one manifest knows of it."""
+        size = self._present.get(stored.key, -1)
+        return size >= stored.size if stored.is_pack else size == stored.size
+
+    def _read_twice(self, read: Callable[[], T]) -> T:
+        """Bytes that came wrong may lie right."""
+        try:
+            return read()
+        except (Corrupt, ObjectNotFound):
+            pass
+        try:
+            return read()
+        except ObjectNotFound as error:
+            raise Corrupt(error.message) from error

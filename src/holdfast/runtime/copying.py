@@ -1,0 +1,193 @@
+"""A job, or one checkpoint of it, in another home.
+
+The copy is the same job: same lineage, same ids, same keys. Its journal goes on above the source's numbers, so that a
+run over the copy has a higher fencing epoch than any run over the source, and whatever both write to (a sink, above
+all) obeys the newer one. It depends on nothing in the source.
+
+The target is owned while it is written, like by any other maintenance. A checkpoint is there when, and only when, the
+target's journal says so, after all of its objects are; so a copy that was cut off is shorter, never broken.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.errors import Corrupt, InvalidSettings
+from holdfast.identifiers import CheckpointId, JobName
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointFailed, CheckpointsRetired
+from holdfast.repository.journal import Journal, read_entries
+from holdfast.repository.state import JobState
+from holdfast.repository.transfer import Load, Progress, Transfer
+from holdfast.runtime.maintenance import Origin, maintenance
+from holdfast.storage.interface import ObjectStore
+
+
+@dataclass(frozen=True)
+class Place:
+    """A job in a home."""
+
+    job: JobName
+    home: str
+    store: ObjectStore
+
+    def __str__(self) -> str:
+        return f"job {self.job!r} of {self.home}"
+
+    def state(self) -> JobState:
+        return JobState.of(read_entries(self.store))
+
+
+@dataclass
+class Copied:
+    checkpoints: list[CheckpointId] = field(default_factory=list)
+    """Which the target did not have."""
+    present: list[CheckpointId] = field(default_factory=list)
+    """Which it had."""
+    objects: int = 0
+    bytes: int = 0
+    retired: list[CheckpointId] = field(default_factory=list)
+    """Given up at the target too, since the source has."""
+    vanished: list[CheckpointId] = field(default_factory=list)
+    """Retired at the source while they were being copied."""
+    damaged: dict[CheckpointId, str] = field(default_factory=dict)
+
+
+def require_possible(source: Place, target: Place, source_state: JobState, target_state: JobState) -> None:
+    """Refuse a target that is not, or not only, a copy of the source."""
+    if source.store.url == target.store.url:
+        raise InvalidSettings(f"could not copy {source} onto itself", hint="--to another home, or --as another name")
+    pipeline = target_state.pipeline
+    another = f"could not copy {source} to {target}: "
+    hint = "--as NAME copies to a new job"
+    if target_state.runs and target_state.lineage != source_state.lineage:
+        run = pipeline or target_state.runs[-1]
+        raise InvalidSettings(f"{another}that is another job, last owned by host {run.host}, pid {run.pid}", hint=hint)
+    if pipeline is not None:
+        raise InvalidSettings(
+            f"{another}it has run on its own since it was copied, on host {pipeline.host}, pid {pipeline.pid}",
+            hint=hint,
+        )
+
+
+def planned(source: Place, target: Place, entries: list[CheckpointCompleted]) -> Copied:
+    """What a copy would do. Writes nothing."""
+    target_state = target.state()
+    require_possible(source, target, source.state(), target_state)
+    transfer = Transfer(source.store, target.store)
+    copied = Copied()
+    counted: set[str] = set()
+    for entry in entries:
+        if entry.id in target_state.completed:
+            copied.present.append(entry.id)
+            continue
+        new = [stored for stored in transfer.load(entry).missing if stored.key not in counted]
+        counted |= {stored.key for stored in new}
+        copied.checkpoints.append(entry.id)
+        copied.objects += len(new)
+        copied.bytes += sum(stored.size for stored in new)
+    return copied
+
+
+class Copy:
+    def __init__(
+        self,
+        source: Place,
+        target: Place,
+        progress: Callable[[Load], AbstractContextManager[Progress]],
+    ) -> None:
+        """`progress` is asked for each checkpoint that is sent."""
+        self._source = source
+        self._target = target
+        self._progress = progress
+
+    def run(self, entries: list[CheckpointCompleted], *, whole: bool) -> Copied:
+        """Copy these checkpoints, oldest first; with `whole`, also the history, and retire what the source has retired.
+
+        What the target has is not sent again. Raises `OwnedByAnotherRun` when somebody owns the target, `Fenced` when
+        somebody takes it. Damage and retirement at the source are told, and do not stop the rest.
+        """
+        state, there = self._source.state(), self._target.state()
+        require_possible(self._source, self._target, state, there)
+        if _is_up_to_date(entries, state, there, whole=whole):
+            return Copied(present=[entry.id for entry in entries])
+        assert state.lineage is not None
+        origin = Origin(state.lineage, state.head)
+        with maintenance(self._target.job, self._target.home, self._target.store, "copy to", origin=origin) as journal:
+            require_possible(self._source, self._target, state, journal.state)
+            transfer = Transfer(self._source.store, self._target.store)
+            copied = Copied()
+            for item in _in_order(entries, _new_failures(state, journal.state) if whole else []):
+                if isinstance(item, CheckpointFailed):
+                    _append(journal, item)
+                else:
+                    self._copy(journal, transfer, item, copied)
+            if whole:
+                _retire(journal, _to_retire(self._source.state(), journal.state), copied)
+        return copied
+
+    def _copy(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
+        if entry.id in journal.state.completed:
+            copied.present.append(entry.id)
+            return
+        try:
+            load = transfer.load(entry)
+            with self._progress(load) as advance:
+                transfer.send(load, advance)
+        except Corrupt as error:
+            if entry.id not in {kept.id for kept in self._source.state().retained()}:
+                copied.vanished.append(entry.id)
+            else:
+                copied.damaged[entry.id] = error.message
+            return
+        _append(journal, entry)
+        copied.checkpoints.append(entry.id)
+        copied.objects += len(load.missing)
+        copied.bytes += load.bytes
+
+
+def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target: JobState, *, whole: bool) -> bool:
+    """A run over the target must also have a higher epoch than the source's newest run: a sink may know that one."""
+    behind = whole and (_new_failures(source, target) or _to_retire(source, target))
+    return not behind and source.fencing_epoch <= target.head and all(entry.id in target.completed for entry in entries)
+
+
+def _new_failures(source: JobState, target: JobState) -> list[CheckpointFailed]:
+    known = {(failed.id, failed.triggered_at) for failed in target.failed}
+    return [failed for failed in source.failed if (failed.id, failed.triggered_at) not in known]
+
+
+def _to_retire(source: JobState, target: JobState) -> tuple[CheckpointId, ...]:
+    """Only as long as something newer stays: a source that lost its checkpoints is no reason to lose the copies."""
+    retained = {entry.id for entry in source.retained()}
+    newest = max((entry.id for entry in target.restorable() if entry.id in retained), default=0)
+    plain = [entry.id for entry in target.retained() if entry.checkpoint_kind == "checkpoint"]
+    return tuple(id for id in plain if id not in retained and id < newest)
+
+
+def _retire(journal: Journal, ids: tuple[CheckpointId, ...], copied: Copied) -> None:
+    if ids:
+        journal.append(
+            lambda sequence, attempt, at: CheckpointsRetired(
+                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, ids=ids
+            )
+        )
+        copied.retired.extend(ids)
+
+
+def _in_order(
+    entries: list[CheckpointCompleted], failures: list[CheckpointFailed]
+) -> Iterator[CheckpointCompleted | CheckpointFailed]:
+    """As they happened."""
+    everything: list[CheckpointCompleted | CheckpointFailed] = [*entries, *failures]
+    yield from sorted(everything, key=lambda entry: entry.sequence)
+
+
+def _append(journal: Journal, entry: AnyEntry) -> None:
+    """The entry as it is, at the end of another journal. `at` stays: it says when it happened."""
+    journal.append(
+        lambda sequence, attempt, at: msgspec.structs.replace(
+            entry, sequence=sequence, attempt=attempt, fencing_epoch=journal.fencing_epoch
+        )
+    )
