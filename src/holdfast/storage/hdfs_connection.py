@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hdfs_native import Client
 
 from holdfast.errors import InvalidSettings
+from holdfast.storage.hdfs_errors import reason
 
 if TYPE_CHECKING:
     from hdfs_native._internal import RawClient
@@ -110,6 +111,6 @@ def _client(address: str) -> "RawClient":
         return Client(address, dict(_CONFIGURATION)).inner
     except (RuntimeError, OSError) as error:
         raise InvalidSettings(
-            f"could not use {address} as home: {error}",
+            f"could not use {address} as home: {reason(error)}",
             hint="give a port (hdfs://namenode:8020/path), or let HADOOP_CONF_DIR name the folder of hdfs-site.xml",
         ) from error

@@ -35,6 +35,10 @@ def _cause(kind: str, text: str) -> tuple[type[StorageError], str | None]:
         return (StorageFull if full else StorageUnreachable), "ask the NameNode why: hdfs dfsadmin -safemode get"
     if target := _NO_TARGET.search(text):
         return _no_datanode(int(target["running"]), target["excluded"])
+    if "DataNode" in text:
+        return StorageUnreachable, "look which DataNodes live: hdfs dfsadmin -report"
+    if "NameNode" in text:
+        return StorageUnreachable, "check host and port, and that the NameNode runs: hdfs dfsadmin -report"
     return StorageUnreachable, None
 
 
