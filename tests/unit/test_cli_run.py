@@ -1,5 +1,6 @@
 """`holdfast run`: finding the function, checking the command before anything is touched, handing it all over."""
 
+import json
 import logging
 import os
 import sys
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 import holdfast
+from holdfast.checkpoint.difference import refuse, warn
 from holdfast.cli.logs import OneLineFormatter
 from holdfast.cli.main import main
 from holdfast.cli.run import OPTION_HELP, add_spark_arguments
-from holdfast.errors import InvalidSettings, OwnedByAnotherRun
+from holdfast.errors import Incompatible, InvalidSettings, OwnedByAnotherRun
 from holdfast.settings import Settings
 from tests.unit.job_histories import History
 
@@ -267,6 +269,43 @@ def test_a_job_that_a_living_run_owns_is_refused_before_the_file_is_loaded(
         assert "build-3" in message
         assert "pid 4711" in message
         assert "--on-conflict takeover" in message
+
+
+def test_force_is_a_flag(calls: Calls, home: str, tmp_path: Path) -> None:
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home, "--force"]) == 0
+    assert calls.options["settings"].force is True
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home]) == 0
+    assert calls.options["settings"].force is False
+
+
+DIFFERENCES = (
+    refuse("sources", "files /a; files /b", "files /b; files /a", "each would be read with another's offsets", "swap"),
+    warn("shuffle partitions", "200", "400", "no effect"),
+)
+
+
+def test_a_refused_query_exits_2_and_its_differences_are_one_document(
+    calls: Calls, home: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    calls.error = refusal = Incompatible("could not start job 'orders'", hint="swap them back; --force")
+    refusal.differences = DIFFERENCES
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home, "--json"]) == 2
+    printed = capfd.readouterr()
+    document = json.loads(printed.out)
+    assert (document["job"], document["refused"]) == ("orders", True)
+    assert [difference["subject"] for difference in document["differences"]] == ["sources", "shuffle partitions"]
+    assert printed.err.splitlines() == ["holdfast: could not start job 'orders'", "Try: swap them back; --force"]
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home]) == 2
+    assert capfd.readouterr().out == ""
+
+
+def test_differences_are_one_table_on_standard_error() -> None:
+    record = logging.makeLogRecord({"msg": "the query differs:\n%s", "args": ("as text",), "differences": DIFFERENCES})
+    heading, columns, *rows = OneLineFormatter().format(record).splitlines()
+    assert heading.endswith("the query differs:")
+    assert columns.split() == ["what", "checkpoint", "query", "so"]
+    assert [row.split()[0] for row in rows] == ["refused", "note"]
+    assert rows[0].index("files /b; files /a") == columns.index("query") == rows[1].index("400")
 
 
 def test_a_log_line_is_one_line_with_its_exception(monkeypatch: pytest.MonkeyPatch) -> None:
