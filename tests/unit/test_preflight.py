@@ -44,6 +44,7 @@ def verdicts(held: QueryFacts = RAN, **changes: object) -> dict[str, bool]:
 
 
 def with_store(operator: Operator = AGGREGATION, **changes: object) -> tuple[Operator, ...]:
+    assert operator.stores
     stores = (msgspec.structs.replace(operator.stores[0], **changes),)
     return (msgspec.structs.replace(operator, stores=stores),)
 
@@ -153,6 +154,11 @@ def test_another_computation_into_state_of_the_same_form_is_refused() -> None:
     assert compare(operators=(unknown,)) == {}
 
 
+def test_state_that_only_the_operator_knows_is_left_to_spark() -> None:
+    assert compare(operators=(Operator(0, "stateStoreSave"),)) == {}
+    assert verdicts(operators=(Operator(0, "dedupe"),)) == {"stateful operators": True}
+
+
 def test_after_an_upgrade_names_and_texts_are_only_told() -> None:
     """Spark chooses them in part, and may choose otherwise in another version. Types stay types."""
     renamed = with_store(value=(Column("total", "long"), Column("count", "long")))
@@ -164,6 +170,7 @@ def test_after_an_upgrade_names_and_texts_are_only_told() -> None:
 
 def test_keys_of_dropped_duplicates_in_an_order_that_spark_keeps() -> None:
     """Checkpoints from before Spark fixed the order are read in theirs."""
+    assert DEDUPLICATION.stores
     reordered = with_store(DEDUPLICATION, key=DEDUPLICATION.stores[0].key[::-1])
     held = msgspec.structs.replace(RAN, operators=(DEDUPLICATION,))
     assert verdicts(held, operators=reordered) == {}

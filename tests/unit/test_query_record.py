@@ -118,7 +118,8 @@ def test_schemas_are_found_where_spark_puts_them() -> None:
         schema,
     )
     named = operator_metadata("v1", {"storeName": "default"}, {"storeName": "left"})
-    assert [store.name for store in read_operator("state/1", named, files.__getitem__).stores] == ["default", "left"]
+    stores = read_operator("state/1", named, files.__getitem__).stores
+    assert [store.name for store in stores or ()] == ["default", "left"]
     moved = operator_metadata(
         "v2", {"storeName": "default", "stateSchemaFilePaths": ["file:/was/elsewhere/state/1/_stateSchema/default/0_a"]}
     )
@@ -205,6 +206,7 @@ def test_names_that_spark_does_not_write_again_come_from_the_record(work: Work) 
         work.root, BatchId(0), msgspec.structs.replace(FACTS, operators=(Operator(1, "dedupe", (other_type,)),))
     )
     (operator,) = work.facts().operators or ()
+    assert operator.stores
     assert operator.stores[0].key == (Column("old", "integer"),)
 
 

@@ -49,7 +49,7 @@ class Operator(msgspec.Struct, frozen=True, omit_defaults=True):
     id: int
     name: str
     """Spark's own short name."""
-    stores: tuple[StateStore, ...] = ()
+    stores: tuple[StateStore, ...] | None = None
     computes: tuple[str, ...] | None = None
     """What the state is the state of, as expressions without Spark's numbering. Spark itself does not keep this."""
 

@@ -62,7 +62,9 @@ class _Comparison:
         """Spark puts the keys in the checkpoint's order, which this query's plan does not know."""
 
     def differences(self) -> Iterator[Difference]:
-        before, after = ({store.name: store for store in side.stores} for side in (self._old, self._new))
+        if self._old.stores is None or self._new.stores is None:
+            return
+        before, after = ({store.name: store for store in stores} for stores in (self._old.stores, self._new.stores))
         found = [
             difference
             for name in sorted(before.keys() & after.keys())

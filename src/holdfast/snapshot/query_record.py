@@ -108,6 +108,6 @@ def _recognised(
 def _form(operator: Operator) -> object:
     stores = [
         (store.name, [column.type for column in store.key], [column.type for column in store.value])
-        for store in operator.stores
+        for store in operator.stores or ()
     ]
     return operator.name, stores

@@ -26,6 +26,11 @@ from holdfast.snapshot.query_record import read_operators
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _PACKAGES = ("runtime.", "")
 """Where IncrementalExecution is: since Spark 4.1, and before."""
+_STATEFUL = re.compile(
+    r"(SessionWindow)?StateStoreSaveExec|StatefulStreamlineAggregateExec|StreamingSymmetricHashJoinExec"
+    r"|StreamingDeduplicate(WithinWatermark)?Exec|StreamingGlobalLimitExec|FlatMapGroups(InPandas)?WithStateExec"
+    r"|TransformWithState(InPySpark)?Exec"
+)
 _NUMBERING = re.compile(r"#\d+L?(?:-T\d+ms)?")
 _NUMBER = re.compile(r"\b\d+\b")
 _READABLE = 100
@@ -42,16 +47,18 @@ def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str
 
     Raises whatever Spark raises when the query cannot be planned.
     """
+    # Spark asks such an operator's own code for its state, and wants a real checkpoint for that: names must do.
+    described = "TransformWithState" not in frame._jdf.queryExecution().analyzed().toString()
     with tempfile.TemporaryDirectory(prefix="holdfast-preflight-") as scratch:
-        plan = _first_batch(frame, output_mode, conf, Path(scratch) / "state").executedPlan()
-        operators = read_operators(Path(scratch))
-    if operators is None:
-        raise PlanningUnknown("Spark's description of the state was not understood")
-    computations = dict(_computations(plan))
-    return tuple(msgspec.structs.replace(operator, computes=computations.get(operator.id)) for operator in operators)
+        plan = _planned(frame, output_mode, conf, Path(scratch) / "state", first_batch=described).executedPlan()
+        found = read_operators(Path(scratch)) if described else None
+    operators = {operator.id: operator for operator in _operators(plan)}
+    if found is None:
+        return tuple(operators[id] for id in sorted(operators))
+    return tuple(msgspec.structs.replace(operator, computes=operators[operator.id].computes) for operator in found)
 
 
-def _first_batch(frame: DataFrame, output_mode: str, conf: Mapping[str, str], state: Path) -> Any:
+def _planned(frame: DataFrame, output_mode: str, conf: Mapping[str, str], state: Path, *, first_batch: bool) -> Any:
     """Spark's IncrementalExecution. Its parameters differ between versions, so they are filled in by type."""
     jvm = frame.sparkSession._jvm
     execution = frame._jdf.queryExecution()
@@ -69,7 +76,7 @@ def _first_batch(frame: DataFrame, output_mode: str, conf: Mapping[str, str], st
         "Enumeration$Value": execution.mode(),
     }
     constructor = _constructor(jvm)
-    flags = iter([True])  # the first one says that this is a run's first batch
+    flags = iter([first_batch])  # a run's first batch is when Spark writes the descriptions; the other flags are off
     arguments = []
     for parameter in constructor.getParameterTypes():
         name = parameter.getName()
@@ -119,17 +126,25 @@ def _singleton(jvm: Any, name: str) -> Any:
 # --- what the state is the state of ---
 
 
-def _computations(plan: Any) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _operators(plan: Any) -> Iterator[Operator]:
+    """Those of a physical plan, with names and computations, without their state."""
     for node in _nodes(plan):
         kind = node.getClass().getSimpleName()
-        if kind == "StateStoreSaveExec":
-            texts = [*_keys(node), *map(_text, _aggregated_below(node))]
-        elif kind == "StreamingSymmetricHashJoinExec":
-            keys = [*sequence(node.leftKeys()), *sequence(node.rightKeys())]
-            texts = [f"{node.joinType().toString()} join", *map(_text, keys), _text(node.condition().full())]
-        else:
-            continue
-        yield int(node.stateInfo().get().operatorId()), tuple(text for text in texts if text)
+        if _STATEFUL.fullmatch(kind):
+            yield Operator(
+                int(node.stateInfo().get().operatorId()), str(node.shortName()), computes=_computes(kind, node)
+            )
+
+
+def _computes(kind: str, node: Any) -> tuple[str, ...] | None:
+    if kind == "StateStoreSaveExec":
+        texts = [*_keys(node), *map(_text, _aggregated_below(node))]
+    elif kind == "StreamingSymmetricHashJoinExec":
+        keys = [*sequence(node.leftKeys()), *sequence(node.rightKeys())]
+        texts = [f"{node.joinType().toString()} join", *map(_text, keys), _text(node.condition().full())]
+    else:
+        return None
+    return tuple(text for text in texts if text)
 
 
 def _keys(save: Any) -> Iterator[str]:
