@@ -52,5 +52,5 @@ def job_name(value: object) -> JobName:
     return JobName(_checked_name("job", value))
 
 
-def savepoint_name(value: object) -> str:
-    return _checked_name("savepoint", value)
+def savepoint_name(value: object, field: str = "savepoint") -> str:
+    return _checked_name(field, value)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.errors import InvalidSettings
+from holdfast.identifiers import savepoint_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +67,9 @@ class Settings:
     on_conflict: Literal["refuse", "takeover"] = "refuse"
     force: bool = False
     """Start also when the query differs from its checkpoint in what Spark breaks on, or gets wrong without a word."""
+    from_savepoint: str | None = None
+    from_checkpoint: int | None = None
+    """Go back there, once, instead of going on: a start with the same option does not go back again."""
     restart_delay: Duration = "1s"
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -89,6 +93,7 @@ class Settings:
         _require_trigger(self.trigger)
         if not isinstance(self.force, bool):
             raise InvalidSettings.of("force", self.force, "must be True or False")
+        _require_start(self.from_savepoint, self.from_checkpoint)
         if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
             raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
         object.__setattr__(self, "alarms", tuple(self.alarms))
@@ -149,6 +154,15 @@ def _require_count(name: str, value: object, least: int) -> None:
 def _require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InvalidSettings.of(name, value, f"must be one of {', '.join(allowed)}")
+
+
+def _require_start(savepoint: object, checkpoint: object) -> None:
+    if savepoint is not None and checkpoint is not None:
+        raise InvalidSettings("from_savepoint and from_checkpoint exclude each other", hint="give one of them")
+    if savepoint is not None:
+        savepoint_name(savepoint, "from_savepoint")
+    if checkpoint is not None:
+        _require_count("from_checkpoint", checkpoint, 1)
 
 
 def _require_trigger(value: object) -> None:

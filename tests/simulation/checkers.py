@@ -29,7 +29,11 @@ from holdfast.repository.entries import (
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
+    RequestAnswered,
     RunStarted,
+    SavepointDeleted,
+    SavepointNamed,
+    WentBack,
 )
 from tests.simulation.store import Disk
 from tests.simulation.world import Process, Violation, World
@@ -58,6 +62,11 @@ class Checkers:
         self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
         self._corrupt: set[CheckpointId] = set()
         self._passed_over: set[CheckpointId] = set()
+        self._abandoned: set[CheckpointId] = set()
+        self._went_to: tuple[str, CheckpointId] | None = None
+        self._names: dict[CheckpointId, str] = {}
+        self._ever_named: set[tuple[CheckpointId, str]] = set()
+        self._answered: set[str] = set()
         self._ends: dict[CheckpointId, int] = {}
         """How many rows there are up to the checkpoint's barrier."""
         self._retired: dict[CheckpointId, datetime] = {}
@@ -105,7 +114,7 @@ class Checkers:
         self.require(entry.sequence == self._head + 1, "the journal has a gap")
         self._owner = (entry.fencing_epoch, process)
 
-    def _appended(self, entry: AnyEntry, process: Process) -> None:
+    def _appended(self, entry: AnyEntry, process: Process) -> None:  # noqa: C901  one case per kind
         assert self._owner is not None
         epoch, owner = self._owner
         self.require(process is owner, f"{process.name} appends {_shown(entry)} though {owner.name} owns the job")
@@ -133,12 +142,41 @@ class Checkers:
             case CheckpointRepaired():
                 self.require(entry.id not in self._passed_over, f"checkpoint {entry.id}, passed over, comes back")
                 self._corrupt.discard(entry.id)
+            case WentBack():
+                self._went_back(entry)
+            case SavepointNamed():
+                kept = entry.id in self.completed and entry.id not in self._retired
+                self.require(kept or self._disk.ever_damaged, f"checkpoint {entry.id} is named, but not kept")
+                self._named(entry.id, entry.name)
+            case SavepointDeleted():
+                self.require(self._names.pop(entry.id, None) == entry.name, f"{entry.name} is deleted, but not there")
+            case RequestAnswered():
+                self.require(entry.request not in self._answered, f"request {entry.request} is answered twice")
+                self._answered.add(entry.request)
+
+    def _went_back(self, entry: WentBack) -> None:
+        self.require(entry.chosen not in self._abandoned, f"the job goes back to {entry.chosen}, which was abandoned")
+        self.require(entry.chosen not in self._retired, f"the job goes back to {entry.chosen}, which was retired")
+        again = self._went_to == (entry.asked, entry.chosen)
+        self.require(not again, f"the job goes back to {entry.asked} a second time")
+        self._went_to = (entry.asked, entry.chosen)
+        self._abandoned.update(entry.abandoned)
+
+    def _named(self, id: CheckpointId, name: str) -> None:
+        self.require(id not in self._names, f"checkpoint {id} gets a second name")
+        holders = [known for known, given in self._names.items() if given == name and known not in self._retired]
+        self.require(not holders, f"savepoint {name} exists twice: {holders} and {id}")
+        self._names[id] = name
+        self._ever_named.add((id, name))
+
+    def was_named(self, id: CheckpointId, name: str) -> None:
+        self.require((id, name) in self._ever_named, f"checkpoint {id} was never savepoint {name}")
 
     def _checkpoint_completed(self, entry: CheckpointCompleted) -> None:
         self.require(self._started.get(entry.id) == entry.fencing_epoch, f"checkpoint {entry.id} was not started here")
         self.require(entry.id not in self.completed, f"checkpoint {entry.id} completes twice")
-        names = {e.name for id, (e, _) in self.completed.items() if id not in self._retired and e.name}
-        self.require(entry.name not in names, f"savepoint {entry.name} exists twice")
+        if entry.name is not None:
+            self._named(entry.id, entry.name)
         key = manifest_key(entry.manifest)
         self.require(key in self._disk.objects, f"checkpoint {entry.id} completes without its manifest")
         if key in self._disk.damaged:
@@ -167,11 +205,11 @@ class Checkers:
     def _checkpoints_retired(self, entry: CheckpointsRetired) -> None:
         for id in entry.ids:
             if id in self.completed:
-                completed, manifest = self.completed[id]
-                self.require(completed.checkpoint_kind == "checkpoint", f"savepoint {id} is retired")
+                _, manifest = self.completed[id]
+                self.require(id not in self._names, f"savepoint {id} is retired")
                 self._ever_retired |= {file.key for file in manifest.files()}
             self._retired[id] = entry.at
-        usable = [id for id in self.completed if id not in self._retired.keys() | self._corrupt]
+        usable = [id for id in self.completed if id not in self._retired.keys() | self._corrupt | self._abandoned]
         damage = bool(self._corrupt) or self._disk.ever_damaged
         self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
@@ -213,6 +251,14 @@ class Checkers:
             case CheckpointCompleted():
                 self.require(entry.id in self._retired, f"completed checkpoint {entry.id} was trimmed")
                 self.require(entry.id < self._last_id, "the highest id was trimmed")
+            case SavepointNamed() | SavepointDeleted():
+                kept = entry.id in self.completed and entry.id not in self._retired
+                self.require(not kept, f"the name of checkpoint {entry.id} was trimmed")
+            case WentBack():
+                left = [
+                    e for e in self._entries.values() if isinstance(e, CheckpointCompleted) and e.id in entry.abandoned
+                ]
+                self.require(not left, "a line was trimmed that is given up, before its checkpoints")
             case CheckpointsRetired():
                 left = [e for e in self._entries.values() if isinstance(e, CheckpointCompleted) and e.id in entry.ids]
                 self.require(not left, "a retirement was trimmed before what it retires")
@@ -267,7 +313,7 @@ class Checkers:
         ends = {
             end
             for id, end in self._ends.items()
-            if self.completed[id][0].barrier_batch_id == upto and id not in self._passed_over
+            if self.completed[id][0].barrier_batch_id == upto and id not in self._passed_over | self._abandoned
         }
         right = len(rows) in ends or self._disk.ever_damaged
         self.require(right, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")
@@ -284,6 +330,8 @@ def _shown(entry: AnyEntry) -> str:
             return f"{what} {entry.ids}"
         case CheckpointCorrupt():
             return f"{what} {entry.id}: {entry.detail[:60]}"
+        case WentBack():
+            return f"{what} to {entry.chosen} ({entry.asked}), abandons {entry.abandoned}"
     return what
 
 

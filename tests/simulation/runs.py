@@ -18,6 +18,7 @@ from holdfast.runtime.launching import Place, Surroundings, launch
 from holdfast.runtime.loop import Runtime
 from holdfast.settings import Settings, seconds
 from tests.simulation.checkers import START, Checkers
+from tests.simulation.commands import SimulatedCommand
 from tests.simulation.sink import SimulatedSink, Table
 from tests.simulation.spark import Host, SimulatedQuery, SimulatedWorkplace, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
@@ -73,6 +74,9 @@ class Scene:
         }
         self.history_kept = draw.choice((8, 20, 500))
         self.clock_jumps = draw.random() < 0.2
+        self.commands = draw.choice((0.0, 0.2, 0.5))
+        self.going_back = draw.choice((0.0, 0.2, 0.6))
+        self.flips = self.unreadable = False
 
     def emphasise(self, emphasis: Mapping[str, object]) -> None:
         for name, value in emphasis.items():
@@ -100,7 +104,7 @@ class SimulatedClock:
 class SimulatedRun:
     """From launch to the end, as `holdfast.spark.running` drives it."""
 
-    def __init__(self, scene: Scene, host: Host, on_conflict: str) -> None:
+    def __init__(self, scene: Scene, host: Host, on_conflict: str, from_checkpoint: int | None = None) -> None:
         self._scene = scene
         self._world = scene.world
         self.process = Process(f"run{len(scene.runs) + 1}@{host.name}")
@@ -113,7 +117,7 @@ class SimulatedRun:
         sink = SimulatedSink(self._world, scene.table, self.process, scene.faults, scene.checkers)
         self.query = SimulatedQuery(self._world, self.process, sink, scene.checkers, scene.dying, scene.pace)
         self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
-        settings = Settings(**scene.settings, on_conflict=on_conflict)  # type: ignore[arg-type]
+        settings = Settings(**scene.settings, on_conflict=on_conflict, from_checkpoint=from_checkpoint)  # type: ignore[arg-type]
         self._lanes = SimulatedLanes(self._world, self.process, settings.parallelism, self._defect)
         identity = ProcessIdentity(host.name, len(scene.runs) + 1)
         clock = SimulatedClock(scene)
@@ -217,12 +221,15 @@ class SimulatedRun:
 
 
 class Operator:
-    """Starts runs, too many of them; asks for checkpoints, savepoints and stops; at last one run that must go well."""
+    """Starts runs, too many of them, and some of them in the past; asks for checkpoints, savepoints and stops; at last
+    one run that must go well."""
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._world = scene.world
         self._savepoints = 0
+        self._commands = 0
+        self._asked_back: int | None = None
         self.finished = False
 
     def begin(self) -> None:
@@ -233,11 +240,25 @@ class Operator:
         while self._world.now < scene.duration:
             alive = [run for run in scene.runs if run.alive]
             if not alive or (len(alive) < 3 and draw.random() < 0.08):
-                SimulatedRun(scene, draw.choice(scene.hosts), draw.choice(("refuse", "takeover")))
+                self._start()
             elif draw.random() < 0.25:
                 self._bother(draw.choice(alive))
+            if draw.random() < scene.commands:
+                self._commands += 1
+                SimulatedCommand(scene, SimulatedClock(scene), self._commands)
             self._world.sleep(draw.random() * 2.0)
         self._conclude()
+
+    def _start(self) -> None:
+        """A supervisor starts the job again with the same arguments; a person gives it others."""
+        scene, draw = self._scene, self._world.random
+        known = sorted(scene.checkers.completed)
+        if known and draw.random() < scene.going_back:
+            self._asked_back = draw.choice(known)
+        elif draw.random() < 0.3:
+            self._asked_back = None
+        conflict = draw.choice(("refuse", "takeover"))
+        SimulatedRun(scene, draw.choice(scene.hosts), conflict, from_checkpoint=self._asked_back)
 
     def _bother(self, run: SimulatedRun) -> None:
         draw = self._world.random.random()

@@ -54,6 +54,7 @@ def test_a_completed_checkpoint(history: History) -> None:
         "shards_acknowledged": 4,
         "failure": None,
         "corrupt": None,
+        "abandoned": False,
     }
 
 

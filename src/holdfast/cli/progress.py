@@ -1,4 +1,4 @@
-"""Progress bars, on a terminal only."""
+"""Progress on a terminal, and only there: a bar in bytes, or what is being waited for."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,3 +34,14 @@ def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def waiting(title: str) -> Iterator[Callable[[str], None]]:
+    """A function that says what is being waited for now."""
+    console = messages()
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status(title) as status:
+        yield status.update

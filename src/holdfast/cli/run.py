@@ -41,6 +41,8 @@ OPTION_HELP = {
     "deletes_per_second": "How fast what is not needed any more is deleted.",
     "on_conflict": "When a living run owns the job: refuse or takeover.",
     "force": "Start even if the query differs from its checkpoint in what Spark breaks on or gets wrong.",
+    "from_savepoint": "Go back to this savepoint, once; the sink is rewound to it.",
+    "from_checkpoint": "Go back to this checkpoint, once.",
     "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
     "heartbeat": "How often the owner shows that it is alive.",
@@ -49,7 +51,8 @@ OPTION_HELP = {
 }
 """Every field of Settings that a command line can give."""
 
-_METAVARS = {"int": "N", "Duration": "DURATION"}
+_METAVARS = {"int": "N", "int | None": "N", "Duration": "DURATION"}
+_WHOLE_NUMBERS = ("int", "int | None")
 
 File = Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", show_default=False, help="The pipeline file.")]
 OptionalJob = Annotated[
@@ -165,7 +168,7 @@ def _option(name: str, written_type: Any, text: str) -> Any:
         show_default=False,
         help=text + shown,
     )
-    return Annotated[int | None if written_type == "int" else str | None, option]
+    return Annotated[int | None if written_type in _WHOLE_NUMBERS else str | None, option]
 
 
 run = _with_settings_options(run_pipeline, OPTION_HELP)

@@ -1,25 +1,134 @@
-"""`holdfast savepoint`: named checkpoints that retention never touches."""
+"""`holdfast savepoint`: named checkpoints that retention never touches.
+
+Only the owner writes. So a running job is asked through the mailbox in its home, and a job that is not running is owned
+by the command for as long as it writes.
+"""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.observing import observe
+from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, Home, Job
-from holdfast.cli.output import plain_table, print_json, print_table, say
-from holdfast.repository.views import SavepointList, savepoint_list
+from holdfast.cli.output import answer, plain_table, print_json, print_table, say
+from holdfast.errors import CheckpointFailed, InvalidSettings
+from holdfast.identifiers import CheckpointId, JobName, savepoint_name
+from holdfast.repository.savepoints import (
+    delete_savepoint,
+    name_checkpoint,
+    name_taken,
+    to_be_deleted,
+    to_be_named,
+)
+from holdfast.repository.views import Observation, SavepointList, checkpoint_list, savepoint_list
+from holdfast.settings import seconds
+from holdfast.storage.interface import ObjectStore
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 app = typer.Typer(help="Named, pinned checkpoints.", no_args_is_help=True, rich_markup_mode=None)
 
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The savepoint's name.")]
+From = Annotated[
+    int | None,
+    typer.Option("--from", metavar="ID", min=1, show_default=False, help="Name this checkpoint, which exists."),
+]
+Stop = Annotated[bool, typer.Option("--stop", help="Stop the job, with the savepoint as its last checkpoint.")]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for a running job.")]
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    job: str
+    home: str
+    name: str
+    checkpoint: int
+
 
 @app.callback()
 def _savepoint() -> None:
     """Named, pinned checkpoints."""
+
+
+@app.command("create")
+def create(
+    name: Name,
+    home: Home,
+    job: Job,
+    existing: From = None,
+    stop: Stop = False,
+    timeout: Timeout = "10m",
+    as_json: AsJson = False,
+) -> None:
+    """Ask the running job for one, or name a checkpoint that exists."""
+    limit = seconds("timeout", timeout, least=0.1)
+    savepoint_name(name)
+    if existing is not None and stop:
+        raise InvalidSettings("--from and --stop exclude each other", hint="a stop takes a checkpoint of its own")
+    store = job_store(home, job)
+    seen = observe(home, job, store)
+    if existing is not None:
+        id = _name_existing(store, seen, CheckpointId(existing), name, limit)
+    else:
+        id = _make(store, seen, name, limit, stop)
+    after = observe(home, job, store)
+    (document,) = (item for item in checkpoint_list(after).checkpoints if item.id == id)
+    if as_json:
+        print_json(document)
+    else:
+        stopped = "; the job has stopped" if stop else ""
+        answer().print(f"savepoint {name!r} is checkpoint {id} at batch {document.barrier_batch_id}{stopped}")
+
+
+def _name_existing(store: ObjectStore, seen: Observation, id: CheckpointId, name: str, limit: float) -> CheckpointId:
+    to_be_named(seen.state, id, name)
+    if seen.running:
+        from holdfast.cli.asking_owner import ask_owner
+
+        return ask_owner(store, seen, "savepoint", name, limit, f"make checkpoint {id} savepoint {name!r}", id)
+    from holdfast.runtime.maintenance import maintenance
+
+    with maintenance(JobName(seen.job), seen.home, store, f"name checkpoint {id} {name!r} in") as journal:
+        return name_checkpoint(journal, id, name).id
+
+
+def _make(store: ObjectStore, seen: Observation, name: str, limit: float, stop: bool) -> CheckpointId:
+    holder = seen.state.savepoint(name)
+    if holder is not None:
+        raise name_taken(name, holder)
+    if not seen.running:
+        raise CheckpointFailed(
+            f"could not make savepoint {name!r}: job {seen.job!r} in {seen.home} is not running",
+            hint="name a checkpoint that exists with --from ID, or start the job",
+        )
+    from holdfast.cli.asking_owner import ask_owner
+
+    return ask_owner(store, seen, "stop" if stop else "savepoint", name, limit, f"make savepoint {name!r}")
+
+
+@app.command("delete")
+def delete(name: Name, home: Home, job: Job, timeout: Timeout = "10m", as_json: AsJson = False) -> None:
+    """Take the name back; the checkpoint is then kept or retired like others."""
+    limit = seconds("timeout", timeout, least=0.1)
+    store = job_store(home, job)
+    seen = observe(home, job, store)
+    id = to_be_deleted(seen.state, name).id
+    if seen.running:
+        from holdfast.cli.asking_owner import ask_owner
+
+        ask_owner(store, seen, "delete-savepoint", name, limit, f"delete savepoint {name!r}")
+    else:
+        from holdfast.runtime.maintenance import maintenance
+
+        with maintenance(JobName(seen.job), seen.home, store, f"delete savepoint {name!r} of") as journal:
+            delete_savepoint(journal, name)
+    if as_json:
+        print_json(Deleted(job=job, home=home, name=name, checkpoint=id))
+    else:
+        answer().print(f"savepoint {name!r} is deleted; checkpoint {id} is kept or retired like others from now on")
 
 
 @app.command("list")
@@ -40,11 +149,12 @@ def _table(document: SavepointList, now: datetime) -> "Table":
 
     table = plain_table("name", "id", "batch", "taken", "size")
     for item in document.savepoints:
+        given_up = "  of a history that was given up" if item.abandoned else ""
         table.add_row(
             Text(item.name or "-", style="bold cyan"),
             Text(str(item.id)),
             Text(str(item.barrier_batch_id)),
             Text(figures.age(item.triggered_at, now)),
-            Text(figures.size(item.bytes_total)),
+            Text(figures.size(item.bytes_total) + given_up),
         )
     return table

@@ -45,6 +45,7 @@ from holdfast.coordination.events import (
     QueryEnded,
     QueryStarted,
     RunFenced,
+    SavepointsKnown,
     ShardAcknowledged,
     ShardFailed,
     ShardProgressed,
@@ -183,6 +184,9 @@ class Coordinator:
             self._stopping.requests = tuple(r for r in self._stopping.requests if r != event.request)
             self._refuse((event.request,), FailureReason.NAME_TAKEN, f"savepoint {name!r} exists")
 
+    def _savepoints_known(self, event: SavepointsKnown, now: float) -> None:
+        self._savepoints = set(event.names)
+
     def _checkpoint_begun(self, event: CheckpointBegun, now: float) -> None:
         pending = self._advanced(event.ticket, Signal.BEGUN, now)
         if pending:
@@ -263,6 +267,7 @@ class Coordinator:
         BarrierReached: _barrier_reached,
         CheckpointRequested: _checkpoint_requested,
         StopRequested: _stop_requested,
+        SavepointsKnown: _savepoints_known,
         CheckpointBegun: _checkpoint_begun,
         SnapshotPlanned: _snapshot_planned,
         ShardAcknowledged: _shard_acknowledged,
@@ -362,7 +367,7 @@ class Coordinator:
         if self._stopping is not None and self._stopping.savepoint == pending.name:
             self._stopping.savepoint = None
         self._triggering.completed(now)
-        if self._durable is None or pending.barrier > self._durable:
+        if self._durable is None or self._durable_id is None or pending.barrier > self._durable:
             self._durable, self._durable_id = pending.barrier, pending.id
         self._commands.append(RecordOutcome(record))
         self._answer(pending.requests, pending.id)
@@ -462,8 +467,10 @@ class Coordinator:
     # Small questions and answers.
 
     def _nothing_new(self) -> bool:
-        """Every committed batch is in a completed checkpoint."""
-        return self._barrier is not None and self._durable is not None and self._barrier <= self._durable
+        """Every committed batch is in a completed checkpoint that can be read."""
+        if self._barrier is None or self._durable is None or self._durable_id is None:
+            return False
+        return self._barrier <= self._durable
 
     def _has_room(self) -> bool:
         return len(self._pending) < self._rules.max_concurrent

@@ -58,6 +58,13 @@ class StopRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SavepointsKnown:
+    """The savepoints in the journal are these: one was named or deleted there."""
+
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointBegun:
     ticket: Ticket
     id: CheckpointId
@@ -154,6 +161,7 @@ Event = (
     | BarrierReached
     | CheckpointRequested
     | StopRequested
+    | SavepointsKnown
     | CheckpointBegun
     | SnapshotPlanned
     | ShardAcknowledged

@@ -168,6 +168,43 @@ class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repai
     detail: str
 
 
+class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
+    """Somebody asked for it: the job goes on from checkpoint `chosen`, and the line of batches behind it is given up.
+
+    Written before the sink is rewound. Batches are planned anew from there and may be cut differently, so choosing one
+    of `abandoned` later would mix two histories: none of them is ever chosen again.
+    """
+
+    chosen: CheckpointId
+    abandoned: tuple[CheckpointId, ...]
+    asked: str
+    """`savepoint NAME` or `checkpoint ID`."""
+
+
+class SavepointNamed(Entry, frozen=True, kw_only=True, tag="savepoint-named"):
+    """From here on the completed checkpoint is a savepoint of this name."""
+
+    id: CheckpointId
+    name: str
+
+
+class SavepointDeleted(Entry, frozen=True, kw_only=True, tag="savepoint-deleted"):
+    """From here on it is a checkpoint like others, which retention may retire."""
+
+    id: CheckpointId
+    name: str
+
+
+class RequestAnswered(Entry, frozen=True, kw_only=True, tag="request-answered"):
+    """The owner has served what a command asked of it. A request is served once, also by another run."""
+
+    request: str
+    """The id that the asker gave it."""
+    checkpoint: CheckpointId | None = None
+    failure: Failure | None = None
+    message: str = ""
+
+
 class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
     """History: the query died and was started again within the run."""
 
@@ -185,5 +222,9 @@ AnyEntry = (
     | CheckpointsRetired
     | CheckpointCorrupt
     | CheckpointRepaired
+    | WentBack
+    | SavepointNamed
+    | SavepointDeleted
+    | RequestAnswered
     | QueryRestarted
 )

@@ -63,6 +63,12 @@ def survey_entries(store: ObjectStore) -> tuple[list[AnyEntry], dict[str, Damage
     return sound, damaged
 
 
+def read_entries_after(store: ObjectStore, sequence: Sequence) -> Iterator[AnyEntry]:
+    """What came since, oldest first; for those who look often."""
+    keys = [item.key for item in store.list(PREFIX, after=entry_key(sequence))]
+    yield from (entry for key in keys if (entry := _read_if_there(store, key)))
+
+
 def _read_if_there(store: ObjectStore, key: str) -> AnyEntry | None:
     try:
         return _read(store, key)

@@ -16,9 +16,13 @@ from holdfast.repository.entries import (
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
+    RequestAnswered,
     Retention,
     RunEnded,
     RunStarted,
+    SavepointDeleted,
+    SavepointNamed,
+    WentBack,
 )
 from holdfast.repository.state import JobState
 
@@ -30,17 +34,18 @@ _DAY = "%Y-%m-%d"
 
 
 def checkpoints_to_retire(state: JobState, rule: Retention) -> tuple[CheckpointId, ...]:
-    """Completed checkpoints that the rule does not keep. Savepoints stay; damaged ones do not count as kept.
+    """Completed checkpoints that the rule does not keep. Savepoints stay. Damaged ones, and those of a line that was
+    given up, do not count as kept; they go when enough that count are newer.
 
     A checkpoint that the rule gives up once it gives up for ever, whatever completes later. So it does not matter how
     often the rule is applied.
     """
     plain = [entry for entry in state.retained() if entry.checkpoint_kind == "checkpoint"]
-    sound = [entry for entry in plain if entry.id not in state.corrupt]
+    sound = [entry for entry in plain if entry.id not in state.corrupt and entry.id not in state.abandoned]
     newest = {entry.id for entry in sound[-rule.retained :]}
     keep = newest | _newest_of_each(sound, _HOUR, rule.keep_hourly) | _newest_of_each(sound, _DAY, rule.keep_daily)
-    oldest = min(newest, default=CheckpointId(0))
-    return tuple(e.id for e in plain if e.id not in keep and (e.id not in state.corrupt or e.id < oldest))
+    oldest = min(newest) if len(newest) == rule.retained else CheckpointId(0)
+    return tuple(e.id for e in plain if e.id not in keep and (e in sound or e.id < oldest))
 
 
 def _newest_of_each(entries: Sequence[CheckpointCompleted], period: str, count: int) -> set[CheckpointId]:
@@ -93,6 +98,12 @@ def _needed(state: JobState, entry: object, graced: Container[CheckpointId]) -> 
             return entry.id == state.last_checkpoint
         case CheckpointCorrupt() | CheckpointRepaired():
             return entry.id in state.completed and entry.id not in state.retired
+        case SavepointNamed() | SavepointDeleted():
+            return entry.id in state.completed and entry.id not in state.retired
         case CheckpointsRetired():
             return any(id in state.completed for id in entry.ids)
+        case WentBack():
+            return entry is state.went_back or any(id in state.completed for id in entry.abandoned)
+        case RequestAnswered():
+            return entry is state.newest_answer
     return False

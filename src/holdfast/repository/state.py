@@ -7,6 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from holdfast.identifiers import CheckpointId, FencingEpoch, Sequence
 from holdfast.repository.entries import (
     AnyEntry,
@@ -17,8 +19,12 @@ from holdfast.repository.entries import (
     CheckpointsRetired,
     CheckpointStarted,
     QueryRestarted,
+    RequestAnswered,
     RunEnded,
     RunStarted,
+    SavepointDeleted,
+    SavepointNamed,
+    WentBack,
 )
 
 _NO_ENTRY = Sequence(0)
@@ -39,6 +45,12 @@ class JobState:
     failed: list[CheckpointFailed] = field(default_factory=list)
     retired_at: dict[CheckpointId, datetime] = field(default_factory=dict)
     corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
+    abandoned: set[CheckpointId] = field(default_factory=set)
+    """Of lines of batches that were given up, because of damage or on request."""
+    went_back: WentBack | None = None
+    """The last time that somebody asked to."""
+    answers: dict[str, RequestAnswered] = field(default_factory=dict)
+    """To requests, by their ids."""
     restarts: list[QueryRestarted] = field(default_factory=list)
     sequences: list[tuple[Sequence, AnyEntry]] = field(default_factory=list)
 
@@ -76,11 +88,28 @@ class JobState:
             case CheckpointCorrupt():
                 if entry.id not in self.passed_over:
                     self.corrupt[entry.id] = entry
+                if entry.passed_over:
+                    self.abandoned.add(entry.id)
             case CheckpointRepaired():
                 if entry.id not in self.passed_over:
                     self.corrupt.pop(entry.id, None)
+            case WentBack():
+                self.abandoned.update(entry.abandoned)
+                self.went_back = entry
+            case SavepointNamed():
+                self._rename(entry.id, entry.name)
+            case SavepointDeleted():
+                self._rename(entry.id, None)
+            case RequestAnswered():
+                self.answers[entry.request] = entry
             case QueryRestarted():
                 self.restarts.append(entry)
+
+    def _rename(self, id: CheckpointId, name: str | None) -> None:
+        """`completed` says what the checkpoint is now, whatever it was made as."""
+        if id in self.completed:
+            kind = "savepoint" if name else "checkpoint"
+            self.completed[id] = msgspec.structs.replace(self.completed[id], checkpoint_kind=kind, name=name)
 
     def without(self, trimmed: frozenset[Sequence]) -> JobState:
         """The same state after these entries were trimmed, so that a long run does not remember them for ever."""
@@ -106,6 +135,10 @@ class JobState:
         return self.ends.get(self.pipeline.fencing_epoch) if self.pipeline else None
 
     @property
+    def newest_answer(self) -> RequestAnswered | None:
+        return next(reversed(self.answers.values()), None)
+
+    @property
     def lineage(self) -> str | None:
         return self.run.lineage if self.run else None
 
@@ -124,13 +157,12 @@ class JobState:
 
     @property
     def passed_over(self) -> frozenset[CheckpointId]:
-        """Checkpoints whose line of batches was given up."""
+        """Damaged ones whose line of batches was given up."""
         return frozenset(id for id, entry in self.corrupt.items() if entry.passed_over)
 
     def newest_of_the_line(self) -> CheckpointCompleted | None:
         """The newest checkpoint of the line of batches that the job is on, be its bytes damaged or not."""
-        passed_over = self.passed_over
-        return next((entry for entry in reversed(self.retained()) if entry.id not in passed_over), None)
+        return next((entry for entry in reversed(self.retained()) if entry.id not in self.abandoned), None)
 
     @property
     def retired(self) -> AbstractSet[CheckpointId]:
@@ -141,8 +173,11 @@ class JobState:
         return [
             entry
             for id, entry in sorted(self.completed.items(), reverse=True)
-            if id not in self.retired and id not in self.corrupt
+            if id not in self.retired and id not in self.corrupt and id not in self.abandoned
         ]
+
+    def savepoint(self, name: str) -> CheckpointCompleted | None:
+        return next((entry for entry in self.retained() if entry.name == name), None)
 
     def retained(self) -> list[CheckpointCompleted]:
         """What must not be deleted: everything completed and not retired, damaged ones included."""

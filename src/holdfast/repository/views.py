@@ -84,6 +84,8 @@ class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     corrupt: str | None = None
     """How it was found damaged; such a checkpoint is never chosen by recovery."""
+    abandoned: bool = False
+    """The job went back to an older one and on from there; this one is never chosen by recovery."""
 
 
 class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
@@ -219,7 +221,7 @@ def _heartbeat_of(run: RunStarted, heartbeat: Heartbeat | None) -> Heartbeat | N
 
 
 def _newest_completed(state: JobState) -> CheckpointCompleted | None:
-    return max(state.completed.values(), key=lambda entry: entry.id, default=None)
+    return max((e for e in state.completed.values() if e.id not in state.abandoned), key=lambda e: e.id, default=None)
 
 
 def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> list[CheckpointFailed]:
@@ -255,6 +257,7 @@ def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDeta
         shards=entry.shards,
         shards_acknowledged=entry.shards,
         corrupt=damage.detail if damage else None,
+        abandoned=entry.id in state.abandoned,
         manifest=entry.manifest,
         phases=entry.phases,
         slowest_shards=entry.slowest,

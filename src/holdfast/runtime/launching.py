@@ -1,5 +1,6 @@
 """From settings to a running job: look before touching, claim, recover, align the sink, start."""
 
+import logging
 import random
 import uuid
 from collections.abc import Callable
@@ -11,13 +12,15 @@ from typing import Literal
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
-from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, OwnedByAnotherRun
+from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
+from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
+from holdfast.repository.state import JobState
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
@@ -26,6 +29,7 @@ from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
+from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink, is_copied
@@ -37,6 +41,8 @@ from holdfast.sinks.protocol import SinkContext, Step, no_step
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store, require_create_if_absent
 from holdfast.version import VERSION
+
+log = logging.getLogger("holdfast")
 
 
 def _new_attempt() -> AttemptId:
@@ -81,7 +87,9 @@ def look(job: JobName, home: str, work: Path, settings: Settings, around: Surrou
     store = root.scoped(job)
     place = Place(job, home, store, work, settings, around)
     require_free_or_ours(work, job, home)
-    _require_claimable(place, Journal(store, new_attempt=around.new_attempt, now=around.clock.wall))
+    journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
+    _require_claimable(place, journal)
+    decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
     require_create_if_absent(root)
     return place
 
@@ -150,30 +158,55 @@ def launch(
     blobs_by_run.append((blobs, parts.checkpointing))
     # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
     parts.watch.beat()
-    with around.beating(parts.watch, parts.heartbeat):
-        around.step("run.claimed")
-        resumed = parts.recovery.resume(local=True)
-        around.step("recovery.directory")
-        _require_fitting(parts, resumed)
-        if query.sink is not None:
-            query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
-            around.step("recovery.fenced")
-            align_sink(query.sink, resumed, copied=is_copied(journal.state, resumed.durable_id))
-            around.step("recovery.aligned")
-        _remember_retained(place.store, journal, blobs, parts.checkpointing)
-        parts.collector.sweep(leftovers)
-        query.start(resumed.directory)
+    try:
+        with around.beating(parts.watch, parts.heartbeat):
+            resumed = _recover(place, parts, claimed)
+            _remember_retained(place.store, journal, blobs, parts.checkpointing)
+            parts.collector.sweep(leftovers)
+            query.start(resumed.directory)
+    except Exception as error:
+        query.stop()
+        say_goodbye(journal, f"could not start: {message_of(error)}")
+        raise
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
 
 
-def _require_fitting(parts: Parts, resumed: Resumed) -> None:
-    """A refusal leaves everything as it was: the directory just built is where the next run goes on."""
-    try:
-        parts.supervision.overridden = parts.query.preflight(resumed.directory, resumed.barrier)
-    except Incompatible as error:
-        say_goodbye(parts.journal, error.message)
-        raise
+def _recover(place: Place, parts: Parts, claimed: RunStarted) -> Resumed:
+    """The directory to start in, and the sink at the same point.
+
+    A query that does not fit its checkpoint is refused before anything is given up: the next run goes on as before.
+    """
+    step, sink = place.around.step, parts.query.sink
+    step("run.claimed")
+    back = _way_back(place, parts.journal.state)
+    resumed = parts.recovery.resume(local=True, back=back)
+    step("recovery.directory")
+    parts.supervision.overridden = parts.query.preflight(resumed.directory, resumed.barrier)
+    if back is not None:
+        parts.recovery.go_back(back)
+        step("recovery.back")
+    if sink is not None:
+        parts.query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
+        step("recovery.fenced")
+        align_sink(sink, resumed, copied=is_copied(parts.journal.state, resumed.durable_id))
+        step("recovery.aligned")
+    return resumed
+
+
+def _way_back(place: Place, state: JobState) -> GoBack | None:
+    """Where the job is to go back to, None when it goes on."""
+    wanted = Wanted(place.settings.from_savepoint, place.settings.from_checkpoint)
+    answer = decide(state, wanted)
+    if not isinstance(answer, AlreadyBack):
+        return answer
+    other = f"from_checkpoint={answer.to}" if wanted.savepoint else "a savepoint's name"
+    log.warning(
+        "the job has gone back to %s before and has gone on since; it does not go back again. Try: %s, to do so",
+        wanted,
+        other,
+    )
+    return None
 
 
 def _claim(place: Place, journal: Journal) -> RunStarted:
@@ -269,22 +302,24 @@ def _put_together(
         savepoints=frozenset(entry.name for entry in journal.state.retained() if entry.name),
     )
     alarms = Alarms(place.job, settings.alarms, around.clock)
+    retiring = Retiring(
+        journal=journal,
+        blobs=blobs,
+        checkpointing=checkpointing,
+        collector=collector,
+        rule=rule,
+        clock=around.clock,
+        lanes=lanes,
+        post=tell,
+    )
     parts = Parts(
         job=place.job,
+        store=place.store,
         journal=journal,
         coordinator=coordinator,
         checkpointing=checkpointing,
         collector=collector,
-        retiring=Retiring(
-            journal=journal,
-            blobs=blobs,
-            checkpointing=checkpointing,
-            collector=collector,
-            rule=rule,
-            clock=around.clock,
-            lanes=lanes,
-            post=tell,
-        ),
+        retiring=retiring,
         scrubbing=Scrubbing(
             store=place.store,
             journal=journal,
@@ -309,6 +344,7 @@ def _put_together(
         post=post,
         heartbeat=settings.duration("heartbeat"),
         step=around.step,
+        collect=retiring.collect,
     )
     return parts, blobs
 

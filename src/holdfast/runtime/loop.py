@@ -39,6 +39,7 @@ from holdfast.coordination.events import (
     TimePassed,
 )
 from holdfast.coordination.history import CheckpointRecord
+from holdfast.coordination.reasons import FailureReason
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.repository.entries import QueryRestarted
@@ -55,9 +56,11 @@ from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
+from holdfast.runtime.serving import Abilities, Reply, Serving
 from holdfast.runtime.status import JobStatus
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 from holdfast.sinks.protocol import Step
+from holdfast.storage.interface import ObjectStore
 
 log = logging.getLogger("holdfast")
 
@@ -73,6 +76,7 @@ class Parts:
     """What a runtime is made of; put together by `launching`."""
 
     job: JobName
+    store: ObjectStore
     journal: Journal
     coordinator: Coordinator
     checkpointing: Checkpointing
@@ -90,6 +94,8 @@ class Parts:
     post: Callable[[Item], None]
     heartbeat: float
     step: Step
+    collect: Callable[[Reply], None]
+    """Free what retention and failures left; asked for by a command."""
 
 
 class Runtime:
@@ -116,6 +122,14 @@ class Runtime:
         self._ending = False
         self._stop_asked = False
         self._failure: HoldfastError | None = None
+        self._serving = Serving(
+            store=parts.store,
+            journal=parts.journal,
+            clock=parts.clock,
+            lanes=parts.lanes,
+            post=parts.post,
+            abilities=Abilities(self._request_savepoint, self.stop, parts.retiring.retire, parts.collect),
+        )
         self.status = self._snapshot()
 
     # Driven by the loop's thread.
@@ -143,7 +157,7 @@ class Runtime:
         self._next_poll = now + POLL_S
         if now >= self._next_beat:
             self._next_beat = now + self._parts.heartbeat
-            self._lanes.submit("heartbeat", self._parts.watch.beat)
+            self._lanes.submit("heartbeat", self._beat)
         if self._ending:
             return
         self._parts.collector.poll()
@@ -154,6 +168,11 @@ class Runtime:
         elif self._restart is not None and now >= self._restart.at and not (self._publishing or self._stop_asked):
             self._begin_restart(self._restart)
         self.turn(TimePassed())
+
+    def _beat(self) -> None:
+        self._parts.watch.beat()
+        if not self._ending:
+            self._serving.look()
 
     def next_deadline(self) -> float:
         deadline = self._coordinator.next_deadline()
@@ -167,6 +186,9 @@ class Runtime:
 
     def request(self, kind: Kind, name: str | None, answer: Answer) -> None:
         self._post(lambda: self.turn(CheckpointRequested(self._expect(answer), kind, name)))
+
+    def _request_savepoint(self, name: str, answer: Answer) -> None:
+        self.request("savepoint", name, answer)
 
     def stop(self, savepoint: str | None, answer: Answer) -> None:
         """Stop the query, checkpoint what it committed, end the run."""
@@ -399,12 +421,15 @@ class Runtime:
 
         def end_run() -> None:
             self._query.stop()  # once more: this lane may have started it elsewhere meanwhile
-            if not command.fenced:
-                # So that the next run need not wait for the heartbeat to go stale.
-                say_goodbye(self._parts.journal, self._failure.message if self._failure else "stopped")
+            failed = (FailureReason.RUN_STOPPED, self._failure.message) if self._failure else None
             for request, answer in stops:
                 if answer is not None:
-                    answer(AnswerRequest(request))
+                    answer(AnswerRequest(request, failure=failed))
+            self._lanes.submit("journal", leave)  # behind what those who were answered have to write
+
+        def leave() -> None:
+            if not command.fenced:
+                say_goodbye(self._parts.journal, self._failure.message if self._failure else "stopped")
             self._finished(self._failure)
 
         self._lanes.submit("query", stop_query)

@@ -17,6 +17,7 @@ from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.serving import Outcome, Reply
 
 log = logging.getLogger("holdfast")
 
@@ -45,6 +46,11 @@ class Retiring:
 
     def retire(self) -> None:
         self._lanes.submit("journal", self._retire)
+
+    def collect(self, reply: Reply) -> None:
+        """On request: apply retention now. What it gives up is deleted in the background."""
+        self.retire()
+        reply(Outcome(message="retention is applied; what it gives up is deleted in the background"))
 
     def _retire(self) -> None:
         try:

@@ -1,0 +1,59 @@
+"""Asking a running job for something, with progress for the person who waits."""
+
+import time
+import uuid
+
+from holdfast.cli.progress import waiting
+from holdfast.errors import CheckpointFailed, Corrupt, HoldfastError, InvalidSettings, NotFound
+from holdfast.identifiers import CheckpointId, JobName
+from holdfast.repository.entries import AnyEntry, CheckpointStarted, Failure
+from holdfast.repository.mailbox import RequestKind
+from holdfast.repository.ownership import current_process
+from holdfast.repository.views import Observation
+from holdfast.runtime.asking import Asker, ask
+from holdfast.runtime.clock import SystemClock
+from holdfast.storage.interface import ObjectStore
+
+_ERRORS: dict[str, type[HoldfastError]] = {
+    "name_taken": InvalidSettings,
+    "InvalidSettings": InvalidSettings,
+    "NotFound": NotFound,
+    "Corrupt": Corrupt,
+}
+
+
+def ask_owner(
+    store: ObjectStore,
+    seen: Observation,
+    kind: RequestKind,
+    name: str,
+    timeout: float,
+    doing: str,
+    checkpoint: CheckpointId | None = None,
+) -> CheckpointId:
+    """The checkpoint that came of it. Raises the owner's failure as the command's."""
+    run = seen.state.run
+    assert run is not None
+    with waiting(f"waiting for run {run.fencing_epoch} on {run.host} to {doing}") as say_now:
+
+        def told(entry: AnyEntry) -> None:
+            if isinstance(entry, CheckpointStarted) and entry.name == name:
+                say_now(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is being made")
+
+        asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, told)
+        answered = ask(
+            JobName(seen.job), store, seen.state, kind, name=name, checkpoint=checkpoint, timeout=timeout, asker=asker
+        )
+    if answered.failure is not None:
+        raise _error(answered.failure, f"could not {doing} of job {seen.job!r} in {seen.home}")
+    if answered.checkpoint is None:
+        raise CheckpointFailed(f"could not {doing} of job {seen.job!r}: the run ended without it")
+    return answered.checkpoint
+
+
+def _error(failure: Failure, attempted: str) -> HoldfastError:
+    kind = _ERRORS.get(failure.reason, CheckpointFailed)
+    if failure.message.startswith("could not"):
+        return kind(failure.message, hint=failure.hint or None)
+    reason = "" if kind is not CheckpointFailed else f"{failure.reason}: "
+    return kind(f"{attempted}: {reason}{failure.message}", hint=failure.hint or None)

@@ -1,0 +1,81 @@
+"""Going back in time within a job, on request. Pure: what was asked and what the journal says in, the choice out.
+
+A supervisor starts a process again and again with the same arguments. So a request that the journal says was carried
+out is not carried out again: the job goes on from where it has got to since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.errors import InvalidSettings, NotFound
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.state import JobState
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The point to go back to. At most one of the two is set."""
+
+    savepoint: str | None = None
+    checkpoint: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.savepoint is not None or self.checkpoint is not None
+
+    def __str__(self) -> str:
+        return f"savepoint {self.savepoint}" if self.savepoint is not None else f"checkpoint {self.checkpoint}"
+
+
+@dataclass(frozen=True)
+class GoBack:
+    to: CheckpointCompleted
+    asked: str
+
+
+@dataclass(frozen=True)
+class AlreadyBack:
+    """It has been done; the job has gone on since."""
+
+    to: CheckpointId
+
+
+def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
+    """None when nothing was wanted. Raises `NotFound` or `InvalidSettings` when the job cannot go there."""
+    if not wanted:
+        return None
+    entry, done = _find(state, wanted), state.went_back
+    if done is not None and done.asked == str(wanted) and (entry is None or entry.id == done.chosen):
+        return AlreadyBack(done.chosen)
+    if entry is None:
+        raise NotFound(f"could not go back to {wanted}: there is no such one that is kept", hint=_usable(state))
+    if entry.id in state.abandoned:
+        raise InvalidSettings(
+            f"could not go back to {wanted}: it belongs to a history that was given up when the job went back before "
+            f"it, and the output of that history is gone",
+            hint="holdfast restore writes its state to a directory, for another job to start from",
+        )
+    if entry.id in state.corrupt:
+        raise InvalidSettings(f"could not go back to {wanted}: it is damaged", hint=_usable(state))
+    return GoBack(entry, str(wanted))
+
+
+def abandoned_by(state: JobState, chosen: CheckpointCompleted) -> tuple[CheckpointId, ...]:
+    """What lies behind `chosen` on the line that the job is on."""
+    return tuple(
+        entry.id
+        for entry in state.retained()
+        if entry.id > chosen.id and entry.barrier_batch_id > chosen.barrier_batch_id and entry.id not in state.abandoned
+    )
+
+
+def _find(state: JobState, wanted: Wanted) -> CheckpointCompleted | None:
+    if wanted.savepoint is not None:
+        return state.savepoint(wanted.savepoint)
+    return next((entry for entry in state.retained() if entry.id == wanted.checkpoint), None)
+
+
+def _usable(state: JobState) -> str:
+    shown = [f"{entry.id} ({entry.name})" if entry.name else str(entry.id) for entry in state.restorable()]
+    return f"one of: {', '.join(shown)}" if shown else "holdfast checkpoints, to see what became of it"

@@ -1,0 +1,119 @@
+"""The asker's side of the mailbox: a command that wants something from the running owner of a job."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from holdfast.errors import CheckpointFailed, HoldfastError, StorageError
+from holdfast.identifiers import CheckpointId, JobName
+from holdfast.repository.entries import AnyEntry, Process, RequestAnswered, RunEnded
+from holdfast.repository.journal import read_entries_after
+from holdfast.repository.mailbox import Request, RequestKind, place_request, withdraw
+from holdfast.repository.state import JobState
+from holdfast.runtime.clock import Clock
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Who asks, and what asking depends on."""
+
+    clock: Clock
+    sleep: Callable[[float], None]
+    process: Process
+    new_id: Callable[[], str]
+    told: Callable[[AnyEntry], None] = lambda entry: None
+    """Hears of every journal entry that comes while waiting."""
+
+
+def ask(
+    job: JobName,
+    store: ObjectStore,
+    state: JobState,
+    kind: RequestKind,
+    *,
+    name: str | None = None,
+    checkpoint: CheckpointId | None = None,
+    timeout: float,
+    asker: Asker,
+) -> RequestAnswered:
+    """Have it done by the owner, and wait for the answer. `state` is that of the job just before.
+
+    The answer may be a failure. Raises `CheckpointFailed` when none came in time, or the run ended without one.
+    """
+    now = asker.clock.wall()
+    request = Request(
+        id=asker.new_id(),
+        kind=kind,
+        name=name,
+        checkpoint=checkpoint,
+        head=state.head,
+        asked_at=now,
+        expires_at=now + timedelta(seconds=timeout),
+        asker=asker.process,
+    )
+    waiting = _Waiting(job, store, request, asker, asker.clock.monotonic() + timeout)
+    try:
+        return waiting.answer(timeout)
+    except BaseException:
+        withdraw(store, request)
+        raise
+
+
+class _Waiting:
+    def __init__(self, job: JobName, store: ObjectStore, request: Request, asker: Asker, deadline: float) -> None:
+        self._job = job
+        self._store = store
+        self._request = request
+        self._asker = asker
+        self._deadline = deadline
+        self._head = request.head
+        self._placed = False
+
+    def answer(self, timeout: float) -> RequestAnswered:
+        while True:
+            found = self._look()
+            if found is not None:
+                return found
+            if self._asker.clock.monotonic() >= self._deadline:
+                raise self._late(timeout)
+            self._asker.sleep(POLL_S)
+
+    def _look(self) -> RequestAnswered | None:
+        """A home that does not answer for a moment is asked again, until the time is over."""
+        try:
+            self._placed = self._placed or place_request(self._store, self._request)
+            return self._read_on()
+        except StorageError as error:
+            log.warning("could not ask, trying on: %s", error.message)
+            return None
+
+    def _read_on(self) -> RequestAnswered | None:
+        ended: RunEnded | None = None
+        for entry in read_entries_after(self._store, self._head):
+            self._head = entry.sequence
+            self._asker.told(entry)
+            if isinstance(entry, RequestAnswered) and entry.request == self._request.id:
+                return entry
+            ended = entry if isinstance(entry, RunEnded) else None
+        if ended is not None:
+            raise CheckpointFailed(
+                f"could not have it done: job {self._job!r} ended before it answered: {ended.reason}",
+                hint="start the job and ask again",
+            )
+        return None
+
+    def _late(self, timeout: float) -> HoldfastError:
+        if not self._placed:
+            why = "it is busy with another request"
+        else:
+            why = "its run takes up requests with its heartbeat, and does nothing later than asked"
+        return CheckpointFailed(
+            f"could not have it done: job {self._job!r} did not answer within {timeout:g} s; {why}",
+            hint="holdfast status shows whether the run is alive; a longer --timeout waits longer",
+        )

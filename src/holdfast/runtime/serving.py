@@ -1,0 +1,215 @@
+"""The owner's side of the mailbox: takes one request at a time, has it done, answers in the journal.
+
+`look` runs on the heartbeat lane, answers are written on the journal lane, everything else on the loop's thread.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.coordination.commands import AnswerRequest
+from holdfast.coordination.events import Event, RunFenced, SavepointsKnown
+from holdfast.errors import Fenced, HoldfastError, StorageError
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.entries import Failure, RequestAnswered, SavepointDeleted
+from holdfast.repository.journal import Journal
+from holdfast.repository.mailbox import Request, read_request, remove_request
+from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    checkpoint: CheckpointId | None = None
+    failure: Failure | None = None
+    message: str = ""
+
+
+Reply = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What the runtime can be asked for."""
+
+    checkpoint: Callable[[str, Callable[[AnswerRequest], None]], None]
+    """Make a savepoint of this name."""
+    stop: Callable[[str | None, Callable[[AnswerRequest], None]], None]
+    """Stop, with a savepoint of this name; answers early enough for an entry before the run says goodbye."""
+    retire: Callable[[], None]
+    collect: Callable[[Reply], None]
+
+
+class Serving:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        clock: Clock,
+        lanes: Lanes,
+        post: Callable[[Event | Callable[[], None]], None],
+        abilities: Abilities,
+    ) -> None:
+        self._store = store
+        self._journal = journal
+        self._clock = clock
+        self._lanes = lanes
+        self._post = post
+        self._abilities = abilities
+        self._serving: Request | None = None
+        self._unwritten: Outcome | None = None
+        """The answer to `_serving`, when it could not be written yet."""
+
+    def look(self) -> None:
+        """One GET. What is found is taken up on the loop's thread."""
+        if self._unwritten is not None:
+            self._lanes.submit("journal", self._write_answer)
+            return
+        try:
+            request = read_request(self._store)
+        except StorageError:
+            return  # the heartbeat says the same
+        if request is not None:
+            found = request
+            self._post(lambda: self._take(found))
+
+    def _take(self, request: Request) -> None:
+        if self._serving is not None:
+            return  # this one, or one that came since and waits its turn
+        self._serving = request
+        if request.id in self._journal.state.answers:
+            self._lanes.submit("journal", self._finish)
+            return
+        log.info("asked by %s, pid %s: %s %s", request.asker.host, request.asker.pid, request.kind, request.name or "")
+        if self._clock.wall() > request.expires_at:
+            self._reply(_refused("expired", "it came too late by this host's clock", "ask again; compare the clocks"))
+        else:
+            self._serve(request)
+
+    def _serve(self, request: Request) -> None:
+        name, made = request.name, self._made_since(request)
+        match request.kind:
+            case "savepoint" if request.checkpoint is not None:
+                self._lanes.submit("journal", lambda: self._on_journal(request))
+            case "savepoint" if made is not None:
+                self._reply(Outcome(made))
+            case "savepoint" if name is not None:
+                self._abilities.checkpoint(name, lambda answer: self._reply(_outcome(answer)))
+            case "delete-savepoint":
+                self._lanes.submit("journal", lambda: self._on_journal(request))
+            case "stop":
+                self._stop(request, made)
+            case "collect":
+                self._abilities.collect(self._reply)
+            case _:
+                self._reply(
+                    _refused("not_understood", f"{request.kind} without a name", "use the same version of holdfast")
+                )
+
+    def _stop(self, request: Request, made: CheckpointId | None) -> None:
+        """Refused before anything stops when the name is taken. Made already when the run that was asked first died."""
+        if request.name is not None and made is None and self._journal.state.savepoint(request.name) is not None:
+            self._reply(_refused("name_taken", f"savepoint {request.name!r} exists", "choose another name"))
+            return
+
+        def stopped(answer: AnswerRequest) -> None:
+            savepoint = self._journal.state.savepoint(request.name) if request.name else None
+            failed = _outcome(answer).failure
+            self._reply(Outcome(savepoint.id if savepoint else None, failed, "" if failed else "stopped"))
+
+        self._abilities.stop(None if made is not None else request.name, stopped)
+
+    def _made_since(self, request: Request) -> CheckpointId | None:
+        """The savepoint, when it was made after the asker saw that there was none: by a run that died before it
+        answered, or by somebody else who wanted the same."""
+        entry = self._journal.state.savepoint(request.name) if request.name else None
+        return entry.id if entry is not None and entry.sequence > request.head else None
+
+    def _deleted(self, request: Request) -> CheckpointId:
+        """Also by a run that died before it answered."""
+        for sequence, entry in reversed(self._journal.state.sequences):
+            if sequence <= request.head:
+                break
+            if isinstance(entry, SavepointDeleted) and entry.name == request.name:
+                return entry.id
+        return delete_savepoint(self._journal, request.name or "").id
+
+    def _on_journal(self, request: Request) -> None:
+        try:
+            if request.kind == "savepoint":
+                assert request.checkpoint is not None
+                id = name_checkpoint(self._journal, request.checkpoint, request.name or "").id
+            else:
+                id = self._deleted(request)
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+            return
+        except HoldfastError as error:
+            self._reply(_refused(type(error).__name__, error.message, error.hint or ""))
+            return
+        names = frozenset(entry.name for entry in self._journal.state.retained() if entry.name)
+        self._post(SavepointsKnown(names))
+        if request.kind == "delete-savepoint":
+            self._abilities.retire()
+        self._reply(Outcome(id))
+
+    def _reply(self, outcome: Outcome) -> None:
+        self._unwritten = outcome
+        self._lanes.submit("journal", self._write_answer)
+
+    def _write_answer(self) -> None:
+        request, outcome = self._serving, self._unwritten
+        if request is None or outcome is None:
+            return
+        try:
+            self._journal.settle()
+            if request.id not in self._journal.state.answers:
+                self._journal.append(
+                    lambda sequence, attempt, at: RequestAnswered(
+                        sequence=sequence,
+                        attempt=attempt,
+                        at=at,
+                        fencing_epoch=self._journal.fencing_epoch,
+                        request=request.id,
+                        checkpoint=outcome.checkpoint,
+                        failure=outcome.failure,
+                        message=outcome.message,
+                    )
+                )
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+            return
+        except StorageError as error:
+            log.warning("could not answer a request, trying on: %s", error.message)
+            return
+        self._unwritten = None
+        self._finish()
+
+    def _finish(self) -> None:
+        """The answer is in the journal. When the object cannot be removed now, the next look finds it answered."""
+        request = self._serving
+        try:
+            if request is not None:
+                remove_request(self._store, request)
+        except StorageError as error:
+            log.warning("could not remove a request that was answered, trying on: %s", error.message)
+        self._post(self._be_free)
+
+    def _be_free(self) -> None:
+        self._serving = None
+
+
+def _outcome(answer: AnswerRequest) -> Outcome:
+    if answer.failure is None:
+        return Outcome(answer.completed)
+    reason, message = answer.failure
+    return _refused(reason.value, message, reason.rule.hint)
+
+
+def _refused(reason: str, message: str, hint: str) -> Outcome:
+    return Outcome(failure=Failure(reason, message, False, hint))
