@@ -11,7 +11,7 @@ from pathlib import Path
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.errors import HoldfastError, StorageUnreachable
-from holdfast.identifiers import AttemptId, JobName
+from holdfast.identifiers import AttemptId, BatchId, JobName
 from holdfast.repository.entries import CheckpointCompleted, Process
 from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
@@ -105,6 +105,9 @@ class ChurningQuery:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.directory = Path()
+
+    def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
+        return False
 
     def describe(self) -> dict[str, str]:
         return {}
