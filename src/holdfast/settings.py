@@ -80,6 +80,8 @@ class Settings:
     """Threads that copy shards."""
     scrub: Duration = "off"
     """The time in which every retained object of the home is read back once, in the background; or "off"."""
+    storage_deadline: Duration = "30s"
+    """How long one call to a home on other machines is tried again before it counts as failed."""
     alarms: tuple[Callable[[Any], None], ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -126,6 +128,7 @@ _DURATION_LEAST = {
     "min_pause": 0.0,
     "restart_delay": 0.0,
     "heartbeat": 0.1,
+    "storage_deadline": 0.0,
     "grace": 0.0,
 }
 _COUNT_LEAST = {

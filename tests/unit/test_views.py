@@ -50,6 +50,7 @@ def test_a_completed_checkpoint(history: History) -> None:
         "bytes_new": 500_000,
         "files": 230,
         "objects_written": 12,
+        "requests": None,
         "shards": 4,
         "shards_acknowledged": 4,
         "failure": None,

@@ -48,6 +48,7 @@ OPTION_HELP = {
     "heartbeat": "How often the owner shows that it is alive.",
     "parallelism": "Threads that copy shards.",
     "scrub": "Read every retained object back once in this time, such as 7d; or off.",
+    "storage_deadline": "How long a call to a remote home is tried again before it has failed.",
 }
 """Every field of Settings that a command line can give."""
 

@@ -4,12 +4,17 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.cli import figures
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
+from holdfast.repository.entries import Requests
 from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints, job_status
+from holdfast.storage.metered import Usage
+from holdfast.storage.prices import dollars_a_month
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -37,6 +42,8 @@ def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: dateti
     if status.maintenance is not None:
         yield labelled("maintenance", f"by a command on {status.maintenance.host}, pid {status.maintenance.pid}")
     yield _last_completed_line(status.last_completed, now)
+    if status.last_completed and status.last_completed.requests:
+        yield _requests_line(status.last_completed.requests, status.home)
     if status.state == "lost":
         yield labelled("next", "the last run vanished; start it again and it continues from there or newer")
     yield from _failure_lines(status)
@@ -71,6 +78,15 @@ def _last_completed_line(last: CheckpointDocument | None, now: datetime) -> "Tex
         f" at batch {last.barrier_batch_id}, {figures.age(last.completed_at, now)}, {figures.size(last.bytes_total)}",
         damage,
     )
+
+
+def _requests_line(requests: Requests, home: str) -> "Text":
+    """What the last good checkpoint cost in requests, heartbeats and retention since the one before included."""
+    counts = {"PUT": requests.put, "GET": requests.get, "LIST": requests.list, "DELETE": requests.delete}
+    shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
+    dollars = dollars_a_month(home, Usage(**msgspec.structs.asdict(requests)))
+    cost = "" if dollars is None else f", about ${dollars:,.2f} a month"
+    return labelled("requests", f"{shown} in {figures.duration(round(requests.seconds * 1000))}", (cost, "dim"))
 
 
 def _failure_lines(status: JobStatus) -> Iterator["Text"]:

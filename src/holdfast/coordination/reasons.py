@@ -27,6 +27,7 @@ class Rule:
 class FailureReason(Enum):
     EXPIRED = "expired"
     STORAGE_UNREACHABLE = "storage_unreachable"
+    STORAGE_THROTTLED = "storage_throttled"
     STORAGE_DENIED = "storage_denied"
     STORAGE_FULL = "storage_full"
     OUTCOME_UNKNOWN = "outcome_unknown"
@@ -62,6 +63,12 @@ RULES: dict[FailureReason, Rule] = {
         Fault.STORAGE,
         "the home did not answer, or answered with a passing fault",
         "check that the home is mounted and reachable from the driver",
+    ),
+    FailureReason.STORAGE_THROTTLED: Rule(
+        True,
+        Fault.STORAGE,
+        "the home asked for fewer requests until the time for trying again was up",
+        "raise interval, lower parallelism, or ask the provider for a higher request rate",
     ),
     FailureReason.STORAGE_DENIED: Rule(
         True,

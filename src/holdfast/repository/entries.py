@@ -37,6 +37,18 @@ class ShardSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     files: int
 
 
+class Requests(msgspec.Struct, frozen=True):
+    """What a run asked of its home, over `seconds`."""
+
+    put: int
+    get: int
+    list: int
+    delete: int
+    bytes_out: int
+    bytes_in: int
+    seconds: float
+
+
 class Failure(msgspec.Struct, frozen=True):
     reason: str
     message: str
@@ -126,6 +138,8 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     phases: tuple[Phase, ...] = ()
     slowest: tuple[ShardSummary, ...] = ()
     """The slowest shards, slowest first; all of them would make the journal large."""
+    requests: Requests | None = None
+    """Of the run, from its previous completed checkpoint, or from its start, to this one."""
 
 
 class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):

@@ -18,6 +18,7 @@ from holdfast.repository.entries import (
     CheckpointStarted,
     Failure,
     Phase,
+    Requests,
     RunStarted,
     ShardSummary,
 )
@@ -79,6 +80,8 @@ class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
     bytes_new: int | None = None
     files: int | None = None
     objects_written: int | None = None
+    requests: Requests | None = None
+    """What the run asked of the home since the checkpoint before."""
     shards: int | None = None
     shards_acknowledged: int | None = None
     failure: Failure | None = None
@@ -254,6 +257,7 @@ def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDeta
         bytes_reused=max(0, entry.bytes_total - entry.bytes_new),
         files=entry.files,
         objects_written=entry.objects_written,
+        requests=entry.requests,
         shards=entry.shards,
         shards_acknowledged=entry.shards,
         corrupt=damage.detail if damage else None,

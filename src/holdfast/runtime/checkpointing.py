@@ -4,6 +4,7 @@ Lanes: `begin`, `seal`, `record` and `retire` run on the journal lane, `plan` an
 appends overlap, and a checkpoint that was abandoned before its `seal` began is never appended.
 """
 
+import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -41,6 +42,7 @@ from holdfast.repository.entries import (
     CheckpointStarted,
     Failure,
     Phase,
+    Requests,
     ShardSummary,
 )
 from holdfast.repository.journal import Journal, MakeEntry
@@ -51,6 +53,7 @@ from holdfast.runtime.ports import WorkDirectory
 from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
 from holdfast.storage.interface import ObjectStore
+from holdfast.storage.metered import Usage
 
 log = logging.getLogger("holdfast")
 
@@ -94,7 +97,9 @@ class Checkpointing:
         describe: Callable[[], dict[str, str]],
         parallelism: int,
         step: Step,
+        usage: Callable[[], Usage] | None = None,
     ) -> None:
+        """`usage` says what was asked of the home so far."""
         self._job = job
         self._store = store
         self._journal = journal
@@ -106,6 +111,9 @@ class Checkpointing:
         self._describe = describe
         self._parallelism = parallelism
         self._step = step
+        self._usage = usage
+        self._usage_recorded = Usage()
+        """As of the newest completed checkpoint."""
         self._attempts: dict[Ticket, Attempt] = {}
         self._unrecorded: deque[CheckpointRecord] = deque(maxlen=_UNRECORDED_KEPT)
         self.manifests: dict[CheckpointId, Manifest] = {}
@@ -312,7 +320,9 @@ class Checkpointing:
         self._require_free_name(attempt)
         # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
         self.manifests[attempt.id] = manifest
-        self._journal.append(self._completed_entry(attempt, manifest, digest, len(data)))
+        usage = self._usage() if self._usage is not None else None
+        self._journal.append(self._completed_entry(attempt, manifest, digest, len(data), usage))
+        self._usage_recorded = usage or self._usage_recorded
         self._blobs.remember(manifest)
         self._step("checkpoint.journal")
         self._post(CheckpointSealed(attempt.ticket))
@@ -322,7 +332,10 @@ class Checkpointing:
         if attempt.name is not None and attempt.name in {entry.name for entry in self._journal.state.retained()}:
             raise NameTaken(f"savepoint {attempt.name!r} exists")
 
-    def _completed_entry(self, attempt: Attempt, manifest: Manifest, digest: Digest, size: int) -> MakeEntry:
+    def _completed_entry(
+        self, attempt: Attempt, manifest: Manifest, digest: Digest, size: int, usage: Usage | None
+    ) -> MakeEntry:
+        requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
         copies = attempt.copies.values()
         now = self._clock.monotonic()
         ends = [at for _, at in attempt.entered[1:]] + [now]
@@ -350,6 +363,7 @@ class Checkpointing:
                 for (name, begun), end in zip(attempt.entered, ends, strict=True)
             ),
             slowest=tuple(_summary(attempt, shard) for shard in slowest),
+            requests=requests,
         )
 
     def _write_unrecorded(self) -> None:

@@ -35,10 +35,12 @@ from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink, is_copied
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
+from holdfast.runtime.status import storage_use
 from holdfast.runtime.supervision import Supervision
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import SinkContext, Step, no_step
 from holdfast.storage.interface import ObjectStore
+from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
 from holdfast.version import VERSION
 
@@ -79,13 +81,16 @@ class Place:
     work: Path
     settings: Settings
     around: Surroundings
+    meter: Meter | None = None
+    """Counts what is asked of the home."""
 
 
 def look(job: JobName, home: str, work: Path, settings: Settings, around: Surroundings) -> Place:
     """Everything that can be refused without touching anything, in the order of how quickly it can be said."""
-    root = open_store(home)
+    meter = Meter(around.clock.monotonic)
+    root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
     store = root.scoped(job)
-    place = Place(job, home, store, work, settings, around)
+    place = Place(job, home, store, work, settings, around, meter)
     require_free_or_ours(work, job, home)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
     _require_claimable(place, journal)
@@ -283,6 +288,7 @@ def _put_together(
         describe=query.describe,
         parallelism=settings.parallelism,
         step=around.step,
+        usage=(lambda: meter.usage) if (meter := place.meter) is not None else None,
     )
     rule = retention_of(settings)
     collector = Collector(
@@ -345,6 +351,7 @@ def _put_together(
         heartbeat=settings.duration("heartbeat"),
         step=around.step,
         collect=retiring.collect,
+        storage=(lambda: storage_use(place.store.url, meter)) if meter is not None else lambda: None,
     )
     return parts, blobs
 

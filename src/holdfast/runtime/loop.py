@@ -57,7 +57,7 @@ from holdfast.runtime.recovery import Recovery, Resumed, align_sink
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Abilities, Reply, Serving
-from holdfast.runtime.status import JobStatus
+from holdfast.runtime.status import JobStatus, StorageUse
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 from holdfast.sinks.protocol import Step
 from holdfast.storage.interface import ObjectStore
@@ -96,6 +96,7 @@ class Parts:
     step: Step
     collect: Callable[[Reply], None]
     """Free what retention and failures left; asked for by a command."""
+    storage: Callable[[], StorageUse | None] = lambda: None
 
 
 class Runtime:
@@ -447,6 +448,7 @@ class Runtime:
             statistics=history.statistics,
             recent=history.records[-10:],
             alarms=tuple(self._parts.alarms.active.values()),
+            storage=self._parts.storage(),
         )
 
 

@@ -2,7 +2,15 @@
 
 from holdfast.checkpoint.layout import NotPlannable
 from holdfast.coordination.reasons import FailureReason
-from holdfast.errors import DamagedJournal, HoldfastError, OutcomeUnknown, StorageDenied, StorageError, StorageFull
+from holdfast.errors import (
+    DamagedJournal,
+    HoldfastError,
+    OutcomeUnknown,
+    StorageDenied,
+    StorageError,
+    StorageFull,
+    StorageThrottled,
+)
 from holdfast.snapshot.carrier import ShardDeclined
 
 
@@ -20,6 +28,8 @@ def reason_of(error: Exception) -> FailureReason:
             return FailureReason.JOURNAL_DAMAGED
         case OutcomeUnknown():
             return FailureReason.OUTCOME_UNKNOWN
+        case StorageThrottled():
+            return FailureReason.STORAGE_THROTTLED
         case StorageDenied():
             return FailureReason.STORAGE_DENIED
         case StorageFull():

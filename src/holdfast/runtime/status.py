@@ -5,6 +5,25 @@ from dataclasses import dataclass
 from holdfast.coordination.history import CheckpointRecord, Statistics
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.runtime.alarms import Alarm
+from holdfast.storage.metered import Latency, Meter, Request, Usage
+from holdfast.storage.prices import dollars_a_month
+
+
+@dataclass(frozen=True)
+class StorageUse:
+    """What this run asked of its home since it started."""
+
+    usage: Usage
+    put: Latency | None
+    """How long the newest writes took; None before the first."""
+    get: Latency | None
+    dollars_a_month: float | None
+    """What going on like this costs in requests, by list price; None where requests are free."""
+
+
+def storage_use(url: str, meter: Meter) -> StorageUse:
+    usage = meter.usage
+    return StorageUse(usage, meter.latency(Request.PUT), meter.latency(Request.GET), dollars_a_month(url, usage))
 
 
 @dataclass(frozen=True)
@@ -23,3 +42,4 @@ class JobStatus:
     statistics: Statistics
     recent: tuple[CheckpointRecord, ...]
     alarms: tuple[Alarm, ...]
+    storage: StorageUse | None = None

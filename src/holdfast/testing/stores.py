@@ -165,26 +165,17 @@ class StoreConformance:
 
     @pytest.mark.parametrize("size", [0, 10, LARGE])
     def test_an_upload_whose_source_breaks_leaves_nothing(self, store: ObjectStore, size: int) -> None:
-        failure = BrokenSource("the file changed")
-
-        def broken() -> Iterator[bytes]:
-            yield from _pieces(_bytes(min(size, self.large)))
-            raise failure
-
+        broken = _Breaking(_bytes(min(size, self.large)))
         with pytest.raises(BrokenSource) as caught:
-            store.upload("blobs/ab/broken", broken())
-        assert caught.value is failure
+            store.upload("blobs/ab/broken", broken)
+        assert caught.value is broken.failure
         assert not store.exists("blobs/ab/broken")
         assert list(store.list("")) == []
 
     def test_an_upload_whose_source_breaks_leaves_the_object_that_was_there(self, store: ObjectStore) -> None:
-        def broken() -> Iterator[bytes]:
-            yield b"half of"
-            raise BrokenSource
-
         store.upload("blobs/ab/x", [b"whole"])
         with pytest.raises(BrokenSource):
-            store.upload("blobs/ab/x", broken())
+            store.upload("blobs/ab/x", _Breaking(b"half of"))
         assert store.get("blobs/ab/x") == b"whole"
 
     @pytest.mark.parametrize("odd", ODD_NAMES)
@@ -290,5 +281,17 @@ def _bytes(size: int) -> bytes:
     return hashlib.shake_128(str(size).encode()).digest(size)
 
 
-def _pieces(data: bytes, size: int = 1 << 20) -> Iterator[bytes]:
-    return (data[at : at + size] for at in range(0, len(data), size))
+def _pieces(data: bytes, size: int = 1 << 20) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+class _Breaking:
+    """Chunks that end in an exception, every time they are asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.failure = BrokenSource("the file changed")
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from _pieces(self._data)
+        raise self.failure
