@@ -58,7 +58,9 @@ class OwnershipWatch:
         self._application_id = application_id
         self._clock = clock
         self._post = post
-        self._confirmed_at = clock.monotonic()
+        self._heard_at = clock.monotonic()
+        """When the last look ended, or for one that found this run to be the owner, when it began."""
+        self._looking = False
         self._fenced = False
         self._silent = False
 
@@ -86,10 +88,14 @@ class OwnershipWatch:
             self._silent = False
 
     def still_owner(self) -> bool:
-        """False only when a newer run is known. Looks again when the last look is so old that one may have come."""
+        """False only when a newer run is known. Looks again when the last look is so old that one may have come.
+
+        The query asks before each batch and must not wait for a home that is down: as long as the heartbeat looks, or
+        has just looked in vain, nobody looks a second time. What matters is a process that slept through heartbeats.
+        """
         if self._fenced:
             return False
-        if self._clock.monotonic() - self._confirmed_at < self._interval * MISSED_BEATS / 2:
+        if self._looking or self._clock.monotonic() - self._heard_at < self._interval * MISSED_BEATS / 2:
             return True
         try:
             return self._look()
@@ -98,9 +104,16 @@ class OwnershipWatch:
 
     def _look(self) -> bool:
         before = self._clock.monotonic()
-        newer = newer_run(self._store, self._journal.state)
+        self._looking = True
+        try:
+            newer = newer_run(self._store, self._journal.state)
+        except StorageError:
+            self._heard_at = self._clock.monotonic()
+            raise
+        finally:
+            self._looking = False
         if newer is None:
-            self._confirmed_at = before
+            self._heard_at = before
             return True
         self._fenced = True
         self._post(RunFenced(newer))

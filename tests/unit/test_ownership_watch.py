@@ -1,0 +1,90 @@
+"""The query asks before each batch whether it still owns its job, and is not kept waiting by a home that is down."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from holdfast.coordination.events import Event
+from holdfast.errors import StorageUnreachable
+from holdfast.repository.ownership import current_process
+from holdfast.repository.state import JobState
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.storage.local import LocalStore
+
+
+class Asked(LocalStore):
+    down = False
+    gets = 0
+
+    def get(self, key: str) -> bytes:
+        self.gets += 1
+        if self.down:
+            raise StorageUnreachable("down")
+        return super().get(key)
+
+
+class Clock(SystemClock):
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Asked:
+    return Asked(tmp_path)
+
+
+@pytest.fixture
+def watch(store: Asked, clock: Clock) -> OwnershipWatch:
+    def post(event: Event) -> None:
+        raise AssertionError(event)
+
+    return OwnershipWatch(
+        store=store,
+        journal=SimpleNamespace(state=JobState(), fencing_epoch=1),  # type: ignore[arg-type]
+        process=current_process(),
+        started_at=clock.wall(),
+        interval=5.0,
+        application_id=lambda: None,
+        clock=clock,
+        post=post,
+    )
+
+
+def test_a_home_that_is_down_is_asked_by_the_heartbeat_only(watch: OwnershipWatch, store: Asked, clock: Clock) -> None:
+    store.down = True
+    for _ in range(20):
+        clock.now += 5.0
+        watch.beat()
+        asked = store.gets
+        assert watch.still_owner()
+        assert store.gets == asked
+
+
+def test_a_process_that_slept_through_heartbeats_looks(watch: OwnershipWatch, store: Asked, clock: Clock) -> None:
+    watch.beat()
+    clock.now += 60.0
+    asked = store.gets
+    assert watch.still_owner()
+    assert store.gets == asked + 1
+
+
+def test_a_look_that_is_under_way_is_enough(watch: OwnershipWatch, store: Asked, clock: Clock) -> None:
+    class Slow(Asked):
+        def get(self, key: str) -> bytes:
+            clock.now += 60.0
+            assert watch.still_owner()
+            return super().get(key)
+
+    slow = Slow(store._root)
+    watch._store = slow
+    watch.beat()
+    assert slow.gets == 1
