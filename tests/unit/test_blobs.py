@@ -245,6 +245,29 @@ def test_a_key_that_is_spared_stays_known(store: RecordingStore, work: Path) -> 
     assert bytes_new(copied(work, blobs)) == 0
 
 
+def test_an_upload_that_comes_back_late_does_not_make_a_deleted_object_known(work: Path, tmp_path: Path) -> None:
+    """Its checkpoint was given up, others have completed: the sweep must wait for it all the same."""
+    write(work, {"s/a": b"one"})
+    refused = []
+
+    class ComesBackLate(RecordingStore):
+        def upload(self, key: str, chunks: object) -> None:
+            super().upload(key, chunks)  # type: ignore[arg-type]
+            blobs.end("given up")
+            for _ in range(3):
+                blobs.remember(manifest_of(()))
+            refused.append(blobs.give_up([key]) == frozenset())
+
+    (tmp_path / "home").mkdir()
+    blobs = Blobs(ComesBackLate(tmp_path / "home"), EPOCH)
+    blobs.begin("given up")
+    ((file,),) = (copy.files for copy in copied(work, blobs))
+    assert refused == [True]
+    assert blobs.unclaimed() == {file.key}
+    assert blobs.give_up([file.key]) == {file.key}
+    assert blobs.find("s/a", 3, file.digest) is None
+
+
 def test_a_shard_without_files_writes_nothing(store: RecordingStore, work: Path) -> None:
     write(work, {"s/a": b"one"})
     (shard,) = shards(work)

@@ -108,6 +108,21 @@ def test_one_key_that_cannot_be_deleted_does_not_keep_the_others(new_run: NewRun
     assert stored_keys(home) - needed_keys(home) == {bad}
 
 
+def test_an_entry_of_the_journal_that_cannot_be_trimmed_does_not_keep_the_objects(
+    new_run: NewRun, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 5)
+    run = new_run()
+    tried = refuse(run, "journal/")
+    run.batches(8)
+    run.wait(40.0)
+    assert len(set(tried)) == 1, "in order: the oldest first"
+    assert stored_keys(home) == needed_keys(home)
+    run.store.refuses = lambda key, data: False
+    run.wait(60.0)
+    assert len(list((home / "churn" / "journal").iterdir())) < 12
+
+
 def test_deleting_keeps_its_pace(new_run: NewRun, home: Path) -> None:
     run = new_run(deletes_per_second=10)
     refuse(run, "blobs/", "packs/", "manifests/")

@@ -9,16 +9,18 @@ Invariants
 - An entry of the content index is made only after its object is known to be in the home.
 - An object this run uploaded or referred to is live as long as any checkpoint that was under way at that time is. Then
   it is in a completed manifest, or nothing refers to it. A live object is never given up for deletion.
-- No object is uploaded to a key while that key is given up for deletion.
+- No object is uploaded to a key while that key is given up for deletion, and no key is given up while an upload to it
+  is under way, be it for a checkpoint that was given up long ago: its answer would make a deleted object known.
 - An outworn pack is not referred to by checkpoints that begin from then on. What is still needed of it goes into a new
   pack with the next checkpoint, out of the work directory; older checkpoints name the old pack as long as they live.
 
 Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
-in `find`, `_upload` and `give_up` makes them safe against each other. Two threads that upload the same bytes at once do
+in `find`, `_sent` and `give_up` makes them safe against each other. Two threads that upload the same bytes at once do
 no harm.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import WorkFile
@@ -81,6 +83,8 @@ class Blobs:
         self._identity: dict[str, tuple[WorkFile, Digest]] = {}
         self._live: dict[str, int] = {}
         """Key → how many checkpoints had completed when it was last uploaded or referred to."""
+        self._being_sent: dict[object, str] = {}
+        """One item per upload that has not come back → its key."""
         self._under_way: dict[object, int] = {}
         """Who copies → how many checkpoints had completed when it began."""
         self._given_up: set[str] = set()
@@ -148,8 +152,8 @@ class Blobs:
     def upload_blob(self, path: str, size: int, digest: Digest, chunks: Iterable[bytes]) -> ManifestFile:
         """One object for one file. `chunks` must raise when its bytes turn out not to have `digest`."""
         location = _Location(self._epoch)
-        self._upload(location.key(digest), chunks)
-        self._content[digest] = location
+        with self._sent(location.key(digest), chunks):
+            self._content[digest] = location
         return location.file(path, size, digest)
 
     def upload_pack(self, files: Sequence[SmallFile]) -> tuple[ManifestFile, ...]:
@@ -157,24 +161,32 @@ class Blobs:
         data = b"".join(file.data for file in files)
         pack = digest_of(data)
         key = pack_key(pack, self._epoch)
-        self._upload(key, [data])
-        self._packs[key] = _KnownPack(len(data), self._completed)
-        self._outworn.discard(key)
         packed = []
-        offset = 0
-        for file in files:
-            location = _Location(self._epoch, pack, offset)
-            self._content[file.digest] = location
-            packed.append(location.file(file.path, len(file.data), file.digest))
-            offset += len(file.data)
+        with self._sent(key, [data]):
+            self._packs[key] = _KnownPack(len(data), self._completed)
+            self._outworn.discard(key)
+            offset = 0
+            for file in files:
+                location = _Location(self._epoch, pack, offset)
+                self._content[file.digest] = location
+                packed.append(location.file(file.path, len(file.data), file.digest))
+                offset += len(file.data)
         return tuple(packed)
 
-    def _upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        self._live[key] = self._completed
-        if key in self._given_up:
-            raise BeingDeleted(key)
-        self._unclaimed.add(key)
-        self._store.upload(key, chunks)
+    @contextmanager
+    def _sent(self, key: str, chunks: Iterable[bytes]) -> Iterator[None]:
+        """Upload, and let the block make known what was uploaded, before the key may be given up."""
+        upload = object()
+        self._being_sent[upload] = key
+        try:
+            self._live[key] = self._completed
+            if key in self._given_up:
+                raise BeingDeleted(key)
+            self._unclaimed.add(key)
+            self._store.upload(key, chunks)
+            yield
+        finally:
+            del self._being_sent[upload]
 
     # --- packs of which little is needed ---
 
@@ -208,7 +220,7 @@ class Blobs:
 
         A sweep must take this before it reads which checkpoints are retained, or it misses one that completes between.
         """
-        return frozenset(list(self._live))
+        return frozenset([*list(self._being_sent.values()), *list(self._live)])
 
     def give_up(self, keys: Iterable[str]) -> frozenset[str]:
         """Those of `keys`, which no retained manifest may name, that may be deleted now.
@@ -220,7 +232,7 @@ class Blobs:
         known = [(digest, at) for digest, at in list(self._content.items()) if at.key(digest) in candidates]
         for digest, _ in known:
             self._content.pop(digest, None)
-        spared = frozenset(key for key in candidates if key in self._live)
+        spared = candidates & self.live_keys()
         for digest, location in known:
             if location.key(digest) in spared:
                 self._content.setdefault(digest, location)

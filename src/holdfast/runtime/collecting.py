@@ -12,11 +12,10 @@ Invariants
 - Journal entries are deleted in order. A retirement outlives the entries of what it retires.
 """
 
-import heapq
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
@@ -25,6 +24,7 @@ from holdfast.identifiers import CheckpointId
 from holdfast.identifiers import Sequence as SequenceNumber
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
+from holdfast.repository.doomed import Doomed, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.journal import Journal, entry_key
 from holdfast.repository.retention import in_grace, keys_of
@@ -51,6 +51,17 @@ class Pace:
     grace_s: float
 
 
+@dataclass(frozen=True)
+class Condemned:
+    """How many objects are going to be deleted."""
+
+    ready: int
+    in_grace: int
+
+
+Told = Callable[[Condemned, StorageError | None], None]
+
+
 class Collector:
     def __init__(
         self,
@@ -73,12 +84,12 @@ class Collector:
         self._busy = False
         self._due = math.inf
         # From here on only the lane looks.
-        self._doomed: dict[str, float] = {}
-        """Key → when it may be deleted, on the monotonic clock."""
+        self._doomed = Doomed()
         self._entries: deque[SequenceNumber] = deque()
         self._leftovers: tuple[str, ...] | None = None
         """Manifests to be looked through in the sweep that is still to be done."""
-        self._failed: dict[str, int] = {}
+        self._earlier_manifests: set[str] = set()
+        self._asking: list[Told] = []
         self._failures = 0
         self._paused_until = 0.0
         self._named: dict[CheckpointId, frozenset[str]] = {}
@@ -100,6 +111,10 @@ class Collector:
         and a run that stalls here must not take the manifests of a newer one for leftovers.
         """
         self._submit(lambda: self._expect_sweep(manifests))
+
+    def sweep_again(self, told: Told) -> None:
+        """Somebody asked. `told` hears, on the lane, how much is going to be deleted, or why that is not known."""
+        self._submit(lambda: self._expect_sweep_again(told))
 
     def retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         """The journal has retired these."""
@@ -129,6 +144,18 @@ class Collector:
 
     def _expect_sweep(self, manifests: tuple[str, ...]) -> None:
         self._leftovers = manifests
+        self._earlier_manifests = set(manifests)
+
+    def _expect_sweep_again(self, told: Told) -> None:
+        self._asking.append(told)
+        self._leftovers = tuple(sorted(self._earlier_manifests))
+        self._failures, self._paused_until = 0, 0.0
+
+    def _answer(self, problem: StorageError | None) -> None:
+        asking, self._asking = self._asking, []
+        ready, in_grace = self._doomed.amount(self._clock.monotonic())
+        for told in asking:
+            told(Condemned(ready, in_grace), problem)
 
     def _condemn_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         for entry in checkpoints:
@@ -136,9 +163,7 @@ class Collector:
                 self._condemn(keys_of(entry, manifest), self._pace.grace_s)
 
     def _condemn(self, keys: Iterable[str], wait_s: float) -> None:
-        at = self._clock.monotonic() + wait_s
-        for key in keys:
-            self._doomed[key] = max(at, self._doomed.get(key, at))
+        self._doomed.condemn(keys, self._clock.monotonic() + wait_s)
 
     def _wear_out(self) -> None:
         state = self._journal.state
@@ -154,20 +179,22 @@ class Collector:
         if self._leftovers is not None or self._entries:
             self._due = self._paused_until
         else:
-            self._due = max(self._paused_until, min(self._doomed.values(), default=math.inf))
+            self._due = max(self._paused_until, self._doomed.earliest())
 
     # A slice of the work.
 
     def _work(self) -> None:
         try:
-            self._sweep()
-            self._trim()
-            self._delete_some()
-        except StorageError as error:
-            self._pause_after(error)
-        else:
-            self._failures = 0
-            self._paused_until = self._clock.monotonic() + SLICE / self._pace.deletes_per_second
+            not_swept = _problem_of(self._sweep)
+            self._answer(not_swept)
+            # Each for itself: an entry that cannot be deleted does not keep the objects.
+            problem = not_swept or _problem_of(self._trim)
+            problem = _problem_of(self._delete_some) or problem
+            if problem is not None:
+                self._pause_after(problem)
+            else:
+                self._failures = 0
+                self._paused_until = self._clock.monotonic() + SLICE / self._pace.deletes_per_second
         finally:
             self._plan()
             self._busy = False
@@ -211,23 +238,18 @@ class Collector:
         one is under way the key is live; from then on its manifest counts. So it is asked once more what is needed
         after `give_up`, when no further reference can be made.
         """
-        chosen = frozenset(self._next_keys())
+        chosen = frozenset(self._doomed.next(self._clock.monotonic(), SLICE))
         if not chosen:
             return
-        self._forget(self._needed(chosen))
-        given = self._blobs.give_up(chosen & self._doomed.keys())
-        self._forget(needed := self._needed(given))
-        self._postpone(chosen & self._doomed.keys() - given)
+        self._doomed.forget(needed := self._needed(chosen))
+        given = self._blobs.give_up(chosen - needed)
+        self._doomed.postpone(chosen - needed - given, self._clock.monotonic() + _IN_USE_PAUSE_S)
+        self._doomed.forget(needed := self._needed(given))
         doubtful: set[str] = set()
         try:
-            self._delete(sorted(given - needed, key=_objects_first), doubtful)
+            self._delete(sorted(given - needed, key=objects_first), doubtful)
         finally:
             self._blobs.deleted(given - doubtful)
-
-    def _next_keys(self) -> list[str]:
-        now = self._clock.monotonic()
-        ready = (key for key, at in self._doomed.items() if at <= now)
-        return heapq.nsmallest(SLICE, ready, key=lambda key: (self._failed.get(key, 0), *_objects_first(key)))
 
     def _delete(self, keys: Sequence[str], doubtful: set[str]) -> None:
         """Raises the last error after all keys were tried, or at once when the store seems to be down."""
@@ -235,34 +257,25 @@ class Collector:
         last: StorageError | None = None
         for key in keys:
             if not self._is_safe(key):
-                self._forget([key])  # the next run's sweep finds it, when the manifest can be read
+                self._doomed.forget([key])  # the next run's sweep finds it, when the manifest can be read
                 continue
             try:
                 self._store.delete(key)
             except StorageError as error:
                 last = error
                 in_a_row += 1
-                self._failed[key] = self._failed.get(key, 0) + 1
+                self._doomed.failed(key)
                 if isinstance(error, OutcomeUnknown):
                     doubtful.add(key)
                 if in_a_row == _ERRORS_IN_A_ROW:
                     break
             else:
                 in_a_row = 0
-                self._forget([key])
+                self._doomed.forget([key])
+                self._earlier_manifests.discard(key)
                 self._blobs.gone(key)
         if last is not None:
             raise last
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self._doomed.pop(key, None)
-            self._failed.pop(key, None)
-
-    def _postpone(self, keys: Iterable[str]) -> None:
-        later = self._clock.monotonic() + _IN_USE_PAUSE_S
-        for key in keys:
-            self._doomed[key] = later
 
     def _is_safe(self, key: str) -> bool:
         """A manifest that could not be read may name any object of earlier runs."""
@@ -284,10 +297,13 @@ class Collector:
         return frozenset(key for key in keys if key in own or any(key in named for named in self._named.values()))
 
 
+def _problem_of(step: Work) -> StorageError | None:
+    try:
+        step()
+    except StorageError as error:
+        return error
+    return None
+
+
 def _keys_in(manifest: Manifest) -> frozenset[str]:
     return frozenset(file.key for file in manifest.files())
-
-
-def _objects_first(key: str) -> tuple[bool, str]:
-    """Manifests last: as long as one is there it tells why the objects are."""
-    return key.startswith("manifests/"), key
