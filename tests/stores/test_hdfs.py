@@ -112,10 +112,11 @@ def test_a_silent_namenode_is_given_up(silent: int) -> None:
         lambda: store.exists("journal/1"),
         lambda: list(store.list("")),
         store.children,
-        lambda: store.delete("journal/1"),
     ):
         with pytest.raises(StorageUnreachable, match=r"the NameNode did not answer within 0\.2 s"):
             attempt()
+    with pytest.raises(OutcomeUnknown, match=r"did not answer within 0\.2 s"):
+        store.delete("journal/1")
 
 
 @pytest.mark.parametrize(("fate", "stands"), [(Fate.ANSWER_DROPPED, True), (Fate.NEVER_ARRIVES, False)])
@@ -123,16 +124,31 @@ def test_a_rename_without_answer_is_unknown(hdfs: HdfsServer, path: str, fate: F
     direct = HdfsStore(HdfsConnection(hdfs.address), path)
     with cutting_proxy(hdfs.port, rb"rename2", lambda: fate) as proxy:
         store = HdfsStore(HdfsConnection(f"hdfs://127.0.0.1:{proxy.port}"), path)
-        for write in (
-            lambda: store.create("created", b"mine"),
-            lambda: store.put("put", b"mine"),
-            lambda: store.upload("uploaded", [b"mine"]),
-        ):
-            with pytest.raises(OutcomeUnknown):
-                write()
+        with pytest.raises(OutcomeUnknown):
+            store.create("created", b"mine")
+        with pytest.raises(StorageUnreachable):
+            store.put("put", b"mine")
+        with pytest.raises(StorageUnreachable):
+            store.upload("uploaded", [b"mine"])
     assert [item.key for item in direct.list("")] == (["created", "put", "uploaded"] if stands else [])
     assert list(direct.temporaries()) == []
     assert direct.create("created", b"other") is (Created.LOST if stands else Created.WON)
+
+
+@pytest.mark.parametrize(("fate", "stands"), [(Fate.ANSWER_DROPPED, False), (Fate.NEVER_ARRIVES, True)])
+def test_a_delete_without_answer_is_unknown(hdfs: HdfsServer, path: str, fate: Fate, stands: bool) -> None:
+    direct = HdfsStore(HdfsConnection(hdfs.address), path)
+    direct.put("a", b"x")
+    with cutting_proxy(hdfs.port, rb"delete", lambda: fate) as proxy, pytest.raises(OutcomeUnknown):
+        HdfsStore(HdfsConnection(f"hdfs://127.0.0.1:{proxy.port}"), path).delete("a")
+    assert direct.exists("a") is stands
+
+
+def test_where_nobody_listens_nothing_is_in_doubt(path: str) -> None:
+    store = HdfsStore(HdfsConnection(f"hdfs://127.0.0.1:{free_port()}"), path)
+    for attempt in (lambda: store.create("a", b"x"), lambda: store.put("a", b"x"), lambda: store.delete("a")):
+        with pytest.raises(StorageUnreachable, match=r"the NameNode did not answer: Connection refused"):
+            attempt()
 
 
 def test_a_process_that_ends_while_calls_are_under_way_ends_well(hdfs: HdfsServer, path: str) -> None:

@@ -2,7 +2,7 @@
 
 An object is first written to a temporary file of the same directory and closed, so that its DataNodes have it; then it
 is renamed to its key, and the NameNode decides under its lock whether the name is free. A reader never sees half an
-object, and whoever loses has changed nothing. Only the rename can end unknown: before it, nothing stands at the key.
+object, and whoever loses has changed nothing. Only the rename can end unknown: what fails before it, has done nothing.
 
 Temporary files of writers that died stay behind; `temporaries` finds them, the collection removes the old ones.
 """
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from hdfs_native import FileStatus, WriteOptions
 
 from holdfast.errors import InvalidSettings, ObjectNotFound, OutcomeUnknown
-from holdfast.storage.hdfs_connection import HdfsConnection
+from holdfast.storage.hdfs_connection import HdfsConnection, NoAnswer, NotReached
 from holdfast.storage.hdfs_errors import failure, reason
 from holdfast.storage.hdfs_names import TEMPORARY, to_component, to_path
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
@@ -66,15 +66,19 @@ class HdfsStore:
         try:
             self._rename(temporary, key, overwrite=False)
         except FileExistsError:
-            self._discard(temporary)
             return Created.LOST
+        except NotReached as error:
+            raise failure(f"create {self._shown(key)}", error) from error
+        except _FAULTS as error:
+            # Whatever was answered: the client may have asked twice, and the first time have had its way.
+            raise OutcomeUnknown(f"could not tell whether {self._shown(key)} was written: {reason(error)}") from error
         return Created.WON
 
     def put(self, key: str, data: bytes) -> None:
-        self._rename(self._write_temporary("write", key, [data]), key, overwrite=True)
+        self._replace("write", key, [data])
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        self._rename(self._write_temporary("upload", key, chunks), key, overwrite=True)
+        self._replace("upload", key, chunks)
 
     def delete(self, key: str) -> None:
         path = self._path(key)
@@ -83,19 +87,21 @@ class HdfsStore:
         except FileNotFoundError:
             return
         except _FAULTS as error:
-            raise failure(f"delete {self._shown(key)}", error) from error
+            if isinstance(error, NotReached) or not isinstance(error, NoAnswer):
+                raise failure(f"delete {self._shown(key)}", error) from error
+            raise OutcomeUnknown(f"could not tell whether {self._shown(key)} was deleted: {reason(error)}") from error
+
+    def _replace(self, operation: str, key: str, chunks: Iterable[bytes]) -> None:
+        temporary = self._write_temporary(operation, key, chunks)
+        self._doing(f"{operation} {self._shown(key)}", lambda: self._rename(temporary, key, overwrite=True))
 
     def _rename(self, temporary: str, key: str, *, overwrite: bool) -> None:
-        """An answer other than "it exists" may hide that the NameNode did rename, even "no such file" if it was asked
-        twice by the client."""
         path = self._path(key)
         try:
             self._connection.ask(lambda client: client.rename(temporary, path, overwrite))
-        except FileExistsError:
-            raise
-        except _FAULTS as error:
+        except _FAULTS:
             self._discard(temporary)
-            raise OutcomeUnknown(f"could not tell whether {self._shown(key)} was written: {reason(error)}") from error
+            raise
 
     def _write_temporary(self, operation: str, key: str, chunks: Iterable[bytes]) -> str:
         attempt = f"{operation} {self._shown(key)}"
@@ -111,7 +117,6 @@ class HdfsStore:
         return temporary
 
     def _doing(self, attempt: str, step: Callable[[], T]) -> T:
-        """Before the rename, whatever fails means that nothing was written."""
         try:
             return step()
         except _FAULTS as error:

@@ -11,6 +11,7 @@ for the calls under way, and refuses new ones.
 """
 
 import atexit
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -30,6 +31,7 @@ METADATA_PATIENCE = 20.0
 DATA_PATIENCE = 60.0
 """Seconds for one step. Data takes longer: several busy disks may have to acknowledge it."""
 LAST_PATIENCE = 5.0
+_NOT_CONNECTED = re.compile(r"Connection refused|Network is unreachable|No route to host")
 _CONFIGURATION = {
     # Retrying is the business of storage/retrying.py. Enough to find the active one of a few NameNodes.
     "dfs.client.failover.max.attempts": "3",
@@ -40,6 +42,10 @@ _CONFIGURATION = {
 
 class NoAnswer(OSError):
     """The connection broke, or the call was given up. It may have taken effect, or may still do so."""
+
+
+class NotReached(NoAnswer):
+    """There was no connection to ask on: nothing has taken effect."""
 
 
 class HdfsConnection:
@@ -71,7 +77,8 @@ class HdfsConnection:
             raise
         except OSError as error:
             if answer.done():
-                raise NoAnswer(f"{party} did not answer: {error}") from error
+                kind = NotReached if _NOT_CONNECTED.search(str(error)) else NoAnswer
+                raise kind(f"{party} did not answer: {error}") from error
             self._client = _client(self.address)
             raise NoAnswer(f"{party} did not answer within {patience:g} s") from None
 
@@ -89,7 +96,7 @@ class _Calls:
         answer.add_done_callback(self._under_way.discard)
         if self._ending:
             answer.cancel()
-            raise NoAnswer("this process is ending, HDFS was not asked any more")
+            raise NotReached("this process is ending, HDFS was not asked any more")
 
     def _end(self) -> None:
         self._ending = True
