@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from enum import Enum
 
@@ -26,10 +27,12 @@ class CuttingProxy:
         self.fates: Counter[Fate] = Counter()
         self.port = 0
 
-    async def serve(self, ready: threading.Event, stopped: asyncio.Event) -> None:
+    async def serve(self, ready: Future[Callable[[], object]]) -> None:
+        """Until somebody calls what `ready` then holds."""
         server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
-        ready.set()
+        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+        ready.set_result(lambda: loop.call_soon_threadsafe(stopped.set))
         await stopped.wait()
         server.close()
 
@@ -79,14 +82,12 @@ def by_chance(seed: int) -> Callable[[], Fate]:
 @contextmanager
 def cutting_proxy(upstream: int, marker: bytes, judge: Callable[[], Fate]) -> Iterator[CuttingProxy]:
     proxy = CuttingProxy(upstream, marker, judge)
-    ready = threading.Event()
-    loop = asyncio.new_event_loop()
-    stopped = asyncio.Event()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(proxy.serve(ready, stopped)), daemon=True)
+    ready: Future[Callable[[], object]] = Future()
+    thread = threading.Thread(target=lambda: asyncio.run(proxy.serve(ready)), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    stop = ready.result(10)
     try:
         yield proxy
     finally:
-        loop.call_soon_threadsafe(stopped.set)
+        stop()
         thread.join(10)
