@@ -18,6 +18,8 @@ from holdfast.repository.entries import (
     Retention,
     RunEnded,
     RunStarted,
+    SavepointDeleted,
+    SavepointNamed,
     ShardSummary,
 )
 from holdfast.repository.journal import Journal
@@ -136,6 +138,12 @@ class History:
 
     def damage(self, id: int, detail: str = "blobs/aa/aa.1 has another digest") -> None:
         self._append(CheckpointCorrupt, id=CheckpointId(id), detail=detail)
+
+    def name(self, name: str, id: int) -> None:
+        self._append(SavepointNamed, id=CheckpointId(id), name=name)
+
+    def delete(self, name: str, id: int) -> None:
+        self._append(SavepointDeleted, id=CheckpointId(id), name=name)
 
     def seen(self, *, alive: bool = True) -> Observation:
         return Observation(
