@@ -285,10 +285,10 @@ def test_requests_and_bytes_are_counted_by_kind(tmp_path: Path, clock: HandClock
     store.create("a", b"12345")
     store.create("a", b"12345")
     store.put("b", b"123")
-    store.upload("c", [b"x" * (1 << 20)] * 40)
+    store.upload("c", [b"x" * (1 << 20)] * 80)
     assert store.get("a") == b"12345"
     store.read("a", 0, 2)
-    assert sum(len(piece) for piece in store.stream("c")) == 40 << 20
+    assert sum(len(piece) for piece in store.stream("c")) == 80 << 20
     store.exists("a")
     with pytest.raises(ObjectNotFound):
         store.get("nothing")
@@ -296,14 +296,14 @@ def test_requests_and_bytes_are_counted_by_kind(tmp_path: Path, clock: HandClock
     store.children()
     store.delete("a")
     clock.now = 60.0
-    parts = 2 + 3
+    parts = 2 + 5
     assert meter.usage == Usage(
         put=3 + parts,
         get=5,
         list=2,
         delete=1,
-        bytes_out=13 + (40 << 20),
-        bytes_in=7 + (40 << 20),
+        bytes_out=13 + (80 << 20),
+        bytes_in=7 + (80 << 20),
         seconds=60.0,
     )
     assert meter.usage.since(replace(meter.usage, put=1, seconds=20.0)).put == 2 + parts
@@ -318,7 +318,7 @@ def test_tries_are_counted_one_by_one(tmp_path: Path, clock: HandClock) -> None:
 
 def test_uploads_are_counted_by_their_parts() -> None:
     assert put_requests(0) == put_requests(SINGLE_PUT) == 1
-    assert put_requests(SINGLE_PUT + 1) == 2 + 2
+    assert put_requests(SINGLE_PUT + 1) == 2 + 5
     assert put_requests(10 * PART) == 12
 
 

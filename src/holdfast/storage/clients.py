@@ -21,9 +21,11 @@ from holdfast.storage.object_store import Client, Clients
 CONNECT_TIMEOUT = "5s"
 QUICK_TIMEOUT = "20s"
 """For one whole request that decides something: an entry of the journal, a heartbeat, a page of a listing."""
-BULK_READ_TIMEOUT = "60s"
-"""For one part of an upload to be sent and answered, and between two pieces of a download."""
-BULK_TIMEOUT = "30m"
+SENDING_TIMEOUT = "5m"
+"""For one request of an upload, up to 68 MiB, to be sent and answered. Not shorter: a slow line must get there, too."""
+RECEIVING_PAUSE = "60s"
+"""Between two pieces of a download."""
+RECEIVING_TIMEOUT = "1h"
 
 _ONCE = {"max_retries": 0}
 
@@ -33,7 +35,8 @@ def clients_for(location: Location, environment: Mapping[str, str] = os.environ)
     try:
         return Clients(
             quick=make(location, environment, {"timeout": QUICK_TIMEOUT}),
-            bulk=make(location, environment, {"timeout": BULK_TIMEOUT, "read_timeout": BULK_READ_TIMEOUT}),
+            sending=make(location, environment, {"timeout": SENDING_TIMEOUT}),
+            receiving=make(location, environment, {"timeout": RECEIVING_TIMEOUT, "read_timeout": RECEIVING_PAUSE}),
         )
     except (BaseError, ValueError, OSError) as error:
         kind = type(error).__name__

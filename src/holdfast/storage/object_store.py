@@ -5,7 +5,7 @@ once: retrying is a decorator's work, which knows that an answer may be lost aft
 here, prefix included, because a listing's prefix is by path component for obstore and any string for holdfast.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -20,20 +20,22 @@ from holdfast.storage.object_store_errors import Answer, Effect, named
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
 
-SINGLE_PUT = 24 << 20
-"""An object up to this size is one request: a pack of small files is; more would cost, and wait, four times as much."""
+SINGLE_PUT = 68 << 20
+"""An object up to this size is one request: every pack, and nearly every file of RocksDB, whose files are 64 MiB. In
+parts it would be six requests. It is held in memory until it is sent, by each thread that copies."""
 PART = 16 << 20
-PARTS_AT_ONCE = 3
+PARTS_AT_ONCE = 2
 _CHUNK = 1 << 20
 _PAGE = 1000
 
 
 @dataclass(frozen=True)
 class Clients:
-    """The same bucket twice: with short time-outs for what decides and is small, with long ones for bulk data."""
+    """The same bucket with different time-outs: short for what decides and is small, long for data both ways."""
 
     quick: Client
-    bulk: Client
+    sending: Client
+    receiving: Client
 
 
 class RemoteStore:
@@ -66,24 +68,27 @@ class RemoteStore:
         return self._tried("create", key, put, Effect.DECIDING)
 
     def put(self, key: str, data: bytes) -> None:
-        self._tried("write", key, lambda: self._put(self._clients.quick, key, data), Effect.REPEATABLE)
+        def put() -> None:
+            self._clients.quick.put(self._below(key), data, use_multipart=False)
+
+        self._tried("write", key, put, Effect.REPEATABLE)
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """In parts when it is large. A broken upload's parts are dropped, on S3 and Google by an explicit abort."""
         source = _Source(chunks)
         beginning = source.beginning(SINGLE_PUT)
         if source.exhausted:
-            self._tried("upload", key, lambda: self._put(self._clients.bulk, key, beginning), Effect.REPEATABLE)
+            self._tried("upload", key, lambda: self._put_whole(key, beginning), Effect.REPEATABLE)
             return
         try:
-            self._tried("upload", key, lambda: self._put_parts(key, chain([beginning], source)), Effect.REPEATABLE)
+            self._tried("upload", key, lambda: self._put_parts(key, chain(beginning, source)), Effect.REPEATABLE)
         except BaseException:
             if source.failure is not None:
                 raise source.failure from None
             raise
 
     def get(self, key: str) -> bytes:
-        return self._tried("read", key, lambda: bytes(self._clients.bulk.get(self._below(key)).bytes()))
+        return self._tried("read", key, lambda: bytes(self._clients.receiving.get(self._below(key)).bytes()))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         if length == 0:
@@ -91,7 +96,7 @@ class RemoteStore:
 
         def part() -> bytes:
             try:
-                return bytes(self._clients.bulk.get_range(self._below(key), start=offset, length=length))
+                return bytes(self._clients.receiving.get_range(self._below(key), start=offset, length=length))
             except BaseError as error:
                 if Answer.of(error).beyond_the_end:
                     return b""
@@ -100,7 +105,7 @@ class RemoteStore:
         return self._tried("read", key, part)
 
     def stream(self, key: str) -> Iterator[bytes]:
-        pieces = self._tried("read", key, lambda: iter(self._clients.bulk.get(self._below(key)).stream(_CHUNK)))
+        pieces = self._tried("read", key, lambda: iter(self._clients.receiving.get(self._below(key)).stream(_CHUNK)))
         while (piece := self._tried("read", key, lambda: next(pieces, None))) is not None:
             yield bytes(piece)
 
@@ -143,11 +148,12 @@ class RemoteStore:
         """None that could be seen from here: parts of a broken upload are dropped by the store's lifecycle rule."""
         return iter(())
 
-    def _put(self, client: Client, key: str, data: bytes) -> None:
-        client.put(self._below(key), data, use_multipart=False)
+    def _put_whole(self, key: str, pieces: Sequence[bytes]) -> None:
+        # An iterator of pieces is sent as it is; joined, it would be in memory twice.
+        self._clients.sending.put(self._below(key), iter(pieces), use_multipart=False)
 
     def _put_parts(self, key: str, chunks: Iterable[bytes]) -> None:
-        self._clients.bulk.put(
+        self._clients.sending.put(
             self._below(key), iter(chunks), use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE
         )
 
@@ -189,8 +195,8 @@ class _Source:
             self.failure = error
             raise
 
-    def beginning(self, size: int) -> bytes:
-        """At least `size` bytes, less only when that is all."""
+    def beginning(self, size: int) -> list[bytes]:
+        """More than `size` bytes, less only when that is all."""
         pieces: list[bytes] = []
         gathered = 0
         for piece in self:
@@ -198,4 +204,4 @@ class _Source:
             gathered += len(piece)
             if gathered > size:
                 break
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return pieces

@@ -40,7 +40,7 @@ WRITERS = 32
 ROUNDS = 5
 MANY = 1100
 """More than one page of any listing."""
-LARGE = (33 << 20) + 7
+LARGE = (69 << 20) + 7
 """More than any store writes with one request."""
 ODD_NAMES = (
     "with space", "plus+plus", "per%cent", "per%20cent", "equals=1", "hash#1", "question?x=y", "and&and", "semi;colon",
