@@ -59,9 +59,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPut:
 		f.insert(w, bucket, key, r.Header.Get("x-goog-if-generation-match"), r.Body)
 	case r.Method == http.MethodDelete:
-		f.forward(w, http.MethodDelete, "/storage/v1"+object(bucket, key), r.Header, nil)
+		f.forward(w, http.MethodDelete, bucket, "/storage/v1"+object(bucket, key), r.Header)
 	default:
-		f.forward(w, r.Method, "/download/storage/v1"+object(bucket, key)+"?alt=media", r.Header, nil)
+		f.forward(w, r.Method, bucket, "/download/storage/v1"+object(bucket, key)+"?alt=media", r.Header)
 	}
 }
 
@@ -77,12 +77,12 @@ func (f *front) insert(w http.ResponseWriter, bucket, key, generation string, bo
 	target := "/upload/storage/v1/b/" + url.PathEscape(bucket) + "/o?" + query.Encode()
 	answer := f.ask(http.MethodPost, target, nil, body)
 	if answer.Code != http.StatusOK {
-		fail(w, answer.Code)
+		f.fail(w, answer.Code, bucket)
 		return
 	}
 	var stored struct{ Etag, Generation string }
 	if err := json.Unmarshal(answer.Body.Bytes(), &stored); err != nil {
-		fail(w, http.StatusInternalServerError)
+		f.fail(w, http.StatusInternalServerError, bucket)
 		return
 	}
 	w.Header().Set("ETag", strconv.Quote(strings.Trim(stored.Etag, `"`)))
@@ -111,9 +111,9 @@ func (f *front) multipart(w http.ResponseWriter, r *http.Request, bucket, key, i
 	f.lock.Unlock()
 	switch {
 	case err != nil:
-		fail(w, http.StatusBadRequest)
+		f.fail(w, http.StatusBadRequest, bucket)
 	case !known || parts == nil:
-		fail(w, http.StatusNotFound)
+		f.fail(w, http.StatusNotFound, bucket)
 	case r.Method == http.MethodPut:
 		w.Header().Set("ETag", fmt.Sprintf(`"part-%d"`, number))
 	case r.Method == http.MethodDelete:
@@ -122,7 +122,7 @@ func (f *front) multipart(w http.ResponseWriter, r *http.Request, bucket, key, i
 		inserted := httptest.NewRecorder()
 		f.insert(inserted, bucket, key, "", joined(parts))
 		if inserted.Code != http.StatusOK {
-			fail(w, inserted.Code)
+			f.fail(w, inserted.Code, bucket)
 			return
 		}
 		fmt.Fprintf(w, "<CompleteMultipartUploadResult><ETag>%s</ETag></CompleteMultipartUploadResult>",
@@ -168,7 +168,7 @@ func (f *front) list(w http.ResponseWriter, bucket string, asked url.Values) {
 	answer := f.ask(http.MethodGet, "/storage/v1/b/"+url.PathEscape(bucket)+"/o?"+query.Encode(), nil, nil)
 	var page listed
 	if answer.Code != http.StatusOK || json.Unmarshal(answer.Body.Bytes(), &page) != nil {
-		fail(w, answer.Code)
+		f.fail(w, answer.Code, bucket)
 		return
 	}
 	result := listBucketResult{NextContinuationToken: page.NextPageToken}
@@ -187,10 +187,10 @@ func (f *front) list(w http.ResponseWriter, bucket string, asked url.Values) {
 	_, _ = w.Write(encoded)
 }
 
-func (f *front) forward(w http.ResponseWriter, method, target string, header http.Header, body io.Reader) {
-	answer := f.ask(method, target, header, body)
+func (f *front) forward(w http.ResponseWriter, method, bucket, target string, header http.Header) {
+	answer := f.ask(method, target, header, nil)
 	if answer.Code >= 400 && answer.Code != http.StatusRequestedRangeNotSatisfiable {
-		fail(w, answer.Code)
+		f.fail(w, answer.Code, bucket)
 		return
 	}
 	for name, values := range answer.Header() {
@@ -207,17 +207,23 @@ func (f *front) forward(w http.ResponseWriter, method, target string, header htt
 
 func (f *front) ask(method, target string, header http.Header, body io.Reader) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, target, body)
-	for _, name := range []string{"Range"} {
-		if value := header.Get(name); value != "" {
-			request.Header.Set(name, value)
-		}
+	if value := header.Get("Range"); value != "" {
+		request.Header.Set("Range", value)
 	}
 	answer := httptest.NewRecorder()
 	f.json.ServeHTTP(answer, request)
 	return answer
 }
 
-func fail(w http.ResponseWriter, code int) {
+// fail answers as the XML API does, which tells a missing bucket from a missing object.
+func (f *front) fail(w http.ResponseWriter, code int, bucket string) {
+	name := strings.ReplaceAll(http.StatusText(code), " ", "")
+	if code == http.StatusNotFound {
+		name = "NoSuchKey"
+		if f.ask(http.MethodGet, "/storage/v1/b/"+url.PathEscape(bucket), nil, nil).Code != http.StatusOK {
+			name = "NoSuchBucket"
+		}
+	}
 	w.WriteHeader(code)
-	fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", strings.ReplaceAll(http.StatusText(code), " ", ""))
+	fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", name)
 }
