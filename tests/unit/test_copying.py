@@ -424,3 +424,23 @@ def test_a_new_sink_begins_after_the_copy_and_the_old_one_goes_on(
     sink = Recorded(published)
     align_sink(sink, resumed, copied=copied)  # type: ignore[arg-type]
     assert sink.told == [told]
+
+
+@pytest.mark.parametrize("kind", ["blobs", "packs", "manifests"])
+def test_what_was_found_damaged_in_the_copy_is_made_whole_from_the_source(
+    source: Source, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    copy(capsys, source, "--all")
+    sound = {path: data for path, data in tree(source.to).items() if "journal" not in path and "owner" not in path}
+    for path in (source.to / "orders" / kind).rglob("*"):
+        if path.is_file():
+            flip_one_byte(path)
+    home = ["--home", f"file://{source.to}"]
+    assert main(["verify", *home, "--repair"]) == 4
+    capsys.readouterr()
+    assert source.target_state().restorable() == []
+    code, report = copy(capsys, source, "--all")
+    assert (code, report["repaired"], report["checkpoints"]) == (0, [1, 3], [])
+    assert {path: data for path, data in tree(source.to).items() if path in sound} == sound
+    assert [entry.id for entry in source.target_state().restorable()] == [3, 1]
+    assert main(["verify", *home]) == 0

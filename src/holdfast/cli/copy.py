@@ -48,6 +48,7 @@ class CopyDocument(msgspec.Struct, frozen=True, kw_only=True, rename={"home_to":
     dry_run: bool
     checkpoints: tuple[int, ...]
     present: tuple[int, ...]
+    repaired: tuple[int, ...]
     objects: int
     bytes: int
     retired: tuple[int, ...]
@@ -129,6 +130,7 @@ def _document(source: "Place", target: "Place", copied: "Copied", dry_run: bool)
         dry_run=dry_run,
         checkpoints=tuple(copied.checkpoints),
         present=tuple(copied.present),
+        repaired=tuple(copied.repaired),
         objects=copied.objects,
         bytes=copied.bytes,
         retired=tuple(copied.retired),
@@ -147,6 +149,8 @@ def _print(document: CopyDocument) -> None:
         console.print(f"{verb} {_ids(document.checkpoints)} of job {document.job!r} to {there}: {sent}{proved}")
     elif document.present and not document.damaged:
         console.print(f"{there} has {_ids(document.present)} already")
+    if document.repaired:
+        console.print(f"repaired there: {_ids(document.repaired)}")
     if document.retired:
         console.print(f"retired there, as in the source: {_ids(document.retired)}; holdfast collect frees the space")
     for id in document.vanished:

@@ -12,6 +12,7 @@ from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.inventory import StoredFiles, objects_of
 from holdfast.repository.proven import ProvenPieces
+from holdfast.repository.verification import digest_in
 from holdfast.storage.interface import ObjectStore
 
 T = TypeVar("T")
@@ -41,6 +42,16 @@ class Transfer:
         self._target = target
         self._present = {item.key: item.size for prefix in ("blobs/", "packs/") for item in target.list(prefix)}
 
+    def distrust(self, entry: CheckpointCompleted) -> None:
+        """The checkpoint was found damaged in the target: what of it does not prove right there is sent again."""
+        manifest = self._read_twice(lambda: load_manifest(self._source, entry))
+        for key, stored in objects_of({entry.id: manifest}).items():
+            if key in self._present and digest_in(self._target, key, stored.digest) != stored.digest:
+                del self._present[key]
+        key = manifest_key(entry.manifest)
+        if digest_in(self._target, key, entry.manifest) != entry.manifest:
+            self._send_manifest(entry.manifest)
+
     def load(self, entry: CheckpointCompleted) -> Load:
         """What sending this checkpoint takes. Raises `Corrupt` when its manifest is not what it must be."""
         manifest = self._read_twice(lambda: load_manifest(self._source, entry))
@@ -54,10 +65,11 @@ class Transfer:
         Raises `Corrupt` when the source's bytes are missing or wrong; then no wrong object is in the target.
         """
         self._in_parallel(load.missing, progress)
-        digest = load.entry.manifest
-        key = manifest_key(digest)
-        if not self._target.exists(key):
-            self._target.upload(key, ProvenPieces(key, digest, lambda: self._source.stream(key)))
+        if not self._target.exists(manifest_key(load.entry.manifest)):
+            self._send_manifest(load.entry.manifest)
+
+    def _send_manifest(self, digest: Digest) -> None:
+        self._upload(manifest_key(digest), digest)
 
     def _in_parallel(self, objects: Sequence[StoredFiles], progress: Progress) -> None:
         pool = ThreadPoolExecutor(PARALLELISM, thread_name_prefix="copy")

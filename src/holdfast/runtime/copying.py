@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.errors import Corrupt, InvalidSettings
 from holdfast.identifiers import CheckpointId, JobName
+from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointFailed, CheckpointsRetired
 from holdfast.repository.journal import Journal, read_entries
 from holdfast.repository.state import JobState
@@ -45,6 +46,8 @@ class Copied:
     """Which the target did not have."""
     present: list[CheckpointId] = field(default_factory=list)
     """Which it had."""
+    repaired: list[CheckpointId] = field(default_factory=list)
+    """Which it had, damaged, and has whole now."""
     objects: int = 0
     bytes: int = 0
     retired: list[CheckpointId] = field(default_factory=list)
@@ -128,10 +131,13 @@ class Copy:
         return copied
 
     def _copy(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
-        if entry.id in journal.state.completed:
+        there, mendable = entry.id in journal.state.completed, entry.id in _mendable(journal.state)
+        if there and not mendable:
             copied.present.append(entry.id)
             return
         try:
+            if mendable:
+                transfer.distrust(entry)
             load = transfer.load(entry)
             with self._progress(load) as advance:
                 transfer.send(load, advance)
@@ -141,8 +147,12 @@ class Copy:
             else:
                 copied.damaged[entry.id] = error.message
             return
-        _append(journal, entry)
-        copied.checkpoints.append(entry.id)
+        if mendable:
+            mark_repaired(journal, entry.id, "every byte was proved against the source of the copy")
+            copied.repaired.append(entry.id)
+        else:
+            _append(journal, entry)
+            copied.checkpoints.append(entry.id)
         copied.objects += len(load.missing)
         copied.bytes += load.bytes
 
@@ -150,7 +160,16 @@ class Copy:
 def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target: JobState, *, whole: bool) -> bool:
     """A run over the target must also have a higher epoch than the source's newest run: a sink may know that one."""
     behind = whole and (_new_failures(source, target) or _to_retire(source, target))
-    return not behind and source.fencing_epoch <= target.head and all(entry.id in target.completed for entry in entries)
+    return (
+        not behind
+        and source.fencing_epoch <= target.head
+        and all(entry.id in target.completed and entry.id not in _mendable(target) for entry in entries)
+    )
+
+
+def _mendable(target: JobState) -> frozenset[CheckpointId]:
+    """Found damaged in the copy, and not given up."""
+    return frozenset(id for id in target.corrupt if id not in target.passed_over and id not in target.retired)
 
 
 def _new_failures(source: JobState, target: JobState) -> list[CheckpointFailed]:

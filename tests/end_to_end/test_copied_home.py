@@ -1,0 +1,34 @@
+"""The home is lost while the pipeline runs: a copy of it takes over with the same sink, and the output is exact."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.main import main
+from tests.end_to_end.harness import Pipeline
+
+
+@pytest.mark.timeout(300)
+def test_a_copy_taken_while_the_pipeline_ran_takes_over(tmp_path: Path) -> None:
+    pipeline = Pipeline(tmp_path, files=30)
+    driver = pipeline.start(scrub="1s")
+    driver.wait_for("step publish.done", times=2)
+    other = tmp_path / "other"
+    other.mkdir()
+    copy = ["copy", "--home", pipeline.home_url, "--job", "counts", "--to", f"file://{other}", "--all"]
+    assert main(copy) == 0
+    driver.wait_for("step publish.done", times=2)  # the sink is ahead of the copy now
+    driver.kill()
+    newest = pipeline.state().restorable()[0]
+
+    shutil.rmtree(pipeline.home)
+    pipeline.wipe_work()
+    pipeline.home_url = f"file://{other}"
+    copied = pipeline.state().restorable()[0]
+    assert copied.id < newest.id
+    pipeline.finish()
+    state = pipeline.state()
+    assert state.fencing_epoch > newest.fencing_epoch
+    assert state.corrupt == {}
+    pipeline.require_exact()
