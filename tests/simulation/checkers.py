@@ -214,6 +214,11 @@ class Checkers:
         self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
+        if key.startswith("journal/"):
+            known = self._entries.get(int(key[8:28]))
+            self.require(known is not None, f"{process.name} brings {key} back after the trim")
+            self.require(known == msgspec.json.decode(data, type=AnyEntry), f"{key} is written with another meaning")
+            return
         name = key.rpartition("/")[2].partition(".")[0]
         self.require(digest_of(data) == name, f"{key} is uploaded with other bytes")
 

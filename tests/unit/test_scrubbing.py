@@ -10,8 +10,11 @@ import pytest
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.coordination.events import CheckpointDamaged
 from holdfast.errors import InvalidSettings
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch, Sequence
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import Process, RunStarted
+from holdfast.repository.entry_bytes import encode_entry
+from holdfast.repository.journal import entry_key
 from holdfast.repository.verification import verify
 from holdfast.runtime.local_work import LocalWorkDirectory
 from holdfast.runtime.scrubbing import DAMAGED, Scrubbing
@@ -96,11 +99,26 @@ class Scrubbed:
 
     @property
     def objects(self) -> list[str]:
-        return [item.key for item in self.store.list("") if "journal" not in item.key]
+        return [item.key for item in self.store.list("")]
 
     def blob(self, byte: bytes) -> Path:
         (path,) = (p for p in (self.home / "blobs").rglob("*.*") if p.read_bytes()[:1] == byte)
         return path
+
+
+def claimed(sequence: int) -> RunStarted:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return RunStarted(
+        sequence=Sequence(sequence),
+        attempt=AttemptId("newer"),
+        fencing_epoch=FencingEpoch(sequence),
+        at=at,
+        lineage="lineage",
+        process=Process("h", 1),
+        heartbeat_s=5.0,
+        work="/work",
+        holdfast="test",
+    )
 
 
 @pytest.fixture
@@ -230,3 +248,24 @@ def test_a_home_that_cannot_be_read_is_no_damage(job: Scrubbed) -> None:
 def test_a_period_that_is_none_is_refused(value: object) -> None:
     with pytest.raises(InvalidSettings, match="scrub"):
         Settings(scrub=value)  # type: ignore[arg-type]
+
+
+def test_a_damaged_entry_of_the_journal_is_written_again_and_a_trimmed_one_is_not(job: Scrubbed) -> None:
+    sound = tree(job.home)
+    for sequence in (1, 2):
+        flip_one_byte(job.home / entry_key(sequence))
+    job.pass_time(PERIOD)
+    assert tree(job.home) == sound
+    assert [(code, severity) for code, severity, _ in job.alarms] == [(DAMAGED, "warning")] * 2
+    (job.home / entry_key(2)).unlink()
+    job.pass_time(PERIOD)
+    assert not (job.home / entry_key(2)).exists()
+
+
+def test_a_run_that_is_fenced_puts_no_entry_back(job: Scrubbed) -> None:
+    flip_one_byte(job.home / entry_key(2))
+    sound = (job.home / entry_key(2)).read_bytes()
+    newer = job.history.state().head + 1
+    job.store.put(entry_key(newer), encode_entry(claimed(newer)))
+    job.pass_time(PERIOD)
+    assert (job.home / entry_key(2)).read_bytes() == sound

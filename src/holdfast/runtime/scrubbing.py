@@ -15,12 +15,14 @@ from collections.abc import Callable, Mapping
 from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.coordination.commands import Severity
 from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
-from holdfast.errors import Fenced, StorageError
+from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageError
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import checkpoints_naming, mark_corrupt, mark_repaired
+from holdfast.repository.entries import AnyEntry
+from holdfast.repository.entry_bytes import decode_entry, encode_entry
 from holdfast.repository.inventory import StoredFiles, objects_of
-from holdfast.repository.journal import Journal
+from holdfast.repository.journal import Journal, entry_key, newer_run
 from holdfast.repository.repair import LocalFiles, Repair
 from holdfast.repository.verification import digest_in, verify
 from holdfast.runtime.clock import Clock
@@ -33,6 +35,10 @@ log = logging.getLogger("holdfast")
 DAMAGED = "checkpoints_damaged"
 _COST_PER_OBJECT = 64 << 10
 """A request takes about as long as reading this many bytes."""
+_STEP = 0.001
+"""Of everything: at least this much is read in one step."""
+_SHORTEST_S = 0.2
+"""Steps do not follow each other more quickly."""
 _AT_ONCE = 64 << 20
 """A step that reads more than this lets others go first."""
 _WAIT_AFTER_ERROR_S = 60.0
@@ -113,18 +119,21 @@ class Scrubbing:
         objects = self._objects()
         self._mark_what_was_completed_since(objects)
         manifests = {manifest_key(entry.manifest): entry for entry in self._journal.state.retained()}
-        ring = sorted((*objects, *manifests), key=_name)
+        entries = {entry_key(sequence): entry for sequence, entry in list(self._journal.state.sequences)}
+        ring = sorted((*objects, *manifests, *entries), key=_name)
         if not ring:
             return self._period
         total = sum(item.size for item in objects.values()) + len(ring) * _COST_PER_OBJECT
         done = 0
-        while done < min(_AT_ONCE, 1 + total * 0.001):
+        while done < min(_AT_ONCE, total * max(_STEP, _SHORTEST_S / self._period)):
             key = self._next_in(ring)
             if key in objects:
                 self._check_object(objects[key], objects, directory)
                 done += objects[key].size
-            else:
+            elif key in manifests:
                 self._check_manifest(manifests[key].id, manifests[key].manifest)
+            else:
+                self._check_entry(key, entries[key])
             done += _COST_PER_OBJECT
             self._position = _name(key)
         return self._period * done / total
@@ -179,6 +188,24 @@ class Scrubbing:
                 self._clear((id,))
             else:
                 self._cannot_repair(key, digest, found)
+
+    def _check_entry(self, key: str, entry: AnyEntry) -> None:
+        """A damaged entry would stop the next start. As long as this run lives, it knows what was in it.
+
+        One that is missing was trimmed, perhaps by an older run that did not know yet that it is fenced.
+        """
+        if any(self._reads_as(key, entry) for _ in range(2)):
+            return
+        self._lap_found = True
+        self._lanes.submit("journal", lambda: self._appending(lambda: self._put_back(key, entry)))
+
+    def _reads_as(self, key: str, entry: AnyEntry) -> bool:
+        try:
+            return decode_entry(key, self._store.get(key)) == entry
+        except ObjectNotFound:
+            return True
+        except Corrupt:
+            return False
 
     def _cannot_repair(self, key: str, expected: str, found: str) -> None:
         detail = f"{key}: expected {expected}, found {found}"
@@ -235,6 +262,14 @@ class Scrubbing:
                 f"damage was found that cannot be repaired: checkpoints {ids} are not chosen any more, {left} are left"
             )
             self._tell("warning" if left else "critical", message)
+
+    def _put_back(self, key: str, entry: AnyEntry) -> None:
+        """Only the owner may, and only an entry that was not trimmed: this lane trims, and no other run has claimed."""
+        state = self._journal.state
+        owner = (entry.sequence, entry) in state.sequences and newer_run(self._store, state) is None
+        if owner and not self._reads_as(key, entry):
+            self._store.upload(key, [encode_entry(entry)])
+            self._tell("warning", f"{key} was damaged and is repaired: this run still knew what was in it")
 
     def _mark_repaired(self, ids: list[CheckpointId]) -> None:
         state = self._journal.state
