@@ -15,6 +15,7 @@ from holdfast.cli.main import main
 from holdfast.errors import Fenced, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import WentBack
 from holdfast.repository.journal import entry_key, read_entries
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
@@ -444,3 +445,13 @@ def test_what_was_found_damaged_in_the_copy_is_made_whole_from_the_source(
     assert {path: data for path, data in tree(source.to).items() if path in sound} == sound
     assert [entry.id for entry in source.target_state().restorable()] == [3, 1]
     assert main(["verify", *home]) == 0
+
+
+def test_a_savepoint_of_a_history_that_was_given_up_is_not_copied(
+    source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.checkpoint(4, name="given-up")
+    source.history._append(WentBack, chosen=CheckpointId(3), abandoned=(CheckpointId(4),), asked="checkpoint 3")
+    assert main(source.arguments("--savepoint", "given-up")) == 2
+    assert "given up" in capsys.readouterr().err
+    assert copy(capsys, source, "--all")[1]["checkpoints"] == [1, 3]
