@@ -41,8 +41,8 @@ def run(
 ) -> None:
     """The same, and wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
 
-    Raises what the job ended with: `OwnedByAnotherRun` when it may not start, `Fenced` when it was taken over,
-    `JobFailed` when it was given up.
+    Raises what the job ended with: `OwnedByAnotherRun` when it may not start, `Incompatible` when the query does not
+    fit its checkpoint, `Fenced` when it was taken over, `JobFailed` when it was given up.
     """
     running = start(build, job=job, home=home, sink=sink, settings=settings, **options)
     with _stopping_on_signals(running):
