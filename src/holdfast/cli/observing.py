@@ -23,10 +23,10 @@ def job_store(home: str, job: str) -> ObjectStore:
     return store
 
 
-def observe(home: str, job: str, store: ObjectStore | None = None) -> Observation:
-    """A job as it is now."""
+def observe(home: str, job: str, store: ObjectStore | None = None, state: JobState | None = None) -> Observation:
+    """A job as it is now; `state` when its journal has been read already."""
     store = store or job_store(home, job)
-    state = JobState.of(read_entries(store))
+    state = state or JobState.of(read_entries(store))
     heartbeat = read_heartbeat(store)
     now = datetime.now(UTC)
     alive = isinstance(availability(state, heartbeat, current_process(), now), Held)

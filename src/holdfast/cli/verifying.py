@@ -3,8 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.cli.choosing import named_checkpoint, to_verify
@@ -18,7 +17,7 @@ from holdfast.repository.damage import Mended, mend, readable_manifests
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.inventory import objects_of
 from holdfast.repository.journal import survey_entries
-from holdfast.repository.ownership import current_process, read_heartbeat
+from holdfast.repository.ownership import current_process
 from holdfast.repository.repair import LocalFiles
 from holdfast.repository.state import JobState
 from holdfast.repository.verification import CorruptObject, Verified
@@ -80,14 +79,9 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
     state = seen.state
     report.suspected = any(entry.id in state.corrupt and entry.id not in state.passed_over for entry in chosen)
     if report.corrupt:
-        _forget_retired(report, _seen_again(seen, store), chosen)
+        entries, _ = survey_entries(store)
+        _forget_retired(report, observe(home, job, store, JobState.of(entries)), chosen)
     return report
-
-
-def _seen_again(seen: Observation, store: ObjectStore) -> Observation:
-    """The job as it is now, as far as its journal can be read."""
-    entries, _ = survey_entries(store)
-    return replace(seen, state=JobState.of(entries), now=datetime.now(UTC))
 
 
 def _survey(home: str, job: str, store: ObjectStore) -> tuple[Observation, JobReport]:
@@ -96,14 +90,7 @@ def _survey(home: str, job: str, store: ObjectStore) -> tuple[Observation, JobRe
     report.corrupt = [
         CorruptObject(None, key, "an entry that matches its checksum", error.message) for key, error in damaged.items()
     ]
-    state = JobState.of(entries)
-    if not damaged:
-        return observe(home, job, store), report
-    now = datetime.now(UTC)
-    return (
-        Observation(job=job, home=home, state=state, heartbeat=read_heartbeat(store), alive=False, now=now),
-        report,
-    )
+    return observe(home, job, store, JobState.of(entries)), report
 
 
 def _sample(keys: Sequence[str], scope: Scope) -> list[str]:
