@@ -85,6 +85,7 @@ class WatchedStore(LocalStore):
         self._watch("upload", key)
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        self._refuse("list", prefix)
         yield from super().list(prefix, after)
         self._watch("list", prefix)
 

@@ -126,6 +126,8 @@ def test_a_running_job_is_left_to_free_by_itself(history: History, capsys: pytes
     assert ORPHAN in {item["key"] for item in plan["objects"]}
     assert stored(history) == before
     collect(history, capsys, "--dry-run", "--retained", "1", code=2)
+    collect(history, capsys, "--timeout", "200ms", code=1)
+    assert stored(history) == before, "asked, and nobody answers: the owner alone deletes"
 
 
 def test_temporaries_of_dead_writers_are_freed_after_a_day(

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.repository.entries import Process, RequestAnswered
+from holdfast.runtime.asking import Asker, ask
 from holdfast.snapshot import carrier
+from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import (
+    JOB,
     LARGE,
     ChurningRun,
     ManualClock,
@@ -163,6 +167,32 @@ def test_the_grace_survives_a_restart_of_the_owner(new_run: NewRun, home: Path) 
     assert {file.key for file in manifest.files()} <= stored_keys(home), "20 seconds since"
     second.wait(20.0)
     assert stored_keys(home) == needed_keys(home)
+
+
+def asked_to_collect(run: ChurningRun, home: Path) -> RequestAnswered:
+    asker = Asker(run.clock, run.wait, Process("terminal", 1), lambda: "a-request")
+    return ask(JOB, LocalStore(home, within=JOB), state_of(home), "collect", timeout=60.0, asker=asker)
+
+
+def test_a_running_job_that_is_asked_looks_for_leftovers_and_says_what_it_deletes(new_run: NewRun, home: Path) -> None:
+    run = new_run(grace="60s")
+    run.batches(4)
+    orphan = f"packs/{'ab' * 32}.0"
+    LocalStore(home, within=JOB).upload(orphan, [b"came late"])
+    answer = asked_to_collect(run, home)
+    assert answer.failure is None
+    assert answer.message.startswith("1 objects are deleted in the background; ")
+    run.wait(1.0)
+    assert orphan not in stored_keys(home)
+
+
+def test_a_running_job_that_cannot_look_says_why(new_run: NewRun, home: Path) -> None:
+    run = new_run()
+    run.batches(2)
+    run.store.refuses = lambda key, data: key in ("blobs/", "packs/")
+    failure = asked_to_collect(run, home).failure
+    assert failure is not None
+    assert (failure.reason, failure.hint != "") == ("storage_unreachable", True)
 
 
 def test_the_claim_of_a_run_says_what_it_keeps(new_run: NewRun, home: Path) -> None:

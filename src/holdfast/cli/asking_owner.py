@@ -6,7 +6,7 @@ import uuid
 from holdfast.cli.progress import waiting
 from holdfast.errors import CheckpointFailed, Corrupt, HoldfastError, InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId, JobName
-from holdfast.repository.entries import AnyEntry, CheckpointStarted, Failure
+from holdfast.repository.entries import AnyEntry, CheckpointStarted, Failure, RequestAnswered
 from holdfast.repository.mailbox import RequestKind
 from holdfast.repository.ownership import current_process
 from holdfast.repository.views import Observation
@@ -32,12 +32,32 @@ def ask_owner(
     checkpoint: CheckpointId | None = None,
 ) -> CheckpointId:
     """The checkpoint that came of it. Raises the owner's failure as the command's."""
+    answered = _asked(store, seen, kind, timeout, doing, name, checkpoint)
+    if answered.checkpoint is None:
+        raise CheckpointFailed(f"could not {doing} of job {seen.job!r}: the run ended without it")
+    return answered.checkpoint
+
+
+def ask_to_collect(store: ObjectStore, seen: Observation, timeout: float) -> str:
+    """What the owner says about it."""
+    return _asked(store, seen, "collect", timeout, "free what is not needed").message
+
+
+def _asked(
+    store: ObjectStore,
+    seen: Observation,
+    kind: RequestKind,
+    timeout: float,
+    doing: str,
+    name: str | None = None,
+    checkpoint: CheckpointId | None = None,
+) -> RequestAnswered:
     run = seen.state.run
     assert run is not None
     with waiting(f"waiting for run {run.fencing_epoch} on {run.host} to {doing}") as say_now:
 
         def told(entry: AnyEntry) -> None:
-            if isinstance(entry, CheckpointStarted) and entry.name == name:
+            if isinstance(entry, CheckpointStarted) and name is not None and entry.name == name:
                 say_now(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is being made")
 
         asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, told)
@@ -46,9 +66,7 @@ def ask_owner(
         )
     if answered.failure is not None:
         raise _error(answered.failure, f"could not {doing} of job {seen.job!r} in {seen.home}")
-    if answered.checkpoint is None:
-        raise CheckpointFailed(f"could not {doing} of job {seen.job!r}: the run ended without it")
-    return answered.checkpoint
+    return answered
 
 
 def _error(failure: Failure, attempted: str) -> HoldfastError:

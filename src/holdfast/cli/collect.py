@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from holdfast.repository.survey import CollectionPlan, Found
     from holdfast.runtime.freeing import Freed
 
+Timeout = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for the answer of a running job.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be freed; change nothing.")]
 Retained = Annotated[
     int | None, typer.Option("--retained", metavar="N", min=1, show_default=False, help="Keep the newest so many.")
@@ -56,6 +59,7 @@ def collect(
     keep_hourly: KeepHourly = None,
     keep_daily: KeepDaily = None,
     grace: Grace = None,
+    timeout: Timeout = "60s",
     as_json: AsJson = False,
 ) -> None:
     """Free what retention gives up and what failures left behind.
@@ -71,10 +75,15 @@ def collect(
     running = seen.state.fencing_epoch if seen.running else None
     plan = plan_collection(store, found, seen.state, rule, seen.now, running)
     freed = None
+    told = None
     worth_it = plan.retire or any(not item.wait_s for item in plan.objects)
     if worth_it and not (dry_run or seen.running):
         plan, freed = _execute(store, seen, found, rule)
-    document = document_of(seen, rule, plan, freed)
+    elif seen.running and not dry_run:
+        from holdfast.cli.asking_owner import ask_to_collect
+
+        told = ask_to_collect(store, seen, seconds("timeout", timeout))
+    document = document_of(seen, rule, plan, freed, told)
     if as_json:
         print_json(document)
     else:

@@ -63,10 +63,12 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[CheckpointId, ...]
     freed: Amount
     failed: tuple[FailedDocument, ...]
+    answer: str | None
+    """What the running job said when it was asked."""
 
 
 def document_of(
-    seen: Observation, rule: Retention | None, plan: "CollectionPlan", freed: "Freed | None"
+    seen: Observation, rule: Retention | None, plan: "CollectionPlan", freed: "Freed | None", told: str | None
 ) -> CollectionDocument:
     ready = [item for item in plan.objects if not item.wait_s]
     reasons = sorted({item.why.value for item in ready})
@@ -94,6 +96,7 @@ def document_of(
         unreadable=plan.unreadable,
         freed=Amount(objects=freed.objects, bytes=freed.bytes) if freed else Amount(objects=0, bytes=0),
         failed=tuple(FailedDocument(key=key, error=error) for key, error in freed.failed.items()) if freed else (),
+        answer=told,
     )
 
 
@@ -130,6 +133,8 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
 def _ending(document: CollectionDocument, *, dry_run: bool) -> str:
     if document.executed:
         return f"freed {_shown(document.freed)}"
+    if document.answer is not None:
+        return f"the running job was asked: {document.answer}"
     if document.running:
         return "the job runs and frees this by itself, in the background"
     return "nothing was changed" if dry_run else "nothing to do"

@@ -142,7 +142,7 @@ class Blobs:
         return location.file(path, size, digest) if self._content.get(digest) == location else None
 
     def forget(self, keys: Collection[str]) -> None:
-        """Do not refer to these objects any more: their bytes are not right, and are uploaded anew when needed."""
+        """Do not refer to these objects any more; what is needed of them is uploaded anew."""
         for digest, location in list(self._content.items()):
             if location.key(digest) in keys:
                 self._content.pop(digest, None)
@@ -202,9 +202,7 @@ class Blobs:
     def wear_out(self, packs: frozenset[str]) -> None:
         """Let checkpoints that begin from here on carry the files of these packs anew."""
         self._outworn |= packs
-        for digest, location in list(self._content.items()):
-            if location.key(digest) in packs:
-                self._content.pop(digest, None)
+        self.forget(packs)
 
     # --- deleting ---
 

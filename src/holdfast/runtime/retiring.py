@@ -10,13 +10,14 @@ from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import CheckpointsRetired, Retention
+from holdfast.repository.entries import CheckpointsRetired, Failure, Retention
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import checkpoints_to_retire, entries_to_trim, in_grace
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.collecting import Collector
+from holdfast.runtime.collecting import Collector, Condemned
 from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.naming_failures import reason_of
 from holdfast.runtime.serving import Outcome, Reply
 
 log = logging.getLogger("holdfast")
@@ -48,9 +49,13 @@ class Retiring:
         self._lanes.submit("journal", self._retire)
 
     def collect(self, reply: Reply) -> None:
-        """On request: apply retention now. What it gives up is deleted in the background."""
+        """On request: apply retention and look for leftovers now. What there is is deleted in the background."""
+
+        def told(condemned: Condemned, problem: StorageError | None) -> None:
+            reply(_outcome(condemned, problem))
+
         self.retire()
-        reply(Outcome(message="retention is applied; what it gives up is deleted in the background"))
+        self._lanes.submit("journal", lambda: self._collector.sweep_again(told))
 
     def _retire(self) -> None:
         try:
@@ -79,3 +84,11 @@ class Retiring:
         if trimmed := entries_to_trim(state, in_grace(state, self._rule.grace_s, self._clock.wall())):
             self._journal.state = state.without(trimmed)
             self._collector.trim(sorted(trimmed))
+
+
+def _outcome(condemned: Condemned, problem: StorageError | None) -> Outcome:
+    if problem is not None:
+        reason = reason_of(problem)
+        return Outcome(failure=Failure(reason.value, problem.message, False, reason.rule.hint))
+    waiting = f"; {condemned.in_grace} more wait for their grace to end" if condemned.in_grace else ""
+    return Outcome(message=f"{condemned.ready} objects are deleted in the background{waiting}")
