@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import AttemptId, JobName
-from holdfast.repository.entries import CheckpointCorrupt, RequestAnswered
 from holdfast.repository.entries import Process as ProcessIdentity
+from holdfast.repository.entries import RequestAnswered
 from holdfast.repository.journal import Journal, read_entries
 from holdfast.repository.mailbox import RequestKind
 from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
@@ -77,16 +77,7 @@ class SimulatedCommand:
             # As verification would: the copy is damaged, which gives up no line of batches.
             self._scene.unreadable = True
             id = draw.choice(kept)
-            journal.append(
-                lambda sequence, attempt, at: CheckpointCorrupt(
-                    sequence=sequence,
-                    attempt=attempt,
-                    at=at,
-                    fencing_epoch=journal.fencing_epoch,
-                    id=id,
-                    detail="verified",
-                )
-            )
+            mark_corrupt(journal, id, "verified", passed_over=False)
 
     # --- through the mailbox ---
 
