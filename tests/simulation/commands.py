@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import AttemptId, JobName
+from holdfast.repository.damage import mark_corrupt
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.entries import RequestAnswered
 from holdfast.repository.journal import Journal, read_entries
