@@ -173,6 +173,8 @@ class Checkers:
         self.require((id, name) in self._ever_named, f"checkpoint {id} was never savepoint {name}")
 
     def _checkpoint_completed(self, entry: CheckpointCompleted) -> None:
+        counted = entry.requests is not None and entry.requests.put >= 1 and entry.requests.seconds >= 0
+        self.require(counted, f"checkpoint {entry.id} does not say what it asked of the home: {entry.requests}")
         self.require(self._started.get(entry.id) == entry.fencing_epoch, f"checkpoint {entry.id} was not started here")
         self.require(entry.id not in self.completed, f"checkpoint {entry.id} completes twice")
         if entry.name is not None:

@@ -17,6 +17,7 @@ from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.runtime.launching import Place, Surroundings, launch
 from holdfast.runtime.loop import Runtime
 from holdfast.settings import Settings, seconds
+from holdfast.storage.metered import Meter, MeteredStore
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
 from tests.simulation.sink import SimulatedSink, Table
@@ -123,7 +124,9 @@ class SimulatedRun:
         clock = SimulatedClock(scene)
         around = Surroundings(clock, identity, self._new_attempt, self._world.random.random, self._step, 1)
         store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
-        self._place = Place(JOB, "sim://home", store, Path("/work"), settings, around)
+        meter = Meter(clock.monotonic)
+        metered = MeteredStore(store, meter)
+        self._place = Place(JOB, "sim://home", metered, Path("/work"), settings, around, meter)
         self._clock = clock
         scene.runs.append(self)
         self._world.spawn(self.process, "loop", self._main)

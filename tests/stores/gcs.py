@@ -30,7 +30,7 @@ def gcs_server(directory: Path) -> Iterator[GcsServer]:
     go = required("go")
     sources = b"".join(path.read_bytes() for path in [*sorted(SOURCE.rglob("*.go")), SOURCE / "go.sum"])
     name = f"gcs-emulator-{hashlib.sha256(sources).hexdigest()[:12]}"
-    built = installed(name, lambda to: [go, "build", "-o", str(to / "gcs-emulator"), "."], SOURCE)
+    built = installed(name, lambda to: [go, "build", "-buildvcs=false", "-o", str(to / "gcs-emulator"), "."], SOURCE)
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     with running([str(built / "gcs-emulator"), str(port), BUCKET], directory / "gcs.log", answers(endpoint)):

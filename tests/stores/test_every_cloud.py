@@ -3,10 +3,13 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from holdfast.errors import OutcomeUnknown, StorageDenied, StorageError, StorageNotThere, StorageUnreachable
+from holdfast.storage import aws_profile
 from holdfast.storage.clients import clients_for
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.location import parse_location
@@ -14,7 +17,7 @@ from holdfast.storage.object_store import RemoteStore
 from holdfast.storage.urls import open_store
 from tests.stores.azure import ACCOUNT_KEY
 from tests.stores.proxy import Fate, Seen, proxy_to
-from tests.stores.s3 import SECRET_KEY
+from tests.stores.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
 
 @dataclass(frozen=True)
@@ -124,3 +127,23 @@ def test_wrong_credentials_are_denied_and_never_shown(
     for text in [*told, caplog.text]:
         for hidden in ("wr0ng", WRONG_KEY, SECRET_KEY, ACCOUNT_KEY, "sig=", "Signature=", "StringToSign", "SharedKey"):
             assert hidden not in text
+
+
+def test_keys_rotated_in_a_profile_are_followed(s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The profile that is asked for outranks the environment, and its file is read again when the keys may be old."""
+    monkeypatch.setattr(aws_profile, "READ_AGAIN", timedelta(seconds=0))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody-else")
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+
+    def rotate(secret: str) -> None:
+        file.write_text(f"[team]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {secret}\n")
+
+    rotate(SECRET_KEY)
+    store = open_store(s3.home("rotated") + "&profile=team", deadline=1)
+    assert store.create("a", b"") is Created.WON
+    rotate("revoked")
+    with pytest.raises(StorageDenied):
+        store.create("b", b"")
+    rotate(SECRET_KEY)
+    assert store.create("b", b"") is Created.WON

@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.checkpoint.manifest import digest_of
 from holdfast.cli.main import main
-from holdfast.repository.entries import Failure
+from holdfast.repository.entries import Failure, Requests
 from holdfast.repository.journal import entry_key
 from holdfast.repository.ownership import current_process
 from tests.unit.job_histories import EXPIRED, History
@@ -119,6 +120,15 @@ def test_status_names_the_owner_and_the_last_good_checkpoint(
     assert "savepoint 2 'before-upgrade' at batch 6" in words
     assert "expired: took longer than 10m" in words
     assert "Try: raise the timeout" in words
+
+
+def test_status_shows_what_the_last_checkpoint_asked_of_the_home(
+    home: Path, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Requests(put=18, get=13, list=0, delete=2, bytes_out=5000, bytes_in=400, seconds=60.0)
+    history.complete(5, batch=12, requests=asked)
+    assert document(capsys, "status", *of(home))["last_completed"]["requests"] == msgspec.to_builtins(asked)
+    assert "18 PUT, 13 GET, 2 DELETE in 1m 00s" in succeeding(capsys, "status", *of(home))
 
 
 def test_status_of_a_run_whose_heartbeat_is_stale_is_not_running(

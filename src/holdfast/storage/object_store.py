@@ -91,10 +91,10 @@ class RemoteStore:
         return self._tried("read", key, lambda: bytes(self._clients.receiving.get(self._below(key)).bytes()))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        if length == 0:
-            return self.get(key)[:0]
-
         def part() -> bytes:
+            if length == 0:
+                self._clients.quick.head(self._below(key))
+                return b""
             try:
                 return bytes(self._clients.receiving.get_range(self._below(key), start=offset, length=length))
             except BaseError as error:
