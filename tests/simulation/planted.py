@@ -270,6 +270,11 @@ def what_a_checkpoint_under_way_uploaded_is_taken_for_an_orphan(patch: Patch) ->
     patch.setattr(Blobs, "give_up", lambda self, keys: frozenset(keys))
 
 
+@defect(timeout="1s", slow=0.15, interval="500ms", retained=1, grace="0s", max_concurrent=2)
+def a_key_is_given_up_while_an_upload_to_it_is_under_way(patch: Patch) -> None:
+    patch.setattr(Blobs, "live_keys", lambda self: frozenset(list(self._live)))
+
+
 @defect(interval="500ms", retained=1)
 def an_outworn_pack_is_deleted_at_once(patch: Patch) -> None:
     original = Collector._wear_out
