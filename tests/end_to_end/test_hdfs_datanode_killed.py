@@ -32,7 +32,7 @@ def test_the_pipeline_runs_on_and_the_first_checkpoint_after_healing_reuses_what
     pipeline = Pipeline(tmp_path, files=7, state_format="hdfs", home_url=f"{hdfs.address}/homes")
     pipeline.hold_back(5)
 
-    driver = pipeline.start(freeze_at="checkpoint.acknowledged:2", tolerable_failures=0)
+    driver = pipeline.start(freeze_at="checkpoint.acknowledged:2", tolerable_failures=0, storage_deadline="1s")
     driver.wait_for("step checkpoint.acknowledged", times=2)
     driver.wait_until_frozen()
     # Everything of the second checkpoint is uploaded; its manifest and its entry are not.
