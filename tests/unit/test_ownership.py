@@ -1,0 +1,90 @@
+"""Who owns a job: politeness by heartbeat, truth by journal, and jobs that never meet."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.observing import job_names, refuse_if_owned
+from holdfast.errors import Fenced, OwnedByAnotherRun
+from holdfast.identifiers import JobName
+from holdfast.repository.entries import Process
+from holdfast.repository.ownership import Claimable, Held, availability, read_heartbeat
+from holdfast.storage.local import LocalStore
+from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
+from tests.unit.job_histories import History
+
+HERE = Process("here", 1)
+HOURS = (-26.0, -3.0, 3.0, 26.0)
+
+
+@pytest.mark.parametrize("hours", HOURS)
+def test_a_heartbeat_of_a_wrong_clock_is_not_fresh_so_the_job_can_be_claimed(tmp_path: Path, hours: float) -> None:
+    now = datetime.now(UTC)
+    history = History(tmp_path / "home", start=now + timedelta(hours=hours))
+    history.run()
+    history.beat()
+    assert isinstance(availability(history.state(), read_heartbeat(history.store), HERE, now), Claimable)
+
+
+@pytest.mark.parametrize("hours", HOURS)
+def test_whatever_the_clocks_say_the_one_that_was_taken_over_writes_nothing_more(tmp_path: Path, hours: float) -> None:
+    now = datetime.now(UTC)
+    owner = History(tmp_path / "home", start=now + timedelta(hours=hours))
+    owner.run()
+    owner.beat()
+    other = History(tmp_path / "home", start=now)
+    other.journal.load()
+    other.run()
+    other.complete(1)
+    with pytest.raises(Fenced):
+        owner.complete(1)
+    assert set(other.state().completed) == {1}
+
+
+def test_a_fresh_heartbeat_holds_the_job_and_names_its_owner(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run()
+    history.beat("app-7")
+    assert isinstance(availability(history.state(), read_heartbeat(history.store), HERE, history.now), Held)
+    with pytest.raises(
+        OwnedByAnotherRun, match=r"host build-3, pid 4711, application app-7, run 1, started 20"
+    ) as held:
+        refuse_if_owned(f"file://{history.home}", JobName("orders"))
+    assert "--on-conflict takeover" in str(held.value)
+
+
+def test_a_run_stalled_across_a_trim_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 2)
+    (tmp_path / "home").mkdir()
+    clock = ManualClock()
+    stalled = ChurningRun(tmp_path / "home", tmp_path / "one", clock, 1)
+    stalled.batches(2)
+    newer = ChurningRun(tmp_path / "home", tmp_path / "two", clock, 2)
+    newer.batches(12)
+    sequences = [sequence for sequence, _ in state_of(tmp_path / "home").sequences]
+    assert sequences != list(range(1, sequences[-1] + 1)), "the journal was trimmed"
+    stalled.query.batch()
+    stalled.wait(2.0)
+    assert isinstance(stalled.failure, Fenced)
+    late = [entry for _, entry in state_of(tmp_path / "home").sequences if entry.sequence > sequences[-1]]
+    assert late == []
+
+
+def test_jobs_whose_names_begin_alike_do_not_meet(tmp_path: Path) -> None:
+    names = ["a", "ab", "a.b", "a-b", "a_b", "A"]
+    histories = {name: History(tmp_path / "home", job=name) for name in names}
+    for name, history in histories.items():
+        history.run()
+        for id in range(1, 1 + len(name)):
+            history.complete(id)
+    assert sorted(job_names(LocalStore(tmp_path / "home"))) == sorted(names)
+    for name, history in histories.items():
+        assert len(history.journal.load().completed) == len(name)
+        keys = [item.key for item in history.store.list("")]
+        assert len(keys) == 1 + len(name)
+    for one, other in itertools.permutations(names, 2):
+        histories[one].journal.load()
+        histories[one].run()  # a claim of one
+        histories[other].complete(50 + names.index(one))  # fences none of the others
