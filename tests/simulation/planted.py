@@ -24,12 +24,13 @@ from holdfast.repository.collection import OutwornPack
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, launching, loop, retiring, scrubbing
+from holdfast.runtime import collecting, launching, loop, recovery, retiring, scrubbing
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.loop import Runtime
 from holdfast.runtime.recovery import Recovery
 from holdfast.runtime.scrubbing import Scrubbing
+from holdfast.runtime.serving import Serving
 from tests.simulation import spark
 from tests.simulation.sink import SimulatedSink
 
@@ -385,6 +386,44 @@ def a_directory_that_was_given_up_is_used_again(patch: Patch) -> None:
             self._restart = verdict
 
     patch.setattr(Runtime, "_restart_failed", restart_failed)
+
+
+# --- commands, requests, going back ---
+
+
+@defect(commands=0.8, after=0.1)
+def a_request_is_answered_beside_the_journal_lane(patch: Patch) -> None:
+    def reply(self: Any, outcome: Any) -> None:
+        self._unwritten = outcome
+        self._write_answer()
+
+    patch.setattr(Serving, "_reply", reply)
+
+
+@defect(commands=0.8, before=0.05, crash=0.01)
+def a_request_that_was_answered_is_served_again(patch: Patch) -> None:
+    original = JobState.apply
+
+    def apply(self: JobState, entry: AnyEntry) -> None:
+        original(self, entry)
+        self.answers.clear()
+
+    patch.setattr(JobState, "apply", apply)
+
+
+@defect(going_back=0.8, crash=0.01)
+def the_same_arguments_go_back_again(patch: Patch) -> None:
+    patch.setattr(JobState, "went_back", property(lambda self: None, lambda self, value: None), raising=False)
+
+
+@defect(going_back=0.8)
+def what_was_given_up_on_request_is_chosen_again(patch: Patch) -> None:
+    patch.setattr(recovery, "abandoned_by", lambda state, chosen: ())
+
+
+@defect(commands=0.8)
+def names_in_the_journal_are_ignored(patch: Patch) -> None:
+    patch.setattr(JobState, "_rename", lambda self, id, name: None)
 
 
 def _patch_handler(patch: Patch, event: str, handler: Any) -> None:

@@ -167,7 +167,7 @@ def test_retired_and_damaged_ones_are_refused(history: History) -> None:
     mark_corrupt(history.journal, CheckpointId(3), "flipped", passed_over=False)
     with pytest.raises(NotFound, match="checkpoint 1"):
         decide(history.state(), Wanted(checkpoint=1))
-    with pytest.raises(InvalidSettings, match="damaged"):
+    with pytest.raises(Corrupt, match="it is damaged: flipped"):
         decide(history.state(), Wanted(checkpoint=3))
 
 

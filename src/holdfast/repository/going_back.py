@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from holdfast.errors import InvalidSettings, NotFound
+from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.state import JobState
@@ -42,7 +42,7 @@ class AlreadyBack:
 
 
 def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
-    """None when nothing was wanted. Raises `NotFound` or `InvalidSettings` when the job cannot go there."""
+    """None when nothing was wanted. Raises `NotFound`, `Corrupt` or `InvalidSettings` when the job cannot go there."""
     if not wanted:
         return None
     entry, done = _find(state, wanted), state.went_back
@@ -57,7 +57,8 @@ def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
             hint="holdfast restore writes its state to a directory, for another job to start from",
         )
     if entry.id in state.corrupt:
-        raise InvalidSettings(f"could not go back to {wanted}: it is damaged", hint=_usable(state))
+        damage = state.corrupt[entry.id].detail
+        raise Corrupt(f"could not go back to {wanted}: it is damaged: {damage}", hint=_usable(state))
     return GoBack(entry, str(wanted))
 
 
