@@ -295,7 +295,7 @@ class Operator:
         if self._world.chance(0.7):
             self._world.sleep(6.0)
         last = self._last_run()
-        while isinstance(last.failure, OwnedByAnotherRun | Fenced):
+        while isinstance(last.failure, OwnedByAnotherRun | Fenced) or _asked_too_early(last.failure):
             last = self._last_run()  # a run that woke up was quicker, which is no failure
         self._world.sleep(5.0)
         self._judge(last)
@@ -339,6 +339,11 @@ class Operator:
         directory = last.runtime._resumed.directory if last.runtime else None
         barrier = directory.newest_barrier() if directory else None
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
+
+
+def _asked_too_early(failure: HoldfastError | None) -> bool:
+    """Somebody asked the run to stop with a savepoint before it had a batch to make one of."""
+    return failure is not None and "no committed batch to make savepoint" in failure.message
 
 
 class _Defects(logging.Handler):
