@@ -361,7 +361,7 @@ def the_sink_goes_back_behind_a_checkpoint_that_was_only_found_damaged(patch: Pa
     patch.setattr(JobState, "newest_of_the_line", lambda self: next(iter(self.restorable()), None))
 
 
-@defect(flipped_read=0.2, crash=0.02, dying=0.06, scrub="3s")
+@defect(flipped_read=0.15, crash=0.01, scrub="3s")
 def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
     def mark_repaired(self: Any, ids: Any) -> None:
         for id in ids:
@@ -372,8 +372,15 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
         if marked:
             self._lanes.submit("journal", lambda: self._appending(lambda: self._mark_repaired(marked)))
 
+    original = Scrubbing._check_object
+
+    def check_object(self: Any, stored: Any, *rest: Any) -> None:
+        original(self, stored, *rest)
+        self._clear(stored.checkpoints)
+
     patch.setattr(Scrubbing, "_mark_repaired", mark_repaired)
     patch.setattr(Scrubbing, "_clear", clear)
+    patch.setattr(Scrubbing, "_check_object", check_object)
 
 
 @defect(dying=0.06, before=0.08)
