@@ -1,6 +1,7 @@
 """Content-addressed upload: what the home holds is not read or sent again, and what is pending is not deleted."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from holdfast.checkpoint.layout import ShardPlan
 from holdfast.errors import StorageUnreachable
 from holdfast.identifiers import FencingEpoch
 from holdfast.repository.blobs import Blobs
+from holdfast.snapshot import carrier
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards, grouped
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, copied, manifest_of, new_store, shards, write
 
@@ -125,28 +127,55 @@ def test_a_file_that_was_replaced_declines(store: RecordingStore, work: Path, si
     assert store.uploaded == []
 
 
-def test_a_file_that_changes_between_hashing_and_sending_leaves_no_object(work: Path, tmp_path: Path) -> None:
-    """Even if its time and size say that nothing happened."""
+class ChangesTheFileBeforeItIsSent(RecordingStore):
+    """Its time and size say that nothing happened."""
+
+    def __init__(self, root: Path, file: Path) -> None:
+        root.mkdir()
+        super().__init__(root)
+        self.file = file
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        status = self.file.stat()
+        with self.file.open("r+b") as file:
+            file.write(b"2")
+        os.utime(self.file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        super().upload(key, chunks)
+
+
+def test_a_file_too_large_for_memory_that_changes_between_hashing_and_sending_leaves_no_object(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier, "READ_WHOLE", 3 * MIB - 1)
     write(work, {"s/a": b"1" * (3 * MIB)})
-    planned = shards(work)
-
-    class ChangesTheFileFirst(RecordingStore):
-        def upload(self, key: str, chunks: object) -> None:
-            with (work / "s/a").open("r+b") as file:
-                file.write(b"2")
-            os.utime(work / "s/a", ns=(planned[0].files[0].mtime_ns,) * 2)
-            super().upload(key, chunks)  # type: ignore[arg-type]
-
-    (tmp_path / "home").mkdir()
-    store = ChangesTheFileFirst(tmp_path / "home")
+    store = ChangesTheFileBeforeItIsSent(tmp_path / "home", work / "s/a")
     with pytest.raises(ShardDeclined, match="changed while it was read"):
-        copy_shards(work, planned, Blobs(store, EPOCH), lambda: False)
+        copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
     assert list(store.list("")) == []
 
 
-def test_a_cancelled_copy_stops_in_the_middle_of_a_file(store: RecordingStore, work: Path) -> None:
+def test_a_file_that_fits_into_memory_is_sent_as_it_was_hashed(work: Path, tmp_path: Path) -> None:
+    """It is read once: what changes on the disk meanwhile does not reach the home."""
+    write(work, {"s/a": b"1" * (3 * MIB)})
+    store = ChangesTheFileBeforeItIsSent(tmp_path / "home", work / "s/a")
+    (copy,) = copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    assert store.get(copy.files[0].key) == b"1" * (3 * MIB)
+
+
+def test_a_cancelled_copy_stops_in_the_middle_of_a_file_too_large_for_memory(
+    store: RecordingStore, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier, "READ_WHOLE", MIB)
     write(work, {"s/a": b"1" * (8 * MIB)})
     answers = iter([False, False, False])
+    with pytest.raises(Cancelled):
+        copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: next(answers, True))
+    assert list(store.list("")) == []
+
+
+def test_a_cancelled_copy_sends_no_file_that_was_read(store: RecordingStore, work: Path) -> None:
+    write(work, {"s/a": b"1" * MIB})
+    answers = iter([False])
     with pytest.raises(Cancelled):
         copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: next(answers, True))
     assert list(store.list("")) == []

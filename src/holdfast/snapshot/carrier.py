@@ -5,7 +5,7 @@ handful of objects per checkpoint. A file that is no longer the one that was pla
 copied before is lost by that, since the next attempt finds it in the home.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -16,10 +16,13 @@ from holdfast.checkpoint.layout import ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, ShardId
 from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
-from holdfast.snapshot.planned_file import Changed, opened, pieces
+from holdfast.snapshot.planned_file import Changed, opened, pieces, whole
 
 _COST_PER_FILE = 64 << 10
 """Opening and hashing a small file takes about as long as copying this many bytes."""
+
+READ_WHOLE = 68 << 20
+"""A file up to this size is held in memory, so that it is read and hashed once. Compaction makes SSTs of 64 MiB."""
 
 
 class ShardDeclined(Exception):
@@ -149,7 +152,7 @@ class _GroupCopy:
 
     def _add_small(self, shard: ShardId, file: WorkFile) -> None:
         with opened(self._directory, file) as handle:
-            data = b"".join(pieces(handle, file))
+            data = whole(handle, file)
         digest = digest_of(data)
         self._blobs.recognise(file, digest)
         if self._reuse(file, digest):
@@ -186,18 +189,25 @@ class _GroupCopy:
     def _add_large(self, shard: ShardId, file: WorkFile) -> None:
         """Hash first, then send: most large files are in the home already, and need no sending."""
         with opened(self._directory, file) as handle:
-            hasher = blake3()
-            for piece in pieces(handle, file):
+            digest, content = self._content(handle, file)
+            if not self._reuse(file, digest):
                 self._require_wanted()
-                hasher.update(piece)
-            digest = Digest(hasher.hexdigest())
-            reused = self._reuse(file, digest)
-            if not reused:
-                proven = _Proven(handle, file, digest, self._require_wanted)
-                uploaded = self._blobs.upload_blob(file.path, file.size, digest, proven)
+                uploaded = self._blobs.upload_blob(file.path, file.size, digest, content)
                 self._record(shard, uploaded)
                 self._objects[shard] = self._objects.get(shard, 0) + 1
         self._blobs.recognise(file, digest)
+
+    def _content(self, handle: BinaryIO, file: WorkFile) -> tuple[Digest, Iterable[bytes]]:
+        """The digest of the file, and its bytes with that digest, which can be had again."""
+        if file.size <= READ_WHOLE:
+            data = whole(handle, file)
+            return digest_of(data), [data]
+        hasher = blake3()
+        for piece in pieces(handle, file):
+            self._require_wanted()
+            hasher.update(piece)
+        digest = Digest(hasher.hexdigest())
+        return digest, _Proven(handle, file, digest, self._require_wanted)
 
     def _reuse(self, file: WorkFile, digest: Digest) -> bool:
         found = self._blobs.find(file.path, file.size, digest)
