@@ -77,16 +77,12 @@ class _Holdfast:
 
     def upload(self, tree: StateFiles) -> None:
         threads = Settings().parallelism
-        groups = grouped(tree.shards(), threads)
+        groups = grouped(tree.shards(), threads, self._blobs.is_new)
         with ThreadPoolExecutor(threads) as pool:
-            copied = list(
-                pool.map(lambda group: copy_shards(tree.root, group, self._blobs, lambda: False), groups)
-            )
+            copied = list(pool.map(lambda group: copy_shards(tree.root, group, self._blobs, lambda: False), groups))
         shards = tuple(ManifestShard(copy.shard, copy.files) for copies in copied for copy in copies)
         self._checkpoints += 1
-        self._manifest = Manifest(
-            FORMAT, "bench", CheckpointId(self._checkpoints), BatchId(1), FencingEpoch(1), shards
-        )
+        self._manifest = Manifest(FORMAT, "bench", CheckpointId(self._checkpoints), BatchId(1), FencingEpoch(1), shards)
         encoded = encode_manifest(self._manifest)
         self._store.upload(manifest_key(digest_of(encoded)), [encoded])
         self._store.create(f"journal/{self._checkpoints:020}.json", b"{}")

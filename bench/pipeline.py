@@ -36,7 +36,7 @@ JOB = "bench"
 INTERVAL = "5s"
 _LOOK_S = 0.25
 
-_SPARK = {
+SPARK = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "2g",
     "spark.sql.shuffle.partitions": "4",
@@ -155,16 +155,16 @@ def home_of(place: Path) -> Path:
 def _measured(variant: Variant, query: Callable[[], StreamingQuery | None], load: Load) -> Life:
     """The batches after the warm-up. Spark's own record is read once, at the end, so that it disturbs nothing."""
     last = load.warm_up + load.batches
-    _wait_for(load.warm_up, query)
+    wait_for(load.warm_up, query)
     begun = processor.now()
-    running = _wait_for(last, query)
+    running = wait_for(last, query)
     ended = processor.now()
     starts = {entry["batchId"]: datetime.fromisoformat(entry["timestamp"]) for entry in running.recentProgress}
     seconds = tuple((starts[n + 1] - starts[n]).total_seconds() for n in range(load.warm_up, last))
     return Life(variant, seconds, processor.own_between(begun, ended), processor.others_between(begun, ended))
 
 
-def _wait_for(batch_id: int, query: Callable[[], StreamingQuery | None]) -> StreamingQuery:
+def wait_for(batch_id: int, query: Callable[[], StreamingQuery | None]) -> StreamingQuery:
     while True:
         running = query()
         assert running is not None
@@ -179,7 +179,7 @@ def _wait_for(batch_id: int, query: Callable[[], StreamingQuery | None]) -> Stre
 def _session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("holdfast bench")
-    for key, value in _SPARK.items():
+    for key, value in SPARK.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

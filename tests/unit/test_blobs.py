@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.checkpoint.layout import ShardPlan
+from holdfast.checkpoint.layout import ShardPlan, WorkFile
 from holdfast.errors import StorageUnreachable
-from holdfast.identifiers import FencingEpoch
+from holdfast.identifiers import FencingEpoch, ShardId
 from holdfast.repository.blobs import Blobs
 from holdfast.snapshot import carrier
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards, grouped
@@ -192,16 +192,38 @@ def test_a_storage_error_passes_through_and_is_not_remembered_as_success(work: P
     assert bytes_new(copied(work, blobs)) == 3 + MIB
 
 
-def test_groups_are_balanced_and_depend_on_nothing_but_the_shards(work: Path) -> None:
-    write(work, {f"s{number}/f": b"x" * (number * MIB) for number in range(1, 9)})
-    planned = shards(work)
+def test_groups_are_balanced_and_depend_on_nothing_but_the_shards() -> None:
+    planned = tuple(_shard(f"s{number}", number * 8 * MIB) for number in range(1, 9))
     groups = grouped(planned, 3)
     assert groups == grouped(tuple(reversed(planned)), 3)
     assert sorted(shard.shard for group in groups for shard in group) == [shard.shard for shard in planned]
     sizes = [sum(shard.size for shard in group) for group in groups]
-    assert max(sizes) - min(sizes) <= 2 * MIB
+    assert max(sizes) - min(sizes) <= 16 * MIB
     assert grouped(planned[:2], 8) == ((planned[1],), (planned[0],))
     assert grouped((), 4) == ()
+
+
+def test_little_work_is_one_group_whatever_the_size_of_what_is_known() -> None:
+    planned = tuple(_shard(f"s{number}", 100 * MIB) for number in range(8))
+    assert len(grouped(planned, 4)) == 4
+    assert len(grouped(planned, 4, lambda file: False)) == 1
+    (group,) = grouped(tuple(_shard(f"s{number}", MIB) for number in range(8)), 4)
+    assert len(group) == 8
+
+
+def test_a_checkpoint_with_few_new_files_writes_one_pack(store: RecordingStore, work: Path) -> None:
+    write(work, {f"s{number}/large": bytes([number]) * (4 * MIB) for number in range(8)})
+    blobs = Blobs(store, EPOCH)
+    copied(work, blobs)
+    store.uploaded.clear()
+    write(work, {f"s{number}/small": bytes([number]) for number in range(8)})
+    for group in grouped(shards(work), 4, blobs.is_new):
+        copy_shards(work, group, blobs, lambda: False)
+    assert [key.partition("/")[0] for key in store.uploaded] == ["packs"]
+
+
+def _shard(name: str, size: int) -> ShardPlan:
+    return ShardPlan(ShardId(name), (WorkFile(f"{name}/f", size, 0, 0),))
 
 
 def test_empty_files_are_kept(store: RecordingStore, work: Path) -> None:

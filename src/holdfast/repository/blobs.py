@@ -129,6 +129,10 @@ class Blobs:
         known = self._identity.get(file.path)
         return known[1] if known is not None and known[0] == file else None
 
+    def is_new(self, file: WorkFile) -> bool:
+        """Whether this very file was never read before."""
+        return self.digest_of_unchanged(file) is None
+
     def recognise(self, file: WorkFile, digest: Digest) -> None:
         self._identity[file.path] = (file, digest)
 

@@ -159,7 +159,7 @@ class Checkpointing:
         attempt.entered.append(("copying", self._clock.monotonic()))
         wanted = set(shards)
         plans = [shard for shard in attempt.plan.shards if shard.shard in wanted]
-        for group in grouped(plans, self._parallelism):
+        for group in grouped(plans, self._parallelism, self._blobs.is_new):
             self._lanes.submit("copy", lambda group=group: self._copy_group(attempt, group))  # type: ignore[misc]
 
     def seal(self, ticket: Ticket) -> None:

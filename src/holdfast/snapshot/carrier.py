@@ -21,6 +21,9 @@ from holdfast.snapshot.planned_file import Changed, opened, pieces, whole
 _COST_PER_FILE = 64 << 10
 """Opening and hashing a small file takes about as long as copying this many bytes."""
 
+_WORTH_A_GROUP = PACK_TARGET
+"""Less work than this is not divided: a second thread would save little, and write one more pack."""
+
 READ_WHOLE = 68 << 20
 """A file up to this size is held in memory, so that it is read and hashed once. Compaction makes SSTs of 64 MiB."""
 
@@ -52,19 +55,26 @@ class ShardCopy:
     objects_written: int
 
 
-def grouped(shards: Sequence[ShardPlan], groups: int) -> tuple[tuple[ShardPlan, ...], ...]:
-    """At most `groups` groups of about equal cost, none empty. Depends on nothing but the arguments."""
-    spread: list[list[ShardPlan]] = [[] for _ in range(min(groups, len(shards)))]
+def grouped(
+    shards: Sequence[ShardPlan], groups: int, is_new: Callable[[WorkFile], bool] = lambda file: True
+) -> tuple[tuple[ShardPlan, ...], ...]:
+    """At most `groups` groups of about equal cost, none empty. Depends on nothing but the arguments.
+
+    Only files that are new cost something. Little work makes few groups, because each one writes a pack of its own.
+    """
+    costs_of = {shard.shard: _cost(shard, is_new) for shard in shards}
+    worthwhile = max(1, -(-sum(costs_of.values()) // _WORTH_A_GROUP))
+    spread: list[list[ShardPlan]] = [[] for _ in range(min(groups, len(shards), worthwhile))]
     costs = [0] * len(spread)
-    for shard in sorted(shards, key=lambda shard: (-_cost(shard), shard.shard)):
-        cheapest = costs.index(min(costs))
+    for shard in sorted(shards, key=lambda shard: (-costs_of[shard.shard], shard.shard)):
+        cheapest = min(range(len(spread)), key=lambda number: (costs[number], len(spread[number])))
         spread[cheapest].append(shard)
-        costs[cheapest] += _cost(shard)
+        costs[cheapest] += costs_of[shard.shard]
     return tuple(tuple(group) for group in spread)
 
 
-def _cost(shard: ShardPlan) -> int:
-    return shard.size + _COST_PER_FILE * len(shard.files)
+def _cost(shard: ShardPlan, is_new: Callable[[WorkFile], bool]) -> int:
+    return sum(file.size + _COST_PER_FILE for file in shard.files if is_new(file))
 
 
 def copy_shards(

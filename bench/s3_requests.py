@@ -1,0 +1,190 @@
+"""How many requests a checkpoint is: plain Spark whose checkpoint directory is on S3, and holdfast with its home there.
+
+Both run the same windowed aggregation on the same rows, write their output to the local disk, and start a batch every
+few seconds. Requests are counted by a proxy in front of the server, after the warm-up. Plain Spark makes a checkpoint
+with each batch. `python -m bench.s3_requests` is the process that runs Spark, since its JVM needs Hadoop's S3 client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.pipeline import JOB, SPARK, Load, aggregation, wait_for
+from bench.ratio import Ratio
+from tests.stores.processes import maven_artifact
+from tests.stores.proxy import Proxy, Seen, proxy_to
+from tests.stores.s3 import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
+
+Variant = Literal["plain", "holdfast"]
+Kind = Literal["put", "copy", "post", "list", "get", "head", "delete"]
+KINDS: tuple[Kind, ...] = ("put", "copy", "post", "list", "get", "head", "delete")
+
+EXPECTED_FEWER_PUTS = 1 / 20
+_PLAIN, _HOME = "of-plain-spark", "of-holdfast"
+_HADOOP = "3.5.0"
+"""Must be the version that this Spark is built with."""
+_JARS = (
+    f"org.apache.hadoop:hadoop-aws:{_HADOOP}",
+    "software.amazon.awssdk:bundle:2.35.4",
+    "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    partitions: int
+    warm_up: int
+    batches: int
+    trigger_s: int
+    interval_s: int
+    """Between two checkpoints of holdfast."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    variant: Variant
+    batches: int
+    checkpoints: int
+    requests: dict[str, int]
+
+    def paid(self) -> int:
+        """What S3 charges as a write: PUT, COPY and POST; LIST costs the same and is counted apart."""
+        return sum(self.requests.get(kind, 0) for kind in ("put", "copy", "post"))
+
+
+def measure(place: Path, plan: Plan) -> tuple[Counted, Counted]:
+    """Plain Spark, holdfast."""
+    place.mkdir(parents=True)
+    result = place / "requests.json"
+    command = [sys.executable, "-m", "bench.s3_requests", str(place), str(result), msgspec.json.encode(plan).decode()]
+    log = place / "log.txt"
+    with log.open("wb") as output:
+        done = subprocess.run(command, stdout=output, stderr=output, check=False)
+    if done.returncode != 0:
+        tail = log.read_text(errors="replace").splitlines()[-15:]
+        raise RuntimeError("\n".join([f"the pipeline ended with exit code {done.returncode}:", *tail]))
+    plain, holdfast = msgspec.json.decode(result.read_bytes(), type=list[Counted])
+    return plain, holdfast
+
+
+def ratios(plain: Counted, holdfast: Counted) -> Iterator[Ratio]:
+    same = holdfast.paid() / holdfast.batches / (plain.paid() / plain.batches)
+    yield Ratio("PUTs, same batches: Spark on S3", same, False, EXPECTED_FEWER_PUTS)
+    each = holdfast.paid() / holdfast.checkpoints / (plain.paid() / plain.checkpoints)
+    yield Ratio("PUTs per checkpoint: Spark on S3", each, False)
+    lists = holdfast.requests.get("list", 0) / holdfast.batches / (plain.requests["list"] / plain.batches)
+    yield Ratio("LISTs, same batches: Spark on S3", lists, False)
+
+
+def kind_of(seen: Seen) -> Kind:
+    method = seen.method.lower()
+    if method == "put":
+        return "copy" if any(name.lower() == "x-amz-copy-source" for name in seen.headers) else "put"
+    if method == "get":
+        parts = urlsplit(seen.path)
+        asked = parse_qs(parts.query, keep_blank_values=True)
+        of_bucket = "/" not in parts.path.strip("/")
+        return "list" if of_bucket and ("list-type" in asked or "prefix" in asked) else "get"
+    known: dict[str, Kind] = {"post": "post", "head": "head", "delete": "delete"}
+    return known[method]
+
+
+# --- the process that runs Spark ---
+
+
+def _live(spark: SparkSession, variant: Variant, plan: Plan, proxy: Proxy, place: Path) -> Counted:
+    frame = aggregation(spark, Load(keys=500, windows=10, warm_up=plan.warm_up, batches=plan.batches))
+    run = _plain if variant == "plain" else _holdfast
+    return run(frame, spark, plan, proxy, place)
+
+
+def _plain(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, place: Path) -> Counted:
+    def write(batch: DataFrame, _: int) -> None:
+        batch.write.mode("append").parquet(f"file://{place}/plain-output")
+
+    writer = frame.writeStream.option("checkpointLocation", f"s3a://{BUCKET}/{_PLAIN}").foreachBatch(write)
+    query = writer.trigger(processingTime=f"{plan.trigger_s} seconds").start()
+    wait_for(plan.warm_up, lambda: query)
+    begun = len(proxy.seen)
+    wait_for(plan.warm_up + plan.batches, lambda: query)
+    seen = proxy.seen[begun:]
+    query.stop()
+    return Counted("plain", plan.batches, plan.batches, _counts(seen, _PLAIN))
+
+
+def _holdfast(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, place: Path) -> Counted:
+    import holdfast
+    from holdfast.sinks import Files
+
+    running = holdfast.start(
+        lambda _: frame,
+        job=JOB,
+        home=f"s3://{BUCKET}/{_HOME}?endpoint={proxy.endpoint}&region=us-east-1",
+        sink=Files(place / "output"),
+        interval=f"{plan.interval_s}s",
+        trigger=f"{plan.trigger_s}s",
+        work=place / "work",
+        spark=spark,
+    )
+    wait_for(plan.warm_up, lambda: running.query)
+    begun, completed = len(proxy.seen), running.status().statistics.completed
+    wait_for(plan.warm_up + plan.batches, lambda: running.query)
+    seen, taken = proxy.seen[begun:], running.status().statistics.completed - completed
+    running.stop(timeout="60s")
+    return Counted("holdfast", plan.batches, max(1, taken), _counts(seen, _HOME))
+
+
+def _counts(seen: list[Seen], below: str) -> dict[str, int]:
+    """Of requests for what is below that path: what another query has left running does not count."""
+    return dict(Counter(kind_of(request) for request in seen if below in unquote(request.path)))
+
+
+def _session(plan: Plan, endpoint: str) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = [maven_artifact(artifact, f"s3a/{'-'.join(artifact.split(':')[1:])}.jar") for artifact in _JARS]
+    options = {
+        **SPARK,
+        "spark.sql.shuffle.partitions": str(plan.partitions),
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
+        "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
+    }
+    builder = SparkSession.builder.master("local[2]").appName("holdfast bench")
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("place", type=Path)
+    parser.add_argument("result", type=Path)
+    parser.add_argument("plan", help="JSON")
+    arguments = parser.parse_args()
+    plan = msgspec.json.decode(arguments.plan, type=Plan)
+    with s3_server(arguments.place) as server, proxy_to(server.endpoint) as proxy:
+        os.environ.update(server.environment)
+        spark = _session(plan, proxy.endpoint)
+        variants: tuple[Variant, ...] = ("plain", "holdfast")
+        counted = [_live(spark, variant, plan, proxy, arguments.place) for variant in variants]
+        spark.stop()
+    arguments.result.write_bytes(msgspec.json.encode(counted))
+
+
+if __name__ == "__main__":
+    main()
