@@ -130,7 +130,7 @@ def test_an_entry_of_the_journal_that_cannot_be_trimmed_does_not_keep_the_object
 def test_deleting_keeps_its_pace(new_run: NewRun, home: Path) -> None:
     run = new_run(deletes_per_second=10)
     refuse(run, "blobs/", "packs/", "manifests/")
-    run.batches(16)
+    run.batches(22)
     waiting = len(stored_keys(home) - needed_keys(home))
     assert waiting > 40
     run.store.refuses = lambda key, data: False
