@@ -7,7 +7,7 @@ appends overlap, and a checkpoint that was abandoned before its `seal` began is 
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -181,6 +181,13 @@ class Checkpointing:
             self._unrecorded.append(record)
         if self._unrecorded:
             self._lanes.submit("journal", self._write_unrecorded)
+
+    def distrust(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
+        """Upload anew what only `damaged` checkpoints hold; `proven` has just been read whole."""
+        named = {file.key for id in damaged if id in self.manifests for file in self.manifests[id].files()}
+        if proven in self.manifests:
+            named -= {file.key for file in self.manifests[proven].files()}
+        self._blobs.forget(named)
 
     def orphaned_manifests(self) -> frozenset[str]:
         """Keys of manifests whose checkpoint will never be completed. Called on the journal lane, where no seal is

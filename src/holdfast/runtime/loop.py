@@ -302,11 +302,14 @@ class Runtime:
     def _resume_elsewhere(self) -> Resumed:
         """The directory is unreadable. So is the checkpoint it came from, if nothing was committed since."""
         recovery, old = self._parts.recovery, self._resumed
-        self._parts.journal.settle()
+        journal = self._parts.journal
+        journal.settle()
+        known = set(journal.state.corrupt)
         old.directory.set_aside("Spark could not read its state")
         if old.checkpoint is not None and old.directory.newest_barrier() == old.barrier:
             recovery.mark_corrupt(old.checkpoint, "Spark could not read the state restored from it")
         resumed = recovery.resume(local=False)
+        self._checkpointing.distrust(journal.state.corrupt.keys() - known, resumed.checkpoint)
         self._parts.supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)
         if self._query.sink is not None:
             align_sink(self._query.sink, resumed)
