@@ -21,6 +21,7 @@ from holdfast.repository import entries, ownership
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.journal import entry_key
+from tests.unit.test_relocation import SCHEMA, description
 from tests.unit.work_files import EPOCH, MIB, copied, manifest_of, new_store, stored, tree, write
 
 PAGE = (Path(__file__).parents[2] / "docs" / "format.md").read_text()
@@ -31,6 +32,7 @@ CONTENTS = {
     "state/0/0/13.zip": os.urandom(5000),
     "state/0/0/SSTs/a b.sst": os.urandom(MIB + 1),
     "state/0/0/empty": b"",
+    "state/0/_metadata/v2/0": description(f"file:/old/state/0/place{SCHEMA}"),
 }
 
 
@@ -110,7 +112,8 @@ def test_a_checkpoint_can_be_restored_by_hand(home: Path) -> None:
 def test_the_script_of_the_page_restores_a_checkpoint(home: Path, tmp_path: Path) -> None:
     done = run_script(home, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert tree(tmp_path / "to") == CONTENTS
+    moved = {"state/0/_metadata/v2/0": description(f"file:{tmp_path / 'to'}{SCHEMA}")}
+    assert tree(tmp_path / "to") == CONTENTS | moved
 
 
 @pytest.mark.skipif(not shutil.which("jq"), reason="needs jq")

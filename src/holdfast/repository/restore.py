@@ -17,6 +17,7 @@ from blake3 import blake3
 
 from holdfast.checkpoint.layout import SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
+from holdfast.checkpoint.relocation import names_places, relocated
 from holdfast.errors import Corrupt, ObjectNotFound
 from holdfast.repository.whole_directory import built_whole
 from holdfast.storage.interface import ObjectStore
@@ -34,7 +35,8 @@ def restore(
 ) -> None:
     """Make `to`, which must be absent or empty, the work directory that the checkpoint holds.
 
-    Every byte is proved against the manifest. Raises `Corrupt` when one is missing or wrong, and leaves nothing behind.
+    Every byte is proved against the manifest; then the few files that say where the directory is are made to say `to`.
+    Raises `Corrupt` when a byte is missing or wrong, and leaves nothing behind.
     `progress` hears of bytes as they arrive, from several threads. Memory stays below `parallelism` times 16 MiB.
     """
     files = manifest.files()
@@ -44,6 +46,9 @@ def restore(
         for file in files:
             (building / file.path).parent.mkdir(parents=True, exist_ok=True)
         _in_parallel([*download.tasks(files)], parallelism)
+        for file in files:
+            if names_places(file.path):
+                _relocate(building / file.path, to)
         # Not file by file as they arrive: the file system writes many at once in about the time of a few.
         _in_parallel([partial(_flush_path, building / file.path) for file in files], _FLUSHED_AT_ONCE)
 
@@ -53,7 +58,8 @@ def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
 
     By hard links where possible. That is safe because Spark replaces files by renaming new ones over them and writes
     SSTs under names that are never used twice: it changes no file in place, so neither directory sees what the other
-    one's query does. holdfast's own ledger is copied, so that this does not depend on how the ledger is written.
+    one's query does. holdfast's own ledger is copied, so that this does not depend on how the ledger is written. What
+    says where the directory is is copied too, and made to say `to`.
     Raises `Corrupt` when a file is not there as planned.
     """
     with built_whole(to) as building:
@@ -61,6 +67,8 @@ def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
             target = building / file.path
             target.parent.mkdir(parents=True, exist_ok=True)
             _link_or_copy(source / file.path, target, file)
+            if names_places(file.path):
+                _relocate(target, to)
 
 
 def _link_or_copy(path: Path, target: Path, file: WorkFile) -> None:
@@ -68,7 +76,7 @@ def _link_or_copy(path: Path, target: Path, file: WorkFile) -> None:
         status = path.stat()
         if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime_ns, file.inode):
             raise Corrupt(f"could not take over {path}: it was replaced after it was looked at")
-        if file.path.startswith("ledger/") or not _linked(path, target):
+        if file.path.startswith("ledger/") or names_places(file.path) or not _linked(path, target):
             _copy(path, target)
     except FileNotFoundError as error:
         raise Corrupt(f"could not take over {path}: it does not exist any more") from error
@@ -82,6 +90,13 @@ def _linked(path: Path, target: Path) -> bool:
     except OSError:
         return False  # another file system, or one without links
     return True
+
+
+def _relocate(path: Path, root: Path) -> None:
+    content = relocated(path.read_bytes(), str(root.absolute()))
+    with path.open("wb") as write:
+        write.write(content)
+        _flush(write)
 
 
 def _copy(path: Path, target: Path) -> None:
