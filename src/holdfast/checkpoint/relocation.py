@@ -4,8 +4,8 @@
                                       file:/old/place/state/<op>/_stateSchema/<store>/<batch>_<id>
 
 Operators whose state schema may evolve have them (`transformWithState`; joins in their newest format). Spark opens
-these files by that path when a query resumes. What precedes `/state/<op>/_stateSchema/` is the place where the directory was;
-it need not be known.
+these files by that path when a query resumes. What precedes `/state/<op>/_stateSchema/` is the place where
+the directory was; it need not be known.
 
 No other file of a checkpoint names a place in it. The log of a file source names input files, which have not moved.
 """
