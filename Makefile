@@ -15,8 +15,9 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup
 demo: setup
 	.venv/bin/holdfast demo
 
+# Two processes: most tests wait for something most of the time.
 test: setup
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n 2 --dist loadgroup
 
 lint: setup
 	.venv/bin/ruff check .

@@ -4,6 +4,7 @@ The JVM can keep its loaded classes in a file and map it at the next start, whic
 The file is made once per version of Java and Spark, by a short life of Spark, and kept outside of the tree.
 """
 
+import fcntl
 import functools
 import os
 import subprocess
@@ -36,16 +37,18 @@ spark.stop()
 def options() -> str:
     """For JDK_JAVA_OPTIONS."""
     archive = _cache() / f"classes-{_java_version()}-spark-{pyspark.__version__}.jsa"
-    if not archive.exists():
-        _make(archive)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with archive.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of tests start at the same time
+        if not archive.exists():
+            _make(archive)
     return f"{_QUICK} -XX:SharedArchiveFile={archive}" if archive.exists() else _QUICK
 
 
 def _make(archive: Path) -> None:
-    """Into a name of its own first: two test runs may do it at the same time."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    part = archive.with_suffix(f".{os.getpid()}")
-    place = archive.with_suffix(f".{os.getpid()}.life")
+    """Under another name first: what exists under its own is whole."""
+    part, place = archive.with_suffix(".part"), archive.with_suffix(".life")
+    part.unlink(missing_ok=True)
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": sys.executable,
