@@ -173,7 +173,7 @@ class Coordinator:
     def _stop_requested(self, event: StopRequested, now: float) -> None:
         name, taken = event.savepoint, self._name_is_taken(event.savepoint)
         if self._stopping is None:
-            self._stopping = Stopping((event.request,), None if taken else name)
+            self._stopping = Stopping((event.request,), None if taken else name, now)
         elif name is None:
             self._stopping.requests += (event.request,)
             return
@@ -452,7 +452,7 @@ class Coordinator:
         return self._barrier is not None and (stopping.savepoint is not None or not self._nothing_new())
 
     def _begin_final(self, stopping: Stopping, now: float) -> None:
-        if stopping.tries >= self._rules.final_tries:
+        if stopping.exhausted(self._rules, now):
             last = self._history.statistics.last_failure
             cause = f": {last.reason.value}: {last.message}" if last else ""
             self._end(now, FailureReason.RUN_STOPPED, f"the last checkpoint could not be completed{cause}")

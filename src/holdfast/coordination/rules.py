@@ -22,6 +22,8 @@ class Rules:
     """Between 0 and 1: where in [min_pause, interval] the first trigger falls, so that many jobs do not meet."""
     shard_tries: int = 3
     final_tries: int = 3
+    final_patience: float = 30.0
+    """After so long no further last checkpoint is begun: whoever stops a job in a home that is down waits for it."""
     publish_alarm_after: int = 3
 
     def first_trigger(self, now: float) -> float:

@@ -11,8 +11,13 @@ class Stopping:
     requests: tuple[RequestId, ...]
     savepoint: str | None
     """Still to be made, under this name."""
+    asked_at: float
     tries: int = 0
     not_before: float = 0.0
+
+    def exhausted(self, rules: Rules, now: float) -> bool:
+        """No further last checkpoint is worth it. The first one always is."""
+        return self.tries >= rules.final_tries or (self.tries > 0 and now >= self.asked_at + rules.final_patience)
 
     def tried(self, rules: Rules, now: float) -> None:
         self.tries += 1

@@ -20,10 +20,13 @@ from holdfast.repository.entries import AnyEntry, RunStarted
 from holdfast.repository.entry_bytes import damaged_entry, decode_entry, encode_entry
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
+from holdfast.storage.retrying import RetryingStore
 
 PREFIX = "journal/"
-READERS = 8
-"""Entries are small and many: they are read at once by this many threads."""
+READERS = 64
+"""Entries are small and many, and a distant store takes its time for each: so many are read at once."""
+_TRIES = 3
+"""How often an append without an answer is tried, on a store that does not try again by itself."""
 
 MakeEntry = Callable[[Sequence, AttemptId, datetime], AnyEntry]
 
@@ -35,7 +38,7 @@ def entry_key(sequence: int) -> str:
 def read_entries(store: ObjectStore, readers: int = READERS) -> Iterator[AnyEntry]:
     """Every entry that has not been trimmed, oldest first."""
     keys = [item.key for item in store.list(PREFIX)]
-    if len(keys) < readers or readers == 1:
+    if readers == 1 or len(keys) < 2:
         yield from (entry for key in keys if (entry := _read_if_there(store, key)))
         return
     with ThreadPoolExecutor(readers) as pool:
@@ -101,7 +104,6 @@ class Journal:
         new_attempt: Callable[[], AttemptId],
         now: Callable[[], datetime],
         settled: Callable[[AnyEntry], None] = lambda entry: None,
-        tries: int = 3,
         readers: int = READERS,
     ) -> None:
         """`settled` hears of an entry whose append ended unknown and which is in the journal after all."""
@@ -109,7 +111,8 @@ class Journal:
         self._new_attempt = new_attempt
         self._now = now
         self._settled = settled
-        self._tries = tries
+        # A store that tries again has done so for as long as an append may take.
+        self._tries = 1 if isinstance(store, RetryingStore) else _TRIES
         self._readers = readers
         self._undecided: AnyEntry | None = None
         self._fenced: str | None = None
@@ -160,7 +163,7 @@ class Journal:
     def _create(self, entry: AnyEntry) -> AnyEntry:
         """The entry that stands at `entry`'s place after the attempt, which may be another's."""
         doubtful = entry is self._undecided
-        reason = ""
+        last: StorageError | None = None
         for _ in range(self._tries):
             try:
                 standing = self._try_create(entry)
@@ -168,12 +171,14 @@ class Journal:
                 doubtful = doubtful or isinstance(error, OutcomeUnknown)
                 if not doubtful:
                     raise
-                reason = error.message
+                last = error
             else:
                 self._undecided = None
                 return standing
         self._undecided = entry
-        raise OutcomeUnknown(f"could not tell whether {entry_key(entry.sequence)} was written: {reason}")
+        assert last is not None
+        why = f"could not tell whether {entry_key(entry.sequence)} was written: {last.message}"
+        raise OutcomeUnknown(why, hint=last.hint) from last
 
     def _try_create(self, entry: AnyEntry) -> AnyEntry:
         key = entry_key(entry.sequence)

@@ -33,7 +33,7 @@ from holdfast.coordination.events import (
     StepFailed,
 )
 from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord
-from holdfast.errors import Fenced, StorageError
+from holdfast.errors import Fenced, OutcomeUnknown, StorageError
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, JobName, Sequence, ShardId, Ticket
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
@@ -48,7 +48,7 @@ from holdfast.repository.entries import (
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.naming_failures import NameTaken, message_of, reason_of
+from holdfast.runtime.naming_failures import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
@@ -116,6 +116,8 @@ class Checkpointing:
         """As of the newest completed checkpoint."""
         self._attempts: dict[Ticket, Attempt] = {}
         self._unrecorded: deque[CheckpointRecord] = deque(maxlen=_UNRECORDED_KEPT)
+        self.journal_answers = True
+        """Whether the last step on the journal lane got through. Else only a step that is needed tries."""
         self.manifests: dict[CheckpointId, Manifest] = {}
         """Of every completed checkpoint that is not retired."""
         self._written: dict[CheckpointId, str] = {}
@@ -180,7 +182,7 @@ class Checkpointing:
         else:
             self._unrecorded.append(record)
         if self._unrecorded:
-            self._lanes.submit("journal", self._write_unrecorded)
+            self._lanes.submit("journal", self.write_unrecorded)
 
     def distrust(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
         """Upload anew what only `damaged` checkpoints hold; `proven` has just been read whole."""
@@ -212,6 +214,8 @@ class Checkpointing:
         except Fenced as error:
             self._post(RunFenced(error.message))
         except Exception as error:
+            if isinstance(error, StorageError):
+                self.journal_answers = False
             if not isinstance(error, StorageError | NotPlannable | NameTaken):
                 log.exception("holdfast: unexpected error in checkpoint %s", attempt.id)
             self._post(StepFailed(attempt.ticket, reason_of(error), message_of(error)))
@@ -235,8 +239,11 @@ class Checkpointing:
         entry = self._journal.append(started)
         assert isinstance(entry, CheckpointStarted)
         attempt.id = entry.id
+        self.journal_answers = True
         self._step("checkpoint.begun")
         self._post(CheckpointBegun(attempt.ticket, entry.id))
+        if self._unrecorded:
+            self._lanes.submit("journal", self.write_unrecorded)
 
     def _plan(self, attempt: Attempt) -> None:
         attempt.plan = attempt.directory.plan(attempt.barrier)
@@ -328,7 +335,10 @@ class Checkpointing:
         # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
         self.manifests[attempt.id] = manifest
         usage = self._usage() if self._usage is not None else None
-        self._journal.append(self._completed_entry(attempt, manifest, digest, len(data), usage))
+        try:
+            self._journal.append(self._completed_entry(attempt, manifest, digest, len(data), usage))
+        except OutcomeUnknown as error:
+            raise CompletionInDoubt(error.message, hint=error.hint) from error
         self._usage_recorded = usage or self._usage_recorded
         self._blobs.remember(manifest)
         self._step("checkpoint.journal")
@@ -373,14 +383,18 @@ class Checkpointing:
             requests=requests,
         )
 
-    def _write_unrecorded(self) -> None:
-        """Best effort: what cannot be written now is tried again with the next one."""
+    def write_unrecorded(self) -> None:
+        """Failures, into the history. Called on the journal lane.
+
+        Best effort: what cannot be written now is tried again when a checkpoint has begun. A lane that has just waited
+        for a home in trouble does not wait once more for this.
+        """
         try:
-            while self._unrecorded:
+            while self._unrecorded and self.journal_answers:
                 self._journal.append(self._failed_entry(self._unrecorded[0]))
                 self._unrecorded.popleft()
         except StorageError:
-            return
+            self.journal_answers = False
         except Fenced as error:
             self._post(RunFenced(error.message))
 

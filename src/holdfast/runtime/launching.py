@@ -4,11 +4,13 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from holdfast.checkpoint.manifest import Manifest
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
@@ -60,8 +62,8 @@ class Surroundings:
     new_attempt: Callable[[], AttemptId]
     jitter: Callable[[], float]
     step: Step
-    journal_readers: int = READERS
-    """Threads that read the journal at start; 1 for none besides the caller's."""
+    readers: int = READERS
+    """Threads that read the journal and the manifests at start; 1 for none besides the caller's."""
     beating: Callable[[OwnershipWatch, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
     """Keeps the heartbeat alive until the loop runs."""
 
@@ -152,7 +154,7 @@ def launch(
         new_attempt=around.new_attempt,
         now=around.clock.wall,
         settled=settled,
-        readers=around.journal_readers,
+        readers=around.readers,
     )
     _require_claimable(place, journal)
     leftovers = tuple(item.key for item in place.store.list("manifests/"))
@@ -166,7 +168,7 @@ def launch(
     try:
         with around.beating(parts.watch, parts.heartbeat):
             resumed = _recover(place, parts, claimed)
-            _remember_retained(place.store, journal, blobs, parts.checkpointing)
+            _remember_retained(place, journal, blobs, parts.checkpointing)
             parts.collector.sweep(leftovers)
             query.start(resumed.directory)
     except Exception as error:
@@ -356,12 +358,23 @@ def _put_together(
     return parts, blobs
 
 
-def _remember_retained(store: ObjectStore, journal: Journal, blobs: Blobs, checkpointing: Checkpointing) -> None:
+def _remember_retained(place: Place, journal: Journal, blobs: Blobs, checkpointing: Checkpointing) -> None:
     """What earlier runs uploaded is not uploaded again; what a damaged manifest names is simply not known."""
-    for entry in journal.state.retained():
+
+    def load(entry: CheckpointCompleted) -> Manifest | None:
         try:
-            manifest = load_manifest(store, entry)
+            return load_manifest(place.store, entry)
         except Corrupt:
+            return None
+
+    entries = journal.state.retained()
+    if place.around.readers == 1:
+        manifests = [load(entry) for entry in entries]
+    else:
+        with ThreadPoolExecutor(place.around.readers) as pool:
+            manifests = list(pool.map(load, entries))
+    for entry, manifest in zip(entries, manifests, strict=True):
+        if manifest is None:
             continue
         checkpointing.manifests[entry.id] = manifest
         if entry.id not in journal.state.corrupt:

@@ -119,6 +119,7 @@ class Runtime:
         self._restart: Restart | None = None
         self._restarts = 0
         self._next_beat = self._clock.monotonic()
+        self._beating = False
         self._next_poll = self._clock.monotonic()
         self._ending = False
         self._stop_asked = False
@@ -158,7 +159,7 @@ class Runtime:
         self._next_poll = now + POLL_S
         if now >= self._next_beat:
             self._next_beat = now + self._parts.heartbeat
-            self._lanes.submit("heartbeat", self._beat)
+            self._beat()
         if self._ending:
             return
         self._parts.collector.poll()
@@ -171,9 +172,20 @@ class Runtime:
         self.turn(TimePassed())
 
     def _beat(self) -> None:
-        self._parts.watch.beat()
-        if not self._ending:
-            self._serving.look()
+        """One at a time: those that a home in trouble holds up are not made up for."""
+        if self._beating:
+            return
+        self._beating = True
+
+        def beat() -> None:
+            try:
+                self._parts.watch.beat()
+                if not self._ending:
+                    self._serving.look()
+            finally:
+                self._beating = False
+
+        self._lanes.submit("heartbeat", beat)
 
     def next_deadline(self) -> float:
         deadline = self._coordinator.next_deadline()
@@ -433,10 +445,17 @@ class Runtime:
 
         def leave() -> None:
             if not command.fenced:
-                say_goodbye(self._parts.journal, self._failure.message if self._failure else "stopped")
+                self._say_goodbye()
             self._finished(self._failure)
 
         self._lanes.submit("query", stop_query)
+
+    def _say_goodbye(self) -> None:
+        self._checkpointing.write_unrecorded()
+        if self._checkpointing.journal_answers:
+            say_goodbye(self._parts.journal, self._failure.message if self._failure else "stopped")
+        else:
+            log.warning("the end of the run is not recorded: the home has just failed to take an entry")
 
     def _snapshot(self) -> JobStatus:
         history = self._coordinator.history

@@ -53,7 +53,7 @@ def maintenance(
     append raises `Fenced` when a newer run has taken the job.
     """
     around = around or Surroundings.real()
-    journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall, readers=around.journal_readers)
+    journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall, readers=around.readers)
     answer = availability(journal.load(), read_heartbeat(store), around.process, around.clock.wall())
     if isinstance(answer, Held):
         raise refusal(job, home, answer, doing, _HINT)

@@ -18,6 +18,10 @@ class NameTaken(Exception):
     """A savepoint of that name is in the journal."""
 
 
+class CompletionInDoubt(OutcomeUnknown):
+    """The entry that completes the checkpoint may be in the journal."""
+
+
 def reason_of(error: Exception) -> FailureReason:
     match error:
         case NotPlannable() | ShardDeclined():
@@ -26,8 +30,11 @@ def reason_of(error: Exception) -> FailureReason:
             return FailureReason.NAME_TAKEN
         case DamagedJournal():
             return FailureReason.JOURNAL_DAMAGED
-        case OutcomeUnknown():
+        case CompletionInDoubt():
             return FailureReason.OUTCOME_UNKNOWN
+        case OutcomeUnknown(__cause__=StorageError() as cause):
+            # Of another entry. What keeps it from being settled keeps this checkpoint from being made.
+            return reason_of(cause)
         case StorageThrottled():
             return FailureReason.STORAGE_THROTTLED
         case StorageDenied():

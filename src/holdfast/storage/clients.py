@@ -17,26 +17,27 @@ from holdfast.errors import InvalidSettings
 from holdfast.storage.aws_profile import chosen_profile
 from holdfast.storage.location import Location
 from holdfast.storage.object_store import Client, Clients
+from holdfast.storage.retrying import REQUEST_TIMEOUT
 
-CONNECT_TIMEOUT = "5s"
-QUICK_TIMEOUT = "20s"
-"""For one whole request that decides something: an entry of the journal, a heartbeat, a page of a listing."""
-SENDING_TIMEOUT = "5m"
-"""For one request of an upload, up to 68 MiB, to be sent and answered. Not shorter: a slow line must get there, too."""
-RECEIVING_PAUSE = "60s"
-"""Between two pieces of a download."""
-RECEIVING_TIMEOUT = "1h"
+_SENDING_REQUESTS = 30
+"""One request of an upload, up to 68 MiB, may take as long as this many small ones: a slow line must get there, too."""
+_RECEIVING_TIMEOUT = "1h"
 
 _ONCE = {"max_retries": 0}
 
 
-def clients_for(location: Location, environment: Mapping[str, str] = os.environ) -> Clients:
+def clients_for(
+    location: Location, environment: Mapping[str, str] = os.environ, *, request_timeout: float = REQUEST_TIMEOUT
+) -> Clients:
     make = {"s3": _s3, "gs": _gcs, "az": _azure}[location.scheme]
+    small, sent = _shown(request_timeout), _shown(request_timeout * _SENDING_REQUESTS)
     try:
         return Clients(
-            quick=make(location, environment, {"timeout": QUICK_TIMEOUT}),
-            sending=make(location, environment, {"timeout": SENDING_TIMEOUT}),
-            receiving=make(location, environment, {"timeout": RECEIVING_TIMEOUT, "read_timeout": RECEIVING_PAUSE}),
+            quick=make(location, environment, {"connect_timeout": small, "timeout": small}),
+            sending=make(location, environment, {"connect_timeout": small, "timeout": sent}),
+            receiving=make(
+                location, environment, {"connect_timeout": small, "timeout": _RECEIVING_TIMEOUT, "read_timeout": small}
+            ),
         )
     except (BaseError, ValueError, OSError) as error:
         kind = type(error).__name__
@@ -48,9 +49,13 @@ def clients_for(location: Location, environment: Mapping[str, str] = os.environ)
     raise failure
 
 
+def _shown(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
 def _client_options(endpoint: str | None, timeouts: Mapping[str, str]) -> dict[str, Any]:
     plain = endpoint is not None and endpoint.startswith("http://")
-    return {"connect_timeout": CONNECT_TIMEOUT, **timeouts, **({"allow_http": True} if plain else {})}
+    return {**timeouts, **({"allow_http": True} if plain else {})}
 
 
 def _s3(location: Location, environment: Mapping[str, str], timeouts: Mapping[str, str]) -> Client:

@@ -18,10 +18,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from hdfs_native import FileStatus, WriteOptions
 
 from holdfast.errors import InvalidSettings, ObjectNotFound, OutcomeUnknown
-from holdfast.storage.hdfs_connection import HdfsConnection, NoAnswer, NotReached
+from holdfast.storage.hdfs_connection import DATA_REQUESTS, METADATA_REQUESTS, HdfsConnection, NoAnswer, NotReached
 from holdfast.storage.hdfs_errors import failure, reason
 from holdfast.storage.hdfs_names import TEMPORARY, to_component, to_path
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.retrying import REQUEST_TIMEOUT
 
 if TYPE_CHECKING:
     from hdfs_native._internal import RawFileReader
@@ -34,7 +35,7 @@ _FAULTS = (OSError, RuntimeError)
 """What hdfs-native raises."""
 
 
-def open_hdfs(home: str) -> "HdfsStore":
+def open_hdfs(home: str, request_timeout: float = REQUEST_TIMEOUT) -> "HdfsStore":
     """The store behind hdfs://host:port/path or hdfs://nameservice/path."""
     parts = urlsplit(home)
     if "@" in parts.netloc or parts.query or parts.fragment or not parts.hostname:
@@ -44,7 +45,12 @@ def open_hdfs(home: str) -> "HdfsStore":
             "an HDFS URL is hdfs://host:port/path or hdfs://nameservice/path, without user and options",
             hint="the user comes from HADOOP_USER_NAME or Kerberos, settings from HADOOP_CONF_DIR",
         )
-    return HdfsStore(HdfsConnection(f"hdfs://{parts.netloc}"), unquote(parts.path))
+    connection = HdfsConnection(
+        f"hdfs://{parts.netloc}",
+        metadata_patience=METADATA_REQUESTS * request_timeout,
+        data_patience=DATA_REQUESTS * request_timeout,
+    )
+    return HdfsStore(connection, unquote(parts.path))
 
 
 class HdfsStore:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-METADATA_PATIENCE = 20.0
-DATA_PATIENCE = 60.0
-"""Seconds for one step. Data takes longer: several busy disks may have to acknowledge it."""
+METADATA_REQUESTS = 2
+DATA_REQUESTS = 6
+"""One step may take as long as so many small requests. Data takes longer: several busy disks have to acknowledge it."""
 LAST_PATIENCE = 5.0
 _NOT_CONNECTED = re.compile(r"Connection refused|Network is unreachable|No route to host")
 _CONFIGURATION = {
@@ -49,9 +49,7 @@ class NotReached(NoAnswer):
 
 
 class HdfsConnection:
-    def __init__(
-        self, address: str, *, metadata_patience: float = METADATA_PATIENCE, data_patience: float = DATA_PATIENCE
-    ) -> None:
+    def __init__(self, address: str, *, metadata_patience: float, data_patience: float) -> None:
         """`address` is hdfs://host:port or hdfs://nameservice. Nothing is connected before the first call."""
         self.address = address
         self._metadata_patience = metadata_patience

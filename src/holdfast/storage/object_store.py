@@ -24,6 +24,8 @@ SINGLE_PUT = 68 << 20
 """An object up to this size is one request: every pack, and nearly every file of RocksDB, whose files are 64 MiB. In
 parts it would be six requests. It is held in memory until it is sent, by each thread that copies."""
 PART = 16 << 20
+SMALL = 1 << 20
+"""An upload up to this size is a small request: a manifest, whose upload holds the lane of the journal, mostly is."""
 PARTS_AT_ONCE = 2
 _CHUNK = 1 << 20
 _PAGE = 1000
@@ -31,11 +33,14 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class Clients:
-    """The same bucket with different time-outs: short for what decides and is small, long for data both ways."""
+    """The same bucket with different time-outs. No request waits for ever, whatever the network does."""
 
     quick: Client
+    """For what is small: the whole request has a short limit."""
     sending: Client
+    """A long limit for one request to be sent and answered."""
     receiving: Client
+    """A short limit until the first piece, and from each piece to the next."""
 
 
 class RemoteStore:
@@ -150,7 +155,9 @@ class RemoteStore:
 
     def _put_whole(self, key: str, pieces: Sequence[bytes]) -> None:
         # An iterator of pieces is sent as it is; joined, it would be in memory twice.
-        self._clients.sending.put(self._below(key), iter(pieces), use_multipart=False)
+        small = sum(len(piece) for piece in pieces) <= SMALL
+        client = self._clients.quick if small else self._clients.sending
+        client.put(self._below(key), iter(pieces), use_multipart=False)
 
     def _put_parts(self, key: str, chunks: Iterable[bytes]) -> None:
         self._clients.sending.put(

@@ -20,7 +20,10 @@ from holdfast.storage.interface import Created, ObjectStore, StoredObject
 
 T = TypeVar("T")
 
-DEADLINE = 30.0
+REQUEST_TIMEOUT = 10.0
+"""Seconds for a small request to be answered, for a connection to be made, and between two pieces of a download."""
+CALL_REQUESTS = 3
+DEADLINE = CALL_REQUESTS * REQUEST_TIMEOUT
 """Seconds after which a call makes no further try."""
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
@@ -150,6 +153,13 @@ class RetryingStore:
                 raise failure
 
 
+def _in_doubt_because_of(error: StorageError) -> OutcomeUnknown:
+    """The newest failure is the cause that is told."""
+    doubt = OutcomeUnknown(error.message, hint=error.hint)
+    doubt.__cause__ = error
+    return doubt
+
+
 class _Tries:
     """The tries of one call."""
 
@@ -165,7 +175,7 @@ class _Tries:
         is_passing = isinstance(error, StorageUnreachable | OutcomeUnknown) and not isinstance(error, StorageNotThere)
         self.in_doubt = self.in_doubt or isinstance(error, OutcomeUnknown)
         if self.in_doubt and not isinstance(error, OutcomeUnknown):
-            error = OutcomeUnknown(error.message, hint=error.hint)
+            error = _in_doubt_because_of(error)
         if not is_passing:
             raise error
         return error

@@ -9,23 +9,27 @@ from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import SCHEMES, parse_location
 from holdfast.storage.metered import Meter, MeteredStore
-from holdfast.storage.retrying import DEADLINE, Patience, RetryingStore
+from holdfast.storage.retrying import CALL_REQUESTS, REQUEST_TIMEOUT, Patience, RetryingStore
 
 _PROBE = b"holdfast probe: safe to delete\n"
 
 
-def open_store(home: str, *, deadline: float = DEADLINE, meter: Meter | None = None) -> ObjectStore:
+def open_store(
+    home: str, *, request_timeout: float = REQUEST_TIMEOUT, deadline: float | None = None, meter: Meter | None = None
+) -> ObjectStore:
     """The store behind a home's URL. A plain absolute path is taken as `file://`.
 
-    A store on other machines tries again for up to `deadline` seconds per call. With a `meter`, requests are counted.
+    On other machines a small request has `request_timeout` seconds to be answered, and a call tries again for up to
+    `deadline` seconds, which follows from it when not given. With a `meter`, requests are counted.
     """
+    deadline = CALL_REQUESTS * request_timeout if deadline is None else deadline
     scheme = "file" if home.startswith("/") else urlsplit(home).scheme
     if scheme == "file":
         return _metered(_local(home), meter)
     if scheme == "hdfs":
-        return RetryingStore(_metered(_hdfs(home), meter), Patience(deadline))
+        return RetryingStore(_metered(_hdfs(home, request_timeout), meter), Patience(deadline))
     if scheme in SCHEMES:
-        return RetryingStore(_remote(home, meter), Patience(deadline))
+        return RetryingStore(_remote(home, meter, request_timeout), Patience(deadline))
     raise InvalidSettings.of(
         "home",
         home,
@@ -43,23 +47,24 @@ def _local(home: str) -> ObjectStore:
     return LocalStore(Path(unquote(parts.path)))
 
 
-def _hdfs(home: str) -> ObjectStore:
+def _hdfs(home: str, request_timeout: float) -> ObjectStore:
     try:
         # Loaded here: commands on other homes do not wait for it.
         from holdfast.storage.hdfs import open_hdfs
     except ModuleNotFoundError as error:
         rule = f"HDFS needs the package {error.name}"
         raise InvalidSettings.of("home", home, rule, hint="pip install 'holdfast[hdfs]'") from error
-    return open_hdfs(home)
+    return open_hdfs(home, request_timeout)
 
 
-def _remote(home: str, meter: Meter | None) -> ObjectStore:
+def _remote(home: str, meter: Meter | None, request_timeout: float) -> ObjectStore:
     location = parse_location(home)
     # Loaded here: commands on a local home do not wait for it.
     from holdfast.storage.clients import clients_for
     from holdfast.storage.object_store import RemoteStore, put_requests
 
-    store = RemoteStore(clients_for(location), location.root, within=location.path)
+    clients = clients_for(location, request_timeout=request_timeout)
+    store = RemoteStore(clients, location.root, within=location.path)
     return store if meter is None else MeteredStore(store, meter, put_requests)
 
 
