@@ -38,6 +38,14 @@ STATE_FORMATS = {
 }
 
 
+# Nothing is ever merged: each file of a barrier belongs to all later ones.
+NOTHING_MERGED = {
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "10000",
+    "spark.sql.streaming.fileSource.log.compactInterval": "10000",
+}
+STATE_FORMATS["hdfs-unmerged"] = STATE_FORMATS["hdfs"]
+
+
 def session(state_format: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -46,6 +54,8 @@ def session(state_format: str) -> SparkSession:
     builder = builder.config("spark.sql.streaming.stateStore.maintenanceInterval", "2s")
     for key, value in STATE_FORMATS[state_format].items():
         builder = builder.config(f"spark.sql.streaming.stateStore.{key}", value)
+    for key, value in NOTHING_MERGED.items() if state_format == "hdfs-unmerged" else ():
+        builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
@@ -104,7 +114,9 @@ def tell_alarm(alarm: Alarm) -> None:
 
 def main() -> int:
     given = json.loads(sys.argv[1])
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=given.get("log_level", "INFO"), stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
     logging.getLogger("py4j").setLevel(logging.ERROR)
     steps = Steps(given)
     sink_kind = {"delta": Delta, "files": Files}[given.get("sink", "delta")]

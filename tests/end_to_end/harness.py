@@ -109,6 +109,7 @@ class Pipeline:
         freeze_at: str | None = None,
         damage_at: str | None = None,
         files_per_batch: int = 1,
+        log_level: str = "INFO",
         **options: Any,
     ) -> Driver:
         given = {
@@ -122,13 +123,15 @@ class Pipeline:
             "freeze_at": freeze_at,
             "damage_at": damage_at,
             "files_per_batch": files_per_batch,
+            "log_level": log_level,
             "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
         }
         return Driver(given, self.log)
 
-    def finish(self, damage_at: str | None = None) -> None:
+    def finish(self, damage_at: str | None = None, log_level: str = "INFO") -> None:
         """Let one run process what is left and end by itself, with everything durable."""
-        code, last = self.start(damage_at=damage_at, files_per_batch=20, trigger="available-now").end()
+        driver = self.start(damage_at=damage_at, files_per_batch=20, log_level=log_level, trigger="available-now")
+        code, last = driver.end()
         assert code == 0, f"exit {code}: {last}; see {self.log}"
 
     def stop(self, driver: Driver) -> None:

@@ -1,14 +1,18 @@
-"""An HTTP proxy in front of a server that misbehaves on demand: it loses requests, answers and halves of bodies."""
+"""An HTTP proxy in front of a server that misbehaves on demand: it loses requests, answers and halves of bodies, takes
+its time, answers by itself, or is not there at all."""
 
 import contextlib
 import http.client
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+HELD_AT_MOST = 300.0
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
@@ -19,6 +23,7 @@ class Fate(Enum):
     LOSE_REQUEST = "the connection is closed before the server sees it"
     LOSE_ANSWER = "the server does it, and the connection is closed without an answer"
     HANG = "the server does it, and no answer comes until the proxy is released"
+    HOLD = "the server never sees it, and no answer comes until the proxy is released"
     CUT_BODY = "the answer breaks off in the middle"
 
 
@@ -53,30 +58,72 @@ class Proxy:
     """Asked for every request; may be replaced at any time."""
     without_headers: frozenset[str] = frozenset()
     """Lower-case names of request headers that the server does not get to see."""
+    delay: float = 0.0
+    """Seconds before a request is passed on."""
     seen: list[Seen] = field(default_factory=list)
+    done: list[Seen] = field(default_factory=list)
+    """Requests that the server has carried out."""
     released: threading.Event = field(default_factory=threading.Event)
+    _server: "_Server | None" = None
+
+    def accept(self) -> None:
+        """Take connections, at the same port as before."""
+        self.released = threading.Event()
+        port = urlsplit(self.endpoint).port if self.endpoint else 0
+        self._server = _Server(self, port or 0)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+
+    def refuse(self) -> None:
+        """Break all connections, and refuse new ones."""
+        assert self._server is not None
+        self.released.set()
+        self._server.end()
+        self._server = None
+
+    def release(self) -> None:
+        """End what hangs: those connections are closed."""
+        held, self.released = self.released, threading.Event()
+        held.set()
 
 
 @contextlib.contextmanager
 def proxy_to(upstream: str) -> Iterator[Proxy]:
     proxy = Proxy(upstream)
-
-    class Handler(_Handler):
-        pass
-
-    Handler.proxy = proxy
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
+    proxy.accept()
     try:
         yield proxy
     finally:
-        proxy.released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        if proxy._server is not None:
+            proxy.refuse()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, proxy: Proxy, port: int) -> None:
+        super().__init__(("127.0.0.1", port), type("Handler", (_Handler,), {"proxy": proxy}))
+        self._connections: set[socket.socket] = set()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def end(self) -> None:
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that broke: that is what this is for."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -91,10 +138,17 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(fate, Status):
             self._answer(fate.code, [("Content-Type", "application/xml")], fate.body)
             return
-        if fate is not Fate.LOSE_REQUEST:
+        released = self.proxy.released
+        if fate is Fate.HOLD:
+            released.wait(HELD_AT_MOST)
+        elif fate is not Fate.LOSE_REQUEST:
+            if self.proxy.delay:
+                time.sleep(self.proxy.delay)
             status, headers, data = self._forwarded(body)
+            if status < 300:
+                self.proxy.done.append(seen)
             if fate is Fate.HANG:
-                self.proxy.released.wait(120)
+                released.wait(HELD_AT_MOST)
             elif fate is Fate.CUT_BODY:
                 self._answer(status, headers, data, sent=len(data) // 2)
             elif fate is Fate.PASS:

@@ -15,7 +15,7 @@ from holdfast.errors import (
     StorageThrottled,
     StorageUnreachable,
 )
-from holdfast.storage import clients
+from holdfast.storage.clients import clients_for
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.location import parse_location
 from holdfast.storage.object_store import RemoteStore
@@ -31,10 +31,11 @@ def proxy(s3: S3Server) -> Iterator[Proxy]:
         yield proxy
 
 
-def once(store: S3Server, proxy: Proxy, name: str) -> ObjectStore:
+def once(store: S3Server, proxy: Proxy, name: str, request_timeout: float = 20) -> ObjectStore:
     """A store without retries behind the proxy."""
     location = parse_location(store.home(name, proxy.endpoint))
-    return RemoteStore(clients.clients_for(location), location.root, within=location.path)
+    clients = clients_for(location, request_timeout=request_timeout)
+    return RemoteStore(clients, location.root, within=location.path)
 
 
 def first(fate: Fate | Status, wanted: Callable[[Seen], bool] = lambda seen: True, times: int = 1) -> Judge:
@@ -63,11 +64,8 @@ def test_a_request_lost_on_the_way_is_unknown_too(s3: S3Server, proxy: Proxy) ->
     assert not store.exists("journal/1")
 
 
-def test_an_answer_that_does_not_come_in_time_is_unknown(
-    s3: S3Server, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clients, "QUICK_TIMEOUT", "300ms")
-    store = once(s3, proxy, "hang")
+def test_an_answer_that_does_not_come_in_time_is_unknown(s3: S3Server, proxy: Proxy) -> None:
+    store = once(s3, proxy, "hang", request_timeout=0.3)
     proxy.judge = first(Fate.HANG)
     with pytest.raises(OutcomeUnknown, match="no answer in time"):
         store.create("journal/1", b"mine")
@@ -77,9 +75,39 @@ def test_an_answer_that_does_not_come_in_time_is_unknown(
     assert not store.exists("journal/1")
 
 
+def test_no_request_waits_for_ever(s3: S3Server, proxy: Proxy) -> None:
+    store = once(s3, proxy, "silence", request_timeout=0.2)
+    store.put("a", b"value")
+    proxy.judge = lambda seen: Fate.HOLD
+    for attempt in (
+        lambda: store.create("b", b""),
+        lambda: store.put("a", b""),
+        lambda: store.upload("a", [b""]),
+        lambda: store.upload("a", [bytes(1 << 20)] * 30),
+        lambda: store.get("a"),
+        lambda: store.read("a", 0, 1),
+        lambda: list(store.stream("a")),
+        lambda: store.exists("a"),
+        lambda: list(store.list("")),
+        store.children,
+        lambda: store.delete("a"),
+    ):
+        with pytest.raises((StorageUnreachable, OutcomeUnknown), match="no answer in time"):
+            attempt()
+
+
+def test_what_was_in_doubt_is_told_with_the_cause_that_keeps_it_so(s3: S3Server, proxy: Proxy) -> None:
+    store = open_store(s3.home("cause", proxy.endpoint), request_timeout=0.5)
+    answers = iter([Fate.LOSE_REQUEST, Fate.LOSE_REQUEST])
+    proxy.judge = lambda seen: next(answers, Status(403, b"<Error><Code>ExpiredToken</Code></Error>"))
+    with pytest.raises(OutcomeUnknown, match="403 ExpiredToken") as caught:
+        store.create("a", b"")
+    assert isinstance(caught.value.__cause__, StorageDenied)
+
+
 def test_a_refused_connection_is_no_doubt(s3: S3Server) -> None:
     location = parse_location(s3.home("refused", "http://127.0.0.1:1"))
-    store = RemoteStore(clients.clients_for(location), location.root, within=location.path)
+    store = RemoteStore(clients_for(location), location.root, within=location.path)
     for attempt in (
         lambda: store.create("a", b""),
         lambda: store.delete("a"),
@@ -195,7 +223,7 @@ def test_a_store_that_stays_down_is_given_up_at_the_deadline(s3: S3Server) -> No
     times = iter(range(0, 1000, 3))
     patience = Patience(deadline=20, clock=lambda: float(next(times)), sleep=slept.append, draw=lambda: 1.0)
     location = parse_location(s3.home("down", "http://127.0.0.1:1"))
-    store = RetryingStore(RemoteStore(clients.clients_for(location), location.root), patience)
+    store = RetryingStore(RemoteStore(clients_for(location), location.root), patience)
     with pytest.raises(StorageUnreachable):
         store.create("a", b"")
     assert slept == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2][: len(slept)]
