@@ -73,6 +73,12 @@ def windowed_counts(spark: SparkSession, source: str, files_per_batch: int) -> D
     )
 
 
+def tell(line: str) -> None:
+    """In one piece, whatever other threads tell at the same time."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 class Steps:
     """Prints each step; at the chosen one, dies."""
 
@@ -89,7 +95,7 @@ class Steps:
     def __call__(self, name: str) -> None:
         with self._lock:
             self._seen[name] += 1
-            print(f"step {name}", flush=True)  # noqa: T201
+            tell(f"step {name}")
             for number, at in self._signals.items():
                 if at == f"{name}:{self._seen[name]}":
                     os.kill(os.getpid(), number)
@@ -109,7 +115,7 @@ def damage_state(work: Path) -> None:
 
 
 def tell_alarm(alarm: Alarm) -> None:
-    print(f"alarm {alarm.code} {'over' if alarm.cleared else 'on'}", flush=True)  # noqa: T201
+    tell(f"alarm {alarm.code} {'over' if alarm.cleared else 'on'}")
 
 
 def main() -> int:
@@ -132,12 +138,12 @@ def main() -> int:
             settings,
             steps,
         )
-        print("step started", flush=True)  # noqa: T201
+        tell("step started")
         signal.signal(signal.SIGTERM, lambda *_: running.begin_stop())
         while not running.await_termination("200ms"):
             pass
     except HoldfastError as error:
-        print(f"error {error.exit_code} {error}", flush=True)  # noqa: T201
+        tell(f"error {error.exit_code} {error}")
         return error.exit_code
     return 0
 

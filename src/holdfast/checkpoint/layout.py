@@ -233,6 +233,10 @@ class _Commit(msgspec.Struct):
     stateUniqueIds: dict[str, list[list[str]]] | None = None  # Spark's name
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_COMMIT_DECODER = msgspec.json.Decoder(_Commit)
+
+
 class _Commits:
     """Which state store ids each committed batch names; reads a commit at most once, and only when it is needed."""
 
@@ -267,6 +271,6 @@ class _Commits:
         except FileNotFoundError:
             return None
         try:
-            return msgspec.json.decode(body or b"{}", type=_Commit).stateUniqueIds or {}
+            return _COMMIT_DECODER.decode(body or b"{}").stateUniqueIds or {}
         except msgspec.DecodeError as error:
             raise NotPlannable(f"{path} could not be understood: {error}") from error

@@ -78,12 +78,16 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return gzip.compress(msgspec.json.encode(manifest), compresslevel=6, mtime=0)
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(Manifest)
+
+
 def decode_manifest(data: bytes, expected: Digest) -> Manifest:
     """The manifest in `data`, which must have exactly the digest that the journal names."""
     found = digest_of(data)
     if found != expected:
         raise Corrupt(f"could not read manifest {expected}: its bytes have digest {found}")
     try:
-        return msgspec.json.decode(gzip.decompress(data), type=Manifest)
+        return _DECODER.decode(gzip.decompress(data))
     except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
         raise Corrupt(f"could not read manifest {expected}: {error}") from error

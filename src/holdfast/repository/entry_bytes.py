@@ -26,6 +26,12 @@ class _Format(msgspec.Struct):
     format: int
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_ENTRY_DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
+_FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
 def encode_entry(entry: AnyEntry) -> bytes:
     body = msgspec.json.encode(entry)
     return b'%b,"checksum":"%b"}' % (body[:-1], digest_of(body).encode())
@@ -40,8 +46,8 @@ def decode_entry(key: str, data: bytes) -> AnyEntry:
     if sealed is not None:
         _require_checksum(key, data[: sealed.start()] + b"}", sealed[1].decode())
     try:
-        _require_known_format(key, msgspec.json.decode(data, type=_Format).format)
-        entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
+        _require_known_format(key, _FORMAT_DECODER.decode(data).format)
+        entry = _ENTRY_DECODER.decode(data)
         if sealed is None:
             _require_known_fields(key, data, entry)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -68,6 +74,6 @@ def _require_known_format(key: str, version: int) -> None:
 
 def _require_known_fields(key: str, data: bytes, entry: AnyEntry) -> None:
     known = {"kind", *entry.__struct_fields__}
-    unknown = sorted(set(msgspec.json.decode(data, type=dict[str, msgspec.Raw])) - known)
+    unknown = sorted(set(_FIELDS_DECODER.decode(data)) - known)
     if unknown:
         raise damaged_entry(key, f"it has no checksum, but a field {unknown[0]!r}")

@@ -109,9 +109,13 @@ def refusal(job: JobName, home: str, held: Held, doing: str = "start", hint: str
     )
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(Heartbeat)
+
+
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
     try:
-        return msgspec.json.decode(store.get(KEY), type=Heartbeat)
+        return _DECODER.decode(store.get(KEY))
     except (ObjectNotFound, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

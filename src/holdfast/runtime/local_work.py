@@ -160,8 +160,12 @@ def _order(name: str) -> tuple[float, float]:
     return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_MARKER_DECODER = msgspec.json.Decoder(_Marker)
+
+
 def _read_marker(root: Path) -> _Marker | None:
     try:
-        return msgspec.json.decode((root / _MARKER).read_bytes(), type=_Marker)
+        return _MARKER_DECODER.decode((root / _MARKER).read_bytes())
     except (OSError, msgspec.DecodeError):
         return None

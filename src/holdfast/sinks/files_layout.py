@@ -120,8 +120,12 @@ def _file_name(fencing_epoch: FencingEpoch) -> str:
     return f"{fencing_epoch:020d}.json"
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(Marker)
+
+
 def _decoded(path: Path) -> Marker:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Marker)
+        return _DECODER.decode(path.read_bytes())
     except msgspec.DecodeError as error:
         raise Corrupt(f"could not read what was published from {path}: {error}") from error

@@ -52,9 +52,13 @@ def _entries(directory: Path) -> Iterator[tuple[BatchId, Path]]:
             yield BatchId(int(path.stem)), path
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(StagedBatch)
+
+
 def _decoded(path: Path, batch_id: BatchId) -> StagedBatch:
     try:
-        staged = msgspec.json.decode(path.read_bytes(), type=StagedBatch)
+        staged = _DECODER.decode(path.read_bytes())
     except msgspec.DecodeError as error:
         raise Corrupt(f"could not read the ledger entry {path}: {error}") from error
     if staged.batch_id != batch_id:

@@ -107,13 +107,17 @@ class _ArchiveMetadata(msgspec.Struct):
     logFiles: list[_LogFile] = []
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_ARCHIVE_DECODER = msgspec.json.Decoder(_ArchiveMetadata)
+
+
 def _referenced(archive: Path) -> dict[str, int]:
     """The files that a RocksDB archive refers to, with their sizes (-1: not said)."""
     try:
         with zipfile.ZipFile(archive) as opened:
             text = opened.read("metadata")
         # The first line is the version of the format; the rest is JSON.
-        metadata = msgspec.json.decode(text[text.index(b"{") :], type=_ArchiveMetadata)
+        metadata = _ARCHIVE_DECODER.decode(text[text.index(b"{") :])
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError, msgspec.DecodeError) as error:
         raise NotPlannable(f"{archive} could not be understood: {error}") from error
     return {file.dfsSstFileName: file.sizeBytes for file in metadata.sstFiles} | {
