@@ -81,7 +81,8 @@ class Settings:
     scrub: Duration = "off"
     """The time in which every retained object of the home is read back once, in the background; or "off"."""
     storage_deadline: Duration = "30s"
-    """How long one call to a home on other machines is tried again before it counts as failed."""
+    """How long one call to a home on other machines is tried again before it counts as failed. One small request has a
+    third of it to be answered, one part of an upload twice of it."""
     alarms: tuple[Callable[[Any], None], ...] = field(default=())
 
     def __post_init__(self) -> None:

@@ -141,7 +141,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def first_life(story: Story) -> None:
     pipeline, proxy = story.pipeline, story.proxy
     proxy.delay = 0.2
-    driver = pipeline.start(log_level="DEBUG", tolerable_failures=0, storage_timeout="1s")
+    driver = pipeline.start(log_level="DEBUG", tolerable_failures=0, storage_deadline="3s")
     driver.wait_for("step publish.done")
     for _ in range(3):
         pipeline.feed(1)

@@ -97,7 +97,7 @@ def test_no_request_waits_for_ever(s3: S3Server, proxy: Proxy) -> None:
 
 
 def test_what_was_in_doubt_is_told_with_the_cause_that_keeps_it_so(s3: S3Server, proxy: Proxy) -> None:
-    store = open_store(s3.home("cause", proxy.endpoint), request_timeout=0.5)
+    store = open_store(s3.home("cause", proxy.endpoint), deadline=2)
     answers = iter([Fate.LOSE_REQUEST, Fate.LOSE_REQUEST])
     proxy.judge = lambda seen: next(answers, Status(403, b"<Error><Code>ExpiredToken</Code></Error>"))
     with pytest.raises(OutcomeUnknown, match="403 ExpiredToken") as caught:

@@ -67,10 +67,14 @@ def encode(facts: QueryFacts) -> bytes:
     return msgspec.json.encode(facts)
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(QueryFacts)
+
+
 def decode(data: bytes) -> QueryFacts | None:
     """None for what cannot be understood: it is not compared then."""
     try:
-        return msgspec.json.decode(data, type=QueryFacts)
+        return _DECODER.decode(data)
     except msgspec.DecodeError:
         return None
 

@@ -33,6 +33,11 @@ class _OffsetMetadata(msgspec.Struct):
     conf: dict[str, str] = {}
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_OFFSET_DECODER = msgspec.json.Decoder(_OffsetMetadata)
+_ANY_DECODER = msgspec.json.Decoder()
+
+
 @dataclass(frozen=True)
 class Offsets:
     conf: dict[str, str]
@@ -43,7 +48,7 @@ class Offsets:
 def read_offsets(data: bytes) -> Offsets:
     version, metadata, *offsets = _lines(data, at_least=2)
     try:
-        conf = msgspec.json.decode(metadata or "{}", type=_OffsetMetadata).conf
+        conf = _OFFSET_DECODER.decode(metadata or "{}").conf
     except msgspec.DecodeError as error:
         raise NotUnderstood(f"the offsets' metadata: {error}") from error
     if version != "v2":
@@ -60,7 +65,7 @@ def _named_source_of(line: str) -> Source:
 
 def _source_of(offset: str) -> Source:
     try:
-        value = msgspec.json.decode(offset)
+        value = _ANY_DECODER.decode(offset)
     except msgspec.DecodeError:
         return Source()
     if isinstance(value, dict):
@@ -81,13 +86,16 @@ class _Commit(msgspec.Struct):
     stateUniqueIds: dict[str, Any] | None = None  # Spark's name
 
 
+_COMMIT_DECODER = msgspec.json.Decoder(_Commit)
+
+
 def state_format_of(commit: bytes) -> str:
     """The version of the state checkpoint format, which Spark reads from the newest commit too."""
     version, *body = _lines(commit, at_least=1)
     if version == "v1":
         return "1"
     try:
-        ids = msgspec.json.decode("\n".join(body) or "{}", type=_Commit).stateUniqueIds
+        ids = _COMMIT_DECODER.decode("\n".join(body) or "{}").stateUniqueIds
     except msgspec.DecodeError as error:
         raise NotUnderstood(f"the commit: {error}") from error
     return "2" if version == "v2" or ids is not None else "1"
@@ -121,11 +129,14 @@ class _OperatorMetadata(msgspec.Struct):
     stateStoreInfo: list[_StoreInfo] = []
 
 
+_OPERATOR_DECODER = msgspec.json.Decoder(_OperatorMetadata)
+
+
 def read_operator(folder: str, metadata: bytes, read: ReadFile) -> Operator:
     """The operator in `folder`, such as "state/0". `read` gives the bytes of its schema files, by relative path."""
     _, *body = _lines(metadata, at_least=2)
     try:
-        found = msgspec.json.decode("\n".join(body), type=_OperatorMetadata)
+        found = _OPERATOR_DECODER.decode("\n".join(body))
     except msgspec.DecodeError as error:
         raise NotUnderstood(f"the metadata of {folder}: {error}") from error
     stores = [
@@ -206,7 +217,7 @@ class _JavaReader:
 
 
 def _columns(schema: str) -> tuple[Column, ...]:
-    return tuple(_flat(msgspec.json.decode(schema)["fields"], ""))
+    return tuple(_flat(_ANY_DECODER.decode(schema)["fields"], ""))
 
 
 def _flat(fields: list[dict[str, Any]], prefix: str) -> list[Column]:

@@ -47,10 +47,14 @@ def place_request(store: ObjectStore, request: Request) -> bool:
     return standing is not None and standing.id == request.id
 
 
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(Request)
+
+
 def read_request(store: ObjectStore) -> Request | None:
     """None when there is none. One that cannot be read is nobody's, and is removed."""
     try:
-        return msgspec.json.decode(store.get(KEY), type=Request)
+        return _DECODER.decode(store.get(KEY))
     except ObjectNotFound:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -20,11 +20,12 @@ from holdfast.storage.interface import Created, ObjectStore, StoredObject
 
 T = TypeVar("T")
 
-REQUEST_TIMEOUT = 10.0
-"""Seconds for a small request to be answered, for a connection to be made, and between two pieces of a download."""
-CALL_REQUESTS = 3
-DEADLINE = CALL_REQUESTS * REQUEST_TIMEOUT
+DEADLINE = 30.0
 """Seconds after which a call makes no further try."""
+CALL_REQUESTS = 3
+REQUEST_TIMEOUT = DEADLINE / CALL_REQUESTS
+"""Seconds for a small request to be answered, for a connection to be made, and between two pieces of a download."""
+SHORTEST_REQUEST_TIMEOUT = 1.0
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
 _RESUMED_READ = 8 << 20

@@ -9,20 +9,18 @@ from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import SCHEMES, parse_location
 from holdfast.storage.metered import Meter, MeteredStore
-from holdfast.storage.retrying import CALL_REQUESTS, REQUEST_TIMEOUT, Patience, RetryingStore
+from holdfast.storage.retrying import CALL_REQUESTS, DEADLINE, SHORTEST_REQUEST_TIMEOUT, Patience, RetryingStore
 
 _PROBE = b"holdfast probe: safe to delete\n"
 
 
-def open_store(
-    home: str, *, request_timeout: float = REQUEST_TIMEOUT, deadline: float | None = None, meter: Meter | None = None
-) -> ObjectStore:
+def open_store(home: str, *, deadline: float = DEADLINE, meter: Meter | None = None) -> ObjectStore:
     """The store behind a home's URL. A plain absolute path is taken as `file://`.
 
-    On other machines a small request has `request_timeout` seconds to be answered, and a call tries again for up to
-    `deadline` seconds, which follows from it when not given. With a `meter`, requests are counted.
+    On other machines a call tries again for up to `deadline` seconds, a small request has a third of that to be
+    answered, and a part of an upload twice as long. With a `meter`, requests are counted.
     """
-    deadline = CALL_REQUESTS * request_timeout if deadline is None else deadline
+    request_timeout = max(SHORTEST_REQUEST_TIMEOUT, deadline / CALL_REQUESTS)
     scheme = "file" if home.startswith("/") else urlsplit(home).scheme
     if scheme == "file":
         return _metered(_local(home), meter)
