@@ -187,3 +187,22 @@ def test_the_history_is_bounded() -> None:
         driven.complete(driven.begin_periodic(batch), batch)
     assert len(driven.coordinator.history.records) == 100
     assert driven.statistics.completed == 300
+
+
+def test_a_stop_does_not_wait_for_a_home_that_is_down_more_often_than_once() -> None:
+    driven = Driven(replace(RULES, tolerable_failures=9))
+    driven.barrier(0)
+    ticket = only(driven.tell(StopRequested(RequestId(1))), BeginCheckpoint).ticket
+    driven.wait(RULES.final_patience)
+    commands = fail(driven, ticket, FailureReason.STORAGE_UNREACHABLE, "no answer in time")
+    cause = "the last checkpoint could not be completed: storage_unreachable: no answer in time"
+    assert only(commands, EndRun).failure == cause
+
+
+def test_what_was_under_way_for_long_does_not_take_the_last_checkpoint_its_only_try() -> None:
+    driven = Driven(replace(RULES, tolerable_failures=9))
+    under_way = driven.begin_periodic(0)
+    driven.barrier(1)
+    assert driven.tell(StopRequested(RequestId(1))) == []
+    driven.wait(RULES.final_patience)
+    assert only(driven.complete(under_way), BeginCheckpoint).barrier == BatchId(1)
