@@ -99,6 +99,7 @@ def proxy_to(upstream: str) -> Iterator[Proxy]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, proxy: Proxy, port: int) -> None:
         super().__init__(("127.0.0.1", port), type("Handler", (_Handler,), {"proxy": proxy}))

@@ -1,0 +1,73 @@
+"""How many requests a start makes, and how many of them wait for one another: on a slow store only these count."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, Sequence
+from holdfast.repository.entries import CheckpointStarted
+from holdfast.repository.entry_bytes import encode_entry
+from holdfast.repository.journal import entry_key, read_entries
+from holdfast.storage.urls import open_store
+from tests.stores.proxy import Fate, Proxy, Seen, proxy_to
+from tests.stores.s3 import BUCKET, S3Server
+
+ENTRIES = 500
+
+
+@pytest.fixture
+def proxy(s3: S3Server) -> Iterator[Proxy]:
+    with proxy_to(s3.endpoint) as proxy:
+        yield proxy
+
+
+def write_history(directory: Path) -> None:
+    """Straight into the server's directory: 500 appends would take their time."""
+    directory.mkdir(parents=True)
+    for number in range(1, ENTRIES + 1):
+        entry = CheckpointStarted(
+            sequence=Sequence(number),
+            attempt=AttemptId(f"attempt-{number}"),
+            at=datetime(2026, 1, 1, tzinfo=UTC),
+            fencing_epoch=FencingEpoch(1),
+            id=CheckpointId(number),
+            checkpoint_kind="checkpoint",
+            name=None,
+            barrier_batch_id=BatchId(number),
+        )
+        (directory / entry_key(number).removeprefix("journal/")).write_bytes(encode_entry(entry))
+
+
+class AllAtOnce:
+    """Answers no entry before `wanted` of them have been asked for at the same time."""
+
+    def __init__(self, wanted: int) -> None:
+        self._missing = iter(range(wanted - 1, -1, -1))
+        self._together = threading.Event()
+        self.met = False
+
+    def __call__(self, seen: Seen) -> Fate:
+        if "list-type" in seen.path:
+            return Fate.PASS
+        if next(self._missing, None) == 0:
+            self.met = True
+            self._together.set()
+        if not self._together.wait(30):
+            self._together.set()
+        return Fate.PASS
+
+
+def test_a_journal_of_500_entries_is_one_listing_and_500_requests_of_which_50_run_at_once(
+    s3: S3Server, proxy: Proxy
+) -> None:
+    write_history(s3.directory / BUCKET / "slow-start" / "job" / "journal")
+    proxy.judge = together = AllAtOnce(50)
+    entries = list(read_entries(open_store(s3.home("slow-start", proxy.endpoint), deadline=200).scoped("job")))
+    assert [entry.sequence for entry in entries] == list(range(1, ENTRIES + 1))
+    assert together.met
+    kinds = Counter("list" if "list-type" in seen.path else seen.method for seen in proxy.seen)
+    assert kinds == {"list": 1, "GET": ENTRIES}
