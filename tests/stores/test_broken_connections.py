@@ -76,7 +76,7 @@ def test_an_answer_that_does_not_come_in_time_is_unknown(s3: S3Server, proxy: Pr
 
 
 def test_no_request_waits_for_ever(s3: S3Server, proxy: Proxy) -> None:
-    store = once(s3, proxy, "silence", request_timeout=0.2)
+    store = once(s3, proxy, "silence", request_timeout=0.1)
     store.put("a", b"value")
     proxy.judge = lambda seen: Fate.HOLD
     for attempt in (

@@ -19,6 +19,9 @@ _DESCRIPTION = re.compile(r"state/\d+/_metadata/v\d+/\d+")
 _WITHIN = re.compile(r".*(/state/\d+/_stateSchema/.*)", re.DOTALL)
 
 
+_DECODER = msgspec.json.Decoder()
+
+
 def names_places(path: str) -> bool:
     """Whether the file at this path, relative to the directory, has bytes that depend on where the directory is."""
     return _DESCRIPTION.fullmatch(path) is not None
@@ -31,7 +34,7 @@ def relocated(data: bytes, root: str) -> bytes:
     """
     version, newline, body = data.partition(b"\n")
     try:
-        description = msgspec.json.decode(body)
+        description = _DECODER.decode(body)
         for store in description["stateStoreInfo"]:
             store["stateSchemaFilePaths"] = [_moved(path, root) for path in store["stateSchemaFilePaths"]]
     except (msgspec.DecodeError, KeyError, TypeError):
