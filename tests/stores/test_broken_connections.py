@@ -197,7 +197,8 @@ def test_an_upload_that_breaks_off_leaves_nothing_and_is_repeated(s3: S3Server, 
         once(s3, proxy, "broken-upload").upload("blob", [data] * 75)
     store = open_store(s3.home("broken-upload", proxy.endpoint), deadline=20)
     assert list(store.list("")) == []
-    assert [seen.method for seen in proxy.seen if "uploadId" in seen.path][-1] == "DELETE", "the parts were dropped"
+    methods = {seen.method for seen in proxy.seen if "uploadId" in seen.path}
+    assert "DELETE" in methods, "the parts were dropped"
     proxy.judge = first(Fate.LOSE_ANSWER, is_part)
     store.upload("blob", [data] * 75)
     assert store.get("blob") == data * 75
