@@ -33,6 +33,7 @@ simulate: setup
 	$(PYTHON) -m tests.simulation.simulate --seeds $(SEEDS)
 
 torture: setup
+	HOLDFAST_OUTAGE=120 HOLDFAST_SLOW=2 $(PYTHON) -m pytest -o timeout=1800 tests/end_to_end/test_store_in_trouble.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_survives_kills.py tests/end_to_end/test_unreadable_state.py
 
 clean:

@@ -80,15 +80,21 @@ class Armed:
 
     def __init__(self, trouble: Trouble) -> None:
         self._trouble = trouble
-        self._uploaded = self.begun = False
+        self._begun = self._has_manifest = False
+        self.uploaded: set[str] = set()
+        """Objects of the checkpoint under way: no entry of the journal was written since."""
 
     def __call__(self, seen: Seen) -> Fate | Status:
-        self.begun = self.begun or (self._uploaded and is_put(seen, self._trouble.begins_at))
-        if self.begun:
+        ready = self._has_manifest if self._trouble.begins_at == "journal" else self.uploaded
+        if self._begun or (ready and is_put(seen, self._trouble.begins_at)):
+            self._begun = True
             return self._trouble.fate(seen)
-        self._uploaded = self._uploaded or is_put(
-            seen, "packs" if self._trouble.begins_at != "journal" else "manifests"
-        )
+        if is_put(seen, "journal"):
+            self._has_manifest, self.uploaded = False, set()
+        elif is_put(seen, "packs"):
+            self.uploaded.add(seen.path.partition("/counts/")[2])
+        elif is_put(seen, "manifests"):
+            self._has_manifest = True
         return Fate.PASS
 
 
@@ -169,8 +175,8 @@ def first_life_of(driver: Driver, story: Story) -> None:
 
 
 def suffer(story: Story, driver: Driver, trouble: Trouble) -> None:
-    pipeline, proxy, since = story.pipeline, story.proxy, len(story.proxy.done)
-    proxy.judge = Armed(trouble)
+    pipeline, proxy = story.pipeline, story.proxy
+    proxy.judge = armed = Armed(trouble)
     pipeline.feed(1)
     driver.wait_for(f"alarm {FAILING} on")
     if trouble.refuses:
@@ -186,8 +192,7 @@ def suffer(story: Story, driver: Driver, trouble: Trouble) -> None:
     while time.monotonic() < over:
         pipeline.feed(1)
         driver.wait_for(f"alarm {FAILING} on")
-    keys = [seen.path.partition("/counts/")[2] for seen in proxy.done[since:] if is_put(seen, "packs")]
-    story.uploaded[trouble.name] = frozenset(keys)
+    story.uploaded[trouble.name] = frozenset(armed.uploaded)
     if trouble.refuses:
         proxy.accept()
     proxy.judge = lambda seen: Fate.PASS
