@@ -65,9 +65,7 @@ TROUBLES = (
     # The entry that completes the checkpoint is the first that gets no answer.
     Trouble("hanging", frozenset({IN_DOUBT, UNREACHABLE}), "no answer in time", lambda seen: Fate.HOLD, "journal"),
     Trouble("full", frozenset({FULL}), "507 XMinioStorageFull", refused(507, "XMinioStorageFull", writes_only=True)),
-    Trouble(
-        "read-only", frozenset({DENIED}), "403 AccessDenied", refused(403, "AccessDenied", writes_only=True), "packs"
-    ),
+    Trouble("read-only", frozenset({DENIED}), "403 AccessDenied", refused(403, "AccessDenied", writes_only=True)),
     Trouble(
         "without valid credentials", frozenset({DENIED}), "403 InvalidAccessKeyId", refused(403, "InvalidAccessKeyId")
     ),
