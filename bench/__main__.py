@@ -8,9 +8,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
-from bench import coordinator, home_bytes, report, restore, rounds
+from bench import coordinator, home_bytes, object_store, report, report_s3, restore, rounds, s3_requests
 from bench.pipeline import Load
 from bench.ratio import Ratio
 
@@ -25,8 +26,11 @@ def main() -> None:
     parts = _PARTS if arguments.only is None else {arguments.only: _PARTS[arguments.only]}
     ratios: list[Ratio] = []
     try:
-        for part in parts.values():
-            ratios += part(console, place, arguments.quick)
+        for name, part in parts.items():
+            try:
+                ratios += part(console, place, arguments.quick)
+            except pytest.skip.Exception as missing:  # raised where a server of the tests cannot be had
+                console.print(f"[yellow]{name} was not measured: {missing}[/]")
     finally:
         if not arguments.keep:
             shutil.rmtree(place, ignore_errors=True)
@@ -71,7 +75,28 @@ def _coordinator(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return ()
 
 
-_PARTS = {"coordinator": _coordinator, "restore": _restore, "pipeline": _pipeline}
+def _object_store(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    megabytes, count = (64, 1) if quick else (1024, 3)
+    with console.status("") as status:
+        measured = object_store.measure(place / "object-store", megabytes, count, status.update)
+    report_s3.transfers(console, measured)
+    return tuple(object_store.ratios(measured))
+
+
+def _requests(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    with console.status("requests: plain Spark on S3, then holdfast"):
+        plain, holdfast = s3_requests.measure(place / "requests", s3_requests.QUICK if quick else s3_requests.FULL)
+    report_s3.requests(console, plain, holdfast)
+    return tuple(s3_requests.ratios(plain, holdfast))
+
+
+_PARTS = {
+    "coordinator": _coordinator,
+    "restore": _restore,
+    "object-store": _object_store,
+    "requests": _requests,
+    "pipeline": _pipeline,
+}
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 Everything alternates in rounds: same server, same disk, all files in the page cache. holdfast is what a job uses: its
 carrier with its threads, blobs and packs, manifest and an entry of the journal. What each proves:
 
-    holdfast     hashes each file (BLAKE3) before it is sent and while it is sent, signs the payload (SHA-256); proves
-                 every byte at restore
-    rclone       hashes each file (MD5) before it is sent and compares with the server's answer; compares again at the
-                 copy back. What is there already it tells by size and time, which costs a request per file
+    holdfast     hashes each file (BLAKE3) and signs what it sends (SHA-256), which the server compares; proves every
+                 byte at restore, and forces it to the disk
+    rclone       hashes each file (MD5) and sends that along, which the server compares; hashes again at the copy back.
+                 What is there already it tells by size and time, which costs a request per file
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,17 +117,18 @@ class _Rclone:
         self._copy(self._place, str(to))
 
     def _copy(self, source: str, target: str) -> None:
-        program = shutil.which("rclone", path=f"{Path(os.sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        program = shutil.which("rclone", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         assert program is not None, "rclone is not installed: make setup"
         subprocess.run([program, "copy", source, target, *self._options], env=self._environment, check=True)
 
 
 def measure(place: Path, megabytes: int, rounds: int, tell: Tell) -> Transfers:
+    place.mkdir(parents=True)
     tell(f"object store: building {megabytes} MB of state")
     tree = StateFiles(place / "tree", megabytes << 20)
     files = [file for shard in tree.shards() for file in shard.files]
     transfers = Transfers(len(files), sum(file.size for file in files))
-    with s3_server(place, heap="1g") as server:
+    with s3_server(place, heap="4g") as server:
         os.environ.update(server.environment)
         for number in range(rounds + 1):
             tell(f"object store: round {number} of {rounds}" if number else "object store: warming up")

@@ -50,13 +50,18 @@ class Plan(msgspec.Struct, frozen=True):
     """Between two checkpoints of holdfast."""
 
 
+FULL = Plan(partitions=16, warm_up=2, batches=12, trigger_s=5, interval_s=60)
+"""holdfast's interval is its default."""
+QUICK = Plan(partitions=4, warm_up=1, batches=5, trigger_s=2, interval_s=10)
+
+
 class Counted(msgspec.Struct, frozen=True):
     variant: Variant
     batches: int
     checkpoints: int
     requests: dict[str, int]
 
-    def paid(self) -> int:
+    def writes(self) -> int:
         """What S3 charges as a write: PUT, COPY and POST; LIST costs the same and is counted apart."""
         return sum(self.requests.get(kind, 0) for kind in ("put", "copy", "post"))
 
@@ -64,6 +69,7 @@ class Counted(msgspec.Struct, frozen=True):
 def measure(place: Path, plan: Plan) -> tuple[Counted, Counted]:
     """Plain Spark, holdfast."""
     place.mkdir(parents=True)
+    _jars()
     result = place / "requests.json"
     command = [sys.executable, "-m", "bench.s3_requests", str(place), str(result), msgspec.json.encode(plan).decode()]
     log = place / "log.txt"
@@ -77,9 +83,9 @@ def measure(place: Path, plan: Plan) -> tuple[Counted, Counted]:
 
 
 def ratios(plain: Counted, holdfast: Counted) -> Iterator[Ratio]:
-    same = holdfast.paid() / holdfast.batches / (plain.paid() / plain.batches)
+    same = holdfast.writes() / holdfast.batches / (plain.writes() / plain.batches)
     yield Ratio("PUTs, same batches: Spark on S3", same, False, EXPECTED_FEWER_PUTS)
-    each = holdfast.paid() / holdfast.checkpoints / (plain.paid() / plain.checkpoints)
+    each = holdfast.writes() / holdfast.checkpoints / (plain.writes() / plain.checkpoints)
     yield Ratio("PUTs per checkpoint: Spark on S3", each, False)
     lists = holdfast.requests.get("list", 0) / holdfast.batches / (plain.requests["list"] / plain.batches)
     yield Ratio("LISTs, same batches: Spark on S3", lists, False)
@@ -148,13 +154,16 @@ def _counts(seen: list[Seen], below: str) -> dict[str, int]:
     return dict(Counter(kind_of(request) for request in seen if below in unquote(request.path)))
 
 
+def _jars() -> list[Path]:
+    return [maven_artifact(artifact, f"s3a/{'-'.join(artifact.split(':')[1:])}.jar") for artifact in _JARS]
+
+
 def _session(plan: Plan, endpoint: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = [maven_artifact(artifact, f"s3a/{'-'.join(artifact.split(':')[1:])}.jar") for artifact in _JARS]
     options = {
         **SPARK,
         "spark.sql.shuffle.partitions": str(plan.partitions),
-        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.jars": ",".join(str(jar) for jar in _jars()),
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",

@@ -10,8 +10,11 @@ from bench.home_bytes import Step, steps
 from bench.ratio import Ratio, quantile
 from bench.restore import measure
 from bench.rounds import order_of
+from bench.s3_requests import Counted, kind_of, ratios
+from bench.state_files import StateFiles
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, ManifestShard
 from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch, ShardId
+from tests.stores.proxy import Seen
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,41 @@ def test_every_way_to_restore_is_measured_once_per_round_after_the_warm_up(tmp_p
     measured = measure(tmp_path, megabytes=9, rounds=1, tell=told.append)
     assert measured.files == 2 + 9
     assert len(measured.holdfast) == len(measured.copied) == len(measured.copied_durably) == 1
+
+
+def test_one_percent_of_the_state_changes_and_nothing_is_changed_in_place(tmp_path: Path) -> None:
+    state = StateFiles(tmp_path / "state", 32 << 20)
+    before = {file for shard in state.shards() for file in shard.files}
+    state.change_one_percent()
+    after = {file for shard in state.shards() for file in shard.files}
+    total = sum(file.size for file in after)
+    assert 0.01 <= sum(file.size for file in after - before) / total < 0.02
+    assert {file.path for file in after - before}.isdisjoint(file.path for file in before)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "kind"),
+    [
+        ("PUT", "/bucket/key", {}, "put"),
+        ("PUT", "/bucket/key", {"X-Amz-Copy-Source": "/bucket/other"}, "copy"),
+        ("POST", "/bucket/key?uploads", {}, "post"),
+        ("GET", "/bucket?list-type=2&prefix=a%2Fb", {}, "list"),
+        ("GET", "/bucket/?prefix=a", {}, "list"),
+        ("GET", "/bucket/key", {}, "get"),
+        ("HEAD", "/bucket/key", {}, "head"),
+        ("DELETE", "/bucket/key", {}, "delete"),
+    ],
+)
+def test_requests_are_counted_as_s3_charges_them(method: str, path: str, headers: dict[str, str], kind: str) -> None:
+    assert kind_of(Seen(method, path, headers)) == kind
+
+
+def test_requests_are_compared_for_the_same_batches_and_for_one_checkpoint() -> None:
+    plain = Counted("plain", batches=10, checkpoints=10, requests={"put": 100, "copy": 100, "list": 50})
+    holdfast = Counted("holdfast", batches=10, checkpoints=2, requests={"put": 8, "get": 3})
+    same, each, lists = ratios(plain, holdfast)
+    assert (same.value, each.value, lists.value) == (8 / 200, 4 / 20, 0)
+    assert same.met
 
 
 def test_own_processor_time_contains_the_children_and_never_exceeds_the_machine() -> None:
