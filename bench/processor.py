@@ -48,9 +48,9 @@ def _machine_seconds() -> float:
 
 
 def _own_and_kernel_seconds() -> tuple[float, float]:
-    """Of this process and all its descendants that are alive; of the kernel's own threads.
+    """Of this process and all its descendants, those included that ended and were waited for; of the kernel's threads.
 
-    The latter count for nobody: on an idle machine they work for whoever reads and writes.
+    The kernel's count for nobody: on an idle machine they work for whoever reads and writes.
     """
     parents: dict[int, int] = {}
     seconds: dict[int, float] = {}
@@ -62,7 +62,7 @@ def _own_and_kernel_seconds() -> tuple[float, float]:
             except OSError:
                 continue  # it ended meanwhile
             parents[int(folder.name)] = int(fields[1])
-            seconds[int(folder.name)] = (int(fields[11]) + int(fields[12])) / _TICK
+            seconds[int(folder.name)] = sum(map(int, fields[11:15])) / _TICK
     own = sum(used for process, used in seconds.items() if _descends(process, os.getpid(), parents))
     kernel = sum(used for process, used in seconds.items() if _descends(process, _KERNEL, parents))
     return own, kernel

@@ -32,11 +32,12 @@ def transfers(console: Console, measured: Transfers) -> None:
 def requests(console: Console, plain: Counted, holdfast: Counted) -> None:
     title = f"Requests to the S3 server for {plain.batches} batches"
     table = Table("variant", "checkpoints", title=title, title_justify="left")
-    for name in (*KINDS, "writes per checkpoint"):
+    for name in (*KINDS, "heartbeats", "writes"):
         table.add_column(name, justify="right")
     for counted in (plain, holdfast):
         each = (f"{counted.requests.get(kind, 0):,}" for kind in KINDS)
-        per_checkpoint = f"{counted.writes() / counted.checkpoints:.1f}"
-        table.add_row(counted.variant, str(counted.checkpoints), *each, per_checkpoint)
-    table.caption = "plain Spark: a checkpoint with every batch. writes: PUT, COPY and POST, heartbeats included"
+        table.add_row(
+            counted.variant, str(counted.checkpoints), *each, str(counted.heartbeats), f"{counted.writes():,}"
+        )
+    table.caption = "plain Spark: a checkpoint with every batch. writes: PUT, COPY, POST; heartbeats are PUTs"
     console.print(table)
