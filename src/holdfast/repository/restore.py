@@ -7,9 +7,8 @@ query, and a state directory with a file missing for a broken one.
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
@@ -41,16 +40,24 @@ def restore(
     """
     files = manifest.files()
     _require_inside(files)
-    with built_whole(to) as building:
-        download = _Download(store, building, progress or (lambda size: None))
+    with built_whole(to) as building, ThreadPoolExecutor(_FLUSHED_AT_ONCE, "flush") as flushing:
+        begun: list[Future[None]] = []
+        download = _Download(
+            store,
+            building,
+            progress or (lambda size: None),
+            on_blob=lambda path: begun.append(flushing.submit(_flush_path, path)),
+        )
         for file in files:
             (building / file.path).parent.mkdir(parents=True, exist_ok=True)
         _in_parallel([*download.tasks(files)], parallelism)
         for file in files:
             if names_places(file.path):
                 _relocate(building / file.path, to)
-        # Not file by file as they arrive: the file system writes many at once in about the time of a few.
-        _in_parallel([partial(_flush_path, building / file.path) for file in files], _FLUSHED_AT_ONCE)
+        # Large files go to the disk while others arrive; small ones all at once, in about the time of a few.
+        begun += [flushing.submit(_flush_path, building / file.path) for file in files if file.pack is not None]
+        for flush in begun:
+            flush.result()
 
 
 def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
@@ -156,10 +163,12 @@ def spans(files: Sequence[ManifestFile]) -> Iterator[Span]:
 
 
 class _Download:
-    def __init__(self, store: ObjectStore, building: Path, progress: Progress) -> None:
+    def __init__(self, store: ObjectStore, building: Path, progress: Progress, on_blob: Callable[[Path], None]) -> None:
+        """`on_blob` hears of each large file that is written and right, from several threads."""
         self._store = store
         self._building = building
         self._progress = progress
+        self._on_blob = on_blob
 
     def tasks(self, files: Sequence[ManifestFile]) -> Iterator[Callable[[], None]]:
         """Large files first: the last one to finish decides how long it all takes."""
@@ -185,6 +194,7 @@ class _Download:
                 raise _corrupt(file, "missing") from error
         if (found := hasher.hexdigest()) != file.digest:
             raise _corrupt(file, found)
+        self._on_blob(self._building / file.path)
 
     def _span(self, span: Span) -> None:
         first = span.files[0]
