@@ -87,7 +87,7 @@ def _requests(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     with console.status("requests: plain Spark on S3, then holdfast"):
         plain, holdfast = s3_requests.measure(place / "requests", s3_requests.QUICK if quick else s3_requests.FULL)
     report_s3.requests(console, plain, holdfast)
-    return tuple(s3_requests.ratios(plain, holdfast))
+    return tuple(s3_requests.ratios(plain, holdfast, promised=not quick))
 
 
 _PARTS = {

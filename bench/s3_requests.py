@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 FULL = Plan(partitions=16, warm_up=2, batches=12, trigger_s=5, interval_s=60)
 """holdfast's interval is its default."""
-QUICK = Plan(partitions=4, warm_up=1, batches=5, trigger_s=2, interval_s=10)
+QUICK = Plan(partitions=2, warm_up=1, batches=4, trigger_s=2, interval_s=5)
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -84,9 +84,10 @@ def measure(place: Path, plan: Plan) -> tuple[Counted, Counted]:
     return plain, holdfast
 
 
-def ratios(plain: Counted, holdfast: Counted) -> Iterator[Ratio]:
+def ratios(plain: Counted, holdfast: Counted, *, promised: bool = True) -> Iterator[Ratio]:
+    """The promise is for a usual number of partitions and the default interval."""
     same = holdfast.writes() / holdfast.batches / (plain.writes() / plain.batches)
-    yield Ratio("PUTs, same batches: Spark on S3", same, False, EXPECTED_FEWER_PUTS)
+    yield Ratio("PUTs, same batches: Spark on S3", same, False, EXPECTED_FEWER_PUTS if promised else None)
     each = (holdfast.writes() - holdfast.heartbeats) / holdfast.checkpoints / (plain.writes() / plain.checkpoints)
     yield Ratio("PUTs per checkpoint, without heartbeats: Spark on S3", each, False)
     lists = holdfast.requests.get("list", 0) / holdfast.batches / (plain.requests["list"] / plain.batches)
