@@ -1,7 +1,8 @@
 """Spark's JVM for processes that live for seconds: starting takes most of their time, compiling well would take more.
 
 The JVM can keep its loaded classes in a file and map it at the next start, which halves the time until the first batch.
-The file is made once per version of Java and Spark, by a short life of Spark, and kept outside of the tree.
+The file is made once, by a short life of Spark. It fits only the jars that it was made with, at their very place, so it
+lies in the same virtual environment.
 """
 
 import fcntl
@@ -36,8 +37,7 @@ spark.stop()
 @functools.cache
 def options() -> str:
     """For JDK_JAVA_OPTIONS."""
-    archive = _cache() / f"classes-{_java_version()}-spark-{pyspark.__version__}.jsa"
-    archive.parent.mkdir(parents=True, exist_ok=True)
+    archive = Path(sys.prefix) / f"classes-{_java_version()}-spark-{pyspark.__version__}.jsa"
     with archive.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of tests start at the same time
         if not archive.exists():
@@ -61,10 +61,6 @@ def _make(archive: Path) -> None:
     subprocess.run(["rm", "-rf", str(place)], check=True)
     if part.exists():
         part.rename(archive)
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("HOLDFAST_TEST_CACHE", Path.home() / ".cache" / "holdfast-tests"))
 
 
 def _java_version() -> str:
