@@ -69,6 +69,7 @@ def require_refused(place: Place, done: subprocess.CompletedProcess[str], code: 
         ({"max_concurrent": "many"}, ("max-concurrent",)),
         ({"on_exceeded": "panic"}, ("panic", "alert")),
         ({"output_mode": "overwrite"}, ("output", "append")),
+        ({"output_mode": "complete"}, ("output_mode", "complete", "can only append", "foreachBatch")),
         ({"trigger": "sometimes"}, ("trigger",)),
         ({"job": "a/b"}, ("job", "a/b")),
         ({"job": ".."}, ("job",)),

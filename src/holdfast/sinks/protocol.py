@@ -17,6 +17,9 @@ are called by one thread at a time, except `stage`, which may run beside `publis
 methods at once; what a run asks for is decided by the journal, so an older run differs from a newer one only in knowing
 less.
 
+Rows are added to those of earlier batches, which is what output mode `append` means. A sink that can do more says so in
+an attribute `output_modes`, such as `("append", "update")`; in the other modes no query is started with it.
+
 `holdfast.testing.sinks.SinkConformance` checks all of this for any sink.
 """
 
@@ -40,6 +43,11 @@ Step = Callable[[str], None]
 
 def no_step(_: str) -> None:
     """The hook of production: nothing happens between two steps."""
+
+
+def output_modes(sink: Sink) -> tuple[str, ...]:
+    """The modes in which the sink's visible rows are the query's result."""
+    return tuple(getattr(sink, "output_modes", ("append",)))
 
 
 class StagedFile(msgspec.Struct, frozen=True, omit_defaults=True):

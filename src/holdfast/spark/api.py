@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.identifiers import job_name
 from holdfast.runtime.launching import Surroundings, look
 from holdfast.settings import Settings
-from holdfast.sinks.protocol import Sink, Step, no_step
+from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
 
 
@@ -58,6 +58,7 @@ def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings:
     if sink is not None and not callable(getattr(sink, "stage", None)):
         raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
     _require_pipeline(build)
+    _require_output_mode(sink, settings.output_mode)
     work = Path(settings.work).absolute() if settings.work is not None else _default_work(home)
     place = look(name, home.rstrip("/") or home, work, settings, Surroundings.real(step))
 
@@ -81,6 +82,18 @@ def _require_pipeline(build: Any) -> None:
     if not callable(build) and not hasattr(build, "start"):
         raise InvalidSettings.of(
             "build", build, "must be a function from a SparkSession to a streaming DataFrame, or a DataStreamWriter"
+        )
+
+
+def _require_output_mode(sink: Sink | None, mode: str) -> None:
+    """Old rows of a result would stay visible beside the new ones, without a word."""
+    if sink is not None and mode not in output_modes(sink):
+        raise InvalidSettings.of(
+            "output_mode",
+            mode,
+            f"{sink.describe()} adds the rows of each batch to those before, so it can only append",
+            hint="group by a window and append its final rows; or let the pipeline return a DataStreamWriter whose "
+            "foreachBatch replaces rows by key, which is at least once",
         )
 
 
