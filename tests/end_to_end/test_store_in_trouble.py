@@ -134,8 +134,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         for name, value in {**server.environment, "AWS_SESSION_TOKEN": SESSION_TOKEN}.items():
             environment.setenv(name, value)
         home = server.home("homes", proxy.endpoint)
-        pipeline = Pipeline(root, files=60, state_format="hdfs-unmerged", home_url=home)
-        pipeline.hold_back(58)
+        pipeline = Pipeline(root, files=60 + int(OUTAGE), state_format="hdfs-unmerged", home_url=home)
+        pipeline.hold_back(58 + int(OUTAGE))
         story = Story(pipeline, proxy, server)
         first_life(story)
         second_life(story)
@@ -224,7 +224,6 @@ def command_lines(pid: int) -> str:
     return "\n".join([own, *(command_lines(int(child)) for child in children)])
 
 
-@pytest.mark.timeout(300)
 def test_the_pipeline_never_stops_and_its_output_is_exact(story: Story) -> None:
     assert not story.state().restarts, "the query was not touched"
     story.pipeline.require_exact()
