@@ -88,3 +88,29 @@ def test_a_look_that_is_under_way_is_enough(watch: OwnershipWatch, store: Asked,
     watch._store = slow
     watch.beat()
     assert slow.gets == 1
+
+
+def test_a_slow_home_is_not_asked_again_for_every_file(watch: OwnershipWatch, store: Asked, clock: Clock) -> None:
+    class Slow(Asked):
+        def get(self, key: str) -> bytes:
+            clock.now += 20.0
+            return super().get(key)
+
+    slow = Slow(store._root)
+    watch._store = slow
+    watch.beat()
+    assert watch.still_owner()
+    assert slow.gets == 1
+
+
+def test_a_process_that_slept_during_its_look_looks_again(watch: OwnershipWatch, store: Asked, clock: Clock) -> None:
+    class Asleep(Asked):
+        def get(self, key: str) -> bytes:
+            clock.now += 60.0 if self.gets == 0 else 0.0
+            return super().get(key)
+
+    asleep = Asleep(store._root)
+    watch._store = asleep
+    watch.beat()
+    assert watch.still_owner()
+    assert asleep.gets == 2

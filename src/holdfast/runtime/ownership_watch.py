@@ -59,7 +59,7 @@ class OwnershipWatch:
         self._clock = clock
         self._post = post
         self._heard_at = clock.monotonic()
-        """When the last look ended, or for one that found this run to be the owner, when it began."""
+        """When the last look ended, or when it began if it took so long that another run may have come meanwhile."""
         self._looking = False
         self._fenced = False
         self._silent = False
@@ -113,7 +113,8 @@ class OwnershipWatch:
         finally:
             self._looking = False
         if newer is None:
-            self._heard_at = before
+            now = self._clock.monotonic()
+            self._heard_at = now if now - before < self._interval * MISSED_BEATS else before
             return True
         self._fenced = True
         self._post(RunFenced(newer))
