@@ -17,7 +17,7 @@ demo: setup
 
 # Two processes: most tests wait for something most of the time.
 test: setup
-	$(PYTHON) -m pytest -n 2 --dist loadgroup
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --durations=25
 
 lint: setup
 	.venv/bin/ruff check .

@@ -16,6 +16,7 @@ def short_lived_jvms() -> Iterator[None]:
     del os.environ["JDK_JAVA_OPTIONS"]
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes (`-n`), tests that share what is costly to make stay in one of them."""
     for item in items:

@@ -51,6 +51,9 @@ def session(state_format: str) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.memory", "1g")
     builder = builder.config("spark.sql.streaming.minBatchesToRetain", "6")
+    # A life of seconds runs each plan a few times: generating and compiling code for it takes longer than that.
+    builder = builder.config("spark.sql.codegen.wholeStage", "false").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     builder = builder.config("spark.sql.streaming.stateStore.maintenanceInterval", "2s")
     for key, value in STATE_FORMATS[state_format].items():
         builder = builder.config(f"spark.sql.streaming.stateStore.{key}", value)
