@@ -30,7 +30,7 @@ def test_a_damaged_directory_of_the_previous_run_is_not_resumed(tmp_path: Path) 
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["hdfs", "rocksdb"])
+@pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["rocksdb"])
 def test_state_that_only_spark_finds_unreadable(tmp_path: Path, state_format: str) -> None:
     """Damaged after recovery has verified it: Spark fails, and the run goes on from the checkpoint before."""
     pipeline = Pipeline(tmp_path, files=12, state_format=state_format)
