@@ -15,9 +15,9 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup
 demo: setup
 	.venv/bin/holdfast demo
 
-# Two processes, a file in one of them; the long files come first.
+# A file stays in one process; the long files come first, and wait for something much of their time.
 test: setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=25
+	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25
 
 lint: setup
 	.venv/bin/ruff check .

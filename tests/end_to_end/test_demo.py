@@ -41,7 +41,14 @@ def test_everything_holds(tmp_path: Path) -> None:
 def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
     root = tmp_path / "demo"
     with (tmp_path / "out").open("wb") as out:
-        demo = subprocess.Popen([*DEMO, "--dir", str(root)], stdout=out, stderr=out, start_new_session=True)
+        # A shell starts background jobs, these tests perhaps, with interrupts ignored, and children inherit that.
+        demo = subprocess.Popen(
+            [*DEMO, "--dir", str(root)],
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
     try:
         while not processes_of(root, but=demo.pid):
             assert demo.poll() is None, (tmp_path / "out").read_text()

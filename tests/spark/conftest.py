@@ -30,6 +30,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory, short_lived_jvms: None) -> I
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "1s")
         .config("spark.sql.streaming.stopTimeout", "60s")
