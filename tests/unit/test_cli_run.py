@@ -299,7 +299,8 @@ def test_a_refused_query_exits_2_and_its_differences_are_one_document(
     assert capfd.readouterr().out == ""
 
 
-def test_differences_are_one_table_on_standard_error() -> None:
+def test_differences_are_one_table_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     record = logging.makeLogRecord({"msg": "the query differs:\n%s", "args": ("as text",), "differences": DIFFERENCES})
     heading, columns, *rows = OneLineFormatter().format(record).splitlines()
     assert heading.endswith("the query differs:")

@@ -105,7 +105,8 @@ def _print_report(report: Restored) -> None:
         f"restored checkpoint {report.checkpoint} of job {report.job!r}: "
         f"{figures.counted(report.files, 'file')}, {figures.size(report.bytes)}, every byte verified"
     )
-    console.print(f'use it:  .option("checkpointLocation", "{report.to}")')
+    # A line to be copied is never broken.
+    console.print(f'use it:  .option("checkpointLocation", "{report.to}")', soft_wrap=True)
     console.print(
         f"         the query continues after batch {report.barrier_batch_id} and changes the directory: "
         "keep a copy if you may need this state again"
