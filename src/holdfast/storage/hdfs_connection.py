@@ -49,7 +49,7 @@ class NotReached(NoAnswer):
 
 
 class HdfsConnection:
-    def __init__(self, address: str, *, metadata_patience: float, data_patience: float) -> None:
+    def __init__(self, address: str, *, metadata_patience: float = 20.0, data_patience: float = 60.0) -> None:
         """`address` is hdfs://host:port or hdfs://nameservice. Nothing is connected before the first call."""
         self.address = address
         self._metadata_patience = metadata_patience
