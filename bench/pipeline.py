@@ -17,7 +17,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -176,10 +176,10 @@ def wait_for(batch_id: int, query: Callable[[], StreamingQuery | None]) -> Strea
         time.sleep(_LOOK_S)
 
 
-def _session() -> SparkSession:
+def session(options: Mapping[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("holdfast bench")
-    for key, value in SPARK.items():
+    for key, value in options.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -193,7 +193,7 @@ def main() -> None:
     parser.add_argument("--load", required=True, help="JSON")
     arguments = parser.parse_args()
     load = msgspec.json.decode(arguments.load, type=Load)
-    spark = _session()
+    spark = session(SPARK)
     for number, variant in enumerate(arguments.variants):
         life = live(spark, variant, load, arguments.place / str(number))
         # The file appears whole: it tells the parent process that this life is over.

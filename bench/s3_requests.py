@@ -20,7 +20,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.pipeline import JOB, SPARK, Load, aggregation, wait_for
+from bench.pipeline import JOB, SPARK, Load, aggregation, session, wait_for
 from bench.ratio import Ratio
 from tests.stores.processes import maven_artifact
 from tests.stores.proxy import Proxy, Seen, proxy_to
@@ -162,10 +162,8 @@ def _jars() -> list[Path]:
     return [maven_artifact(artifact, f"s3a/{'-'.join(artifact.split(':')[1:])}.jar") for artifact in _JARS]
 
 
-def _session(plan: Plan, endpoint: str) -> SparkSession:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+def _spark_on(plan: Plan, endpoint: str) -> SparkSession:
     options = {
-        **SPARK,
         "spark.sql.shuffle.partitions": str(plan.partitions),
         "spark.jars": ",".join(str(jar) for jar in _jars()),
         "spark.hadoop.fs.s3a.endpoint": endpoint,
@@ -175,12 +173,7 @@ def _session(plan: Plan, endpoint: str) -> SparkSession:
         "spark.hadoop.fs.s3a.access.key": ACCESS_KEY,
         "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
     }
-    builder = SparkSession.builder.master("local[2]").appName("holdfast bench")
-    for key, value in options.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return session(SPARK | options)
 
 
 def main() -> None:
@@ -192,7 +185,7 @@ def main() -> None:
     plan = msgspec.json.decode(arguments.plan, type=Plan)
     with s3_server(arguments.place) as server, proxy_to(server.endpoint) as proxy:
         os.environ.update(server.environment)
-        spark = _session(plan, proxy.endpoint)
+        spark = _spark_on(plan, proxy.endpoint)
         variants: tuple[Variant, ...] = ("plain", "holdfast")
         counted = [_live(spark, variant, plan, proxy, arguments.place) for variant in variants]
         spark.stop()

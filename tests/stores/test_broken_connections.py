@@ -75,15 +75,12 @@ def test_an_answer_that_does_not_come_in_time_is_unknown(s3: S3Server, proxy: Pr
     assert not store.exists("journal/1")
 
 
-def test_no_request_waits_for_ever(s3: S3Server, proxy: Proxy) -> None:
-    store = once(s3, proxy, "silence", request_timeout=0.1)
-    store.put("a", b"value")
-    proxy.judge = lambda seen: Fate.HOLD
-    for attempt in (
+def every_call(store: ObjectStore) -> tuple[Callable[[], object], ...]:
+    return (
         lambda: store.create("b", b""),
         lambda: store.put("a", b""),
-        lambda: store.upload("a", [b""]),
-        lambda: store.upload("a", [bytes(1 << 20)] * 30),
+        lambda: store.upload("a", [b"x"]),
+        lambda: store.upload("a", [bytes(1 << 20)] * 75),
         lambda: store.get("a"),
         lambda: store.read("a", 0, 1),
         lambda: list(store.stream("a")),
@@ -91,7 +88,14 @@ def test_no_request_waits_for_ever(s3: S3Server, proxy: Proxy) -> None:
         lambda: list(store.list("")),
         store.children,
         lambda: store.delete("a"),
-    ):
+    )
+
+
+def test_no_request_waits_for_ever(s3: S3Server, proxy: Proxy) -> None:
+    store = once(s3, proxy, "silence", request_timeout=0.1)
+    store.put("a", b"value")
+    proxy.judge = lambda seen: Fate.HOLD
+    for attempt in every_call(store):
         with pytest.raises((StorageUnreachable, OutcomeUnknown), match="no answer in time"):
             attempt()
 
@@ -253,19 +257,7 @@ def test_secrets_appear_nowhere(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
     store = open_store(s3.home("secrets"), deadline=1)
     told = [repr(store), str(store), store.url]
-    for call in (
-        lambda: store.create("a", b""),
-        lambda: store.put("a", b""),
-        lambda: store.upload("a", [b"x"]),
-        lambda: store.upload("a", [bytes(1 << 20)] * 75),
-        lambda: store.get("a"),
-        lambda: store.read("a", 0, 1),
-        lambda: list(store.stream("a")),
-        lambda: store.exists("a"),
-        lambda: list(store.list("")),
-        store.children,
-        lambda: store.delete("a"),
-    ):
+    for call in every_call(store):
         with pytest.raises(StorageDenied) as caught:
             call()
         told += [str(caught.value), *_chain(caught.value)]

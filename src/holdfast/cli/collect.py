@@ -20,7 +20,7 @@ from holdfast.errors import InvalidSettings, StorageError
 from holdfast.identifiers import job_name
 from holdfast.repository.entries import Retention
 from holdfast.repository.views import Observation
-from holdfast.settings import seconds
+from holdfast.settings import Settings, seconds
 from holdfast.storage.interface import ObjectStore
 
 if TYPE_CHECKING:
@@ -121,14 +121,15 @@ def _execute(
     store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None
 ) -> tuple["CollectionPlan", "Freed"]:
     from holdfast.repository.survey import plan_collection
-    from holdfast.runtime.freeing import free, retire, trim
+    from holdfast.runtime.freeing import append_retirement, free, trim
     from holdfast.runtime.maintenance import maintenance
+    from holdfast.storage.limited import Allowance
 
     with maintenance(job_name(seen.job), seen.home, store, "collect") as journal:
         plan = plan_collection(store, found, journal.state, rule, seen.now)
-        retire(journal, plan.retire)
+        append_retirement(journal, plan.retire)
         now = [item for item in plan.objects if not item.wait_s]
         with count_progress("freeing", len(now)) as advance:
-            freed = free(store, journal, now, advance)
+            freed = free(store, journal, now, Allowance(Settings.deletes_per_second), advance)
         trim(store, journal, rule.grace_s if rule else 0.0, datetime.now(UTC))
     return plan, freed

@@ -61,7 +61,7 @@ from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.requests import Requests
 from holdfast.coordination.rules import FailureBudget, Rules
-from holdfast.coordination.stopping import Stopping
+from holdfast.coordination.stopping import BeginFinal, End, Stopping
 from holdfast.coordination.triggering import Triggering
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 
@@ -438,28 +438,21 @@ class Coordinator:
     def _continue_stopping(self, stopping: Stopping, now: float) -> None:
         if self._pending:
             return
-        if self._final_is_wanted(stopping):
-            self._begin_final(stopping, now)
-        elif stopping.savepoint is not None:
-            name = stopping.savepoint
-            self._end(now, FailureReason.RUN_STOPPED, f"there is no committed batch to make savepoint {name!r} of")
-        elif self._publishing.idle:
-            self._end(now, FailureReason.RUN_STOPPED, None)
-        elif self._publishing.failures >= self._rules.final_tries:
-            self._end(now, FailureReason.RUN_STOPPED, f"the output is not published: {self._publishing.message}")
+        step = stopping.next_step(
+            self._rules,
+            now,
+            final_is_wanted=self._final_is_wanted(stopping),
+            publishing=self._publishing,
+            last_failure=self._history.statistics.last_failure,
+        )
+        match step:
+            case BeginFinal(savepoint=name):
+                self._begin("savepoint" if name else "checkpoint", name, (), now)
+            case End(message=message):
+                self._end(now, FailureReason.RUN_STOPPED, message)
 
     def _final_is_wanted(self, stopping: Stopping) -> bool:
         return self._barrier is not None and (stopping.savepoint is not None or not self._nothing_new())
-
-    def _begin_final(self, stopping: Stopping, now: float) -> None:
-        if stopping.exhausted(self._rules, now):
-            last = self._history.statistics.last_failure
-            cause = f": {last.reason.value}: {last.message}" if last else ""
-            self._end(now, FailureReason.RUN_STOPPED, f"the last checkpoint could not be completed{cause}")
-        elif now >= stopping.not_before:
-            stopping.tried(self._rules, now)
-            name = stopping.savepoint
-            self._begin("savepoint" if name else "checkpoint", name, (), now)
 
     def _stop_deadline(self, stopping: Stopping) -> float:
         return stopping.not_before if not self._pending and self._final_is_wanted(stopping) else _NEVER

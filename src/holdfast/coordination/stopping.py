@@ -1,9 +1,22 @@
-"""The bookkeeping of a clean stop: one last checkpoint, tried a few times, then the end."""
+"""A clean stop: one last checkpoint, tried a few times, then its output is published, then the end."""
 
 from dataclasses import dataclass
 
+from holdfast.coordination.history import FailureRecord
+from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.rules import Rules
 from holdfast.identifiers import RequestId
+
+
+@dataclass(frozen=True)
+class BeginFinal:
+    savepoint: str | None
+
+
+@dataclass(frozen=True)
+class End:
+    message: str | None
+    """Why it is not a good one."""
 
 
 @dataclass
@@ -15,10 +28,36 @@ class Stopping:
     tries: int = 0
     not_before: float = 0.0
 
-    def exhausted(self, rules: Rules, now: float) -> bool:
-        """No further last checkpoint is worth it. The first one always is."""
-        return self.tries >= rules.final_tries or (self.tries > 0 and now >= self.asked_at + rules.final_patience)
+    def next_step(
+        self,
+        rules: Rules,
+        now: float,
+        *,
+        final_is_wanted: bool,
+        publishing: Publishing,
+        last_failure: FailureRecord | None,
+    ) -> BeginFinal | End | None:
+        """What to do while no checkpoint is under way; None is to wait."""
+        if final_is_wanted:
+            return self._final(rules, now, last_failure)
+        if self.savepoint is not None:
+            return End(f"there is no committed batch to make savepoint {self.savepoint!r} of")
+        if publishing.idle:
+            return End(None)
+        if publishing.failures >= rules.final_tries:
+            return End(f"the output is not published: {publishing.message}")
+        return None
 
-    def tried(self, rules: Rules, now: float) -> None:
+    def _final(self, rules: Rules, now: float, last_failure: FailureRecord | None) -> BeginFinal | End | None:
+        if self._exhausted(rules, now):
+            cause = f": {last_failure.reason.value}: {last_failure.message}" if last_failure else ""
+            return End(f"the last checkpoint could not be completed{cause}")
+        if now < self.not_before:
+            return None
         self.tries += 1
         self.not_before = now + rules.shard_backoff(self.tries)
+        return BeginFinal(self.savepoint)
+
+    def _exhausted(self, rules: Rules, now: float) -> bool:
+        """No further last checkpoint is worth it. The first one always is."""
+        return self.tries >= rules.final_tries or (self.tries > 0 and now >= self.asked_at + rules.final_patience)

@@ -8,10 +8,12 @@ from datetime import datetime
 from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.collection import Unneeded
+from holdfast.repository.doomed import objects_first
 from holdfast.repository.entries import CheckpointsRetired
 from holdfast.repository.journal import Journal, entry_key, newer_run
 from holdfast.repository.retention import entries_to_trim, in_grace
 from holdfast.storage.interface import ObjectStore
+from holdfast.storage.limited import Allowance, LimitedStore
 
 _DELETERS = 8
 _BETWEEN_LOOKS = 200
@@ -28,7 +30,7 @@ class Freed:
     """Key → why it could not be deleted."""
 
 
-def retire(journal: Journal, ids: tuple[CheckpointId, ...]) -> None:
+def append_retirement(journal: Journal, ids: tuple[CheckpointId, ...]) -> None:
     if ids:
         journal.append(
             lambda sequence, attempt, at: CheckpointsRetired(
@@ -45,15 +47,21 @@ def trim(store: ObjectStore, journal: Journal, grace_s: float, now: datetime) ->
     journal.state = journal.state.without(trimmed)
 
 
-def free(store: ObjectStore, journal: Journal, objects: Iterable[Unneeded], progress: Progress) -> Freed:
-    """Delete these; one that cannot be deleted does not keep the others. Raises `Fenced` when a newer run has come."""
+def free(
+    store: ObjectStore, journal: Journal, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress
+) -> Freed:
+    """Delete these, no faster than allowed; one that cannot be deleted does not keep the others.
+
+    Raises `Fenced` when a newer run has come.
+    """
     freed = Freed()
-    ordered = sorted(objects, key=lambda item: (item.key.startswith("manifests/"), item.key))
+    paced = LimitedStore(store, requests=allowance)
+    ordered = sorted(objects, key=lambda item: objects_first(item.key))
     with ThreadPoolExecutor(_DELETERS, thread_name_prefix="collect") as pool:
         for start in range(0, len(ordered), _BETWEEN_LOOKS):
             if owner := newer_run(store, journal.state):
                 raise Fenced(f"could not go on collecting: {owner}", hint="that run goes on with it by itself")
-            _free_some(pool, store, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
+            _free_some(pool, paced, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
     return freed
 
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import Fenced, StorageError
-from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import CheckpointsRetired, Failure, Retention
+from holdfast.repository.entries import Failure, Retention
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import checkpoints_to_retire, entries_to_trim, in_grace
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector, Condemned
+from holdfast.runtime.freeing import append_retirement
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import reason_of
 from holdfast.runtime.serving import Outcome, Reply
@@ -60,7 +60,7 @@ class Retiring:
     def _retire(self) -> None:
         try:
             if ids := checkpoints_to_retire(self._journal.state, self._rule):
-                self._append(ids)
+                append_retirement(self._journal, ids)
                 self._collector.retired([self._journal.state.completed[id] for id in ids])
         except Fenced as error:
             self._post(RunFenced(error.message))
@@ -71,13 +71,6 @@ class Retiring:
         self._trim()
         self._collector.orphaned(self._blobs.unclaimed() | self._checkpointing.orphaned_manifests())
         self._collector.look_at_packs()
-
-    def _append(self, ids: tuple[CheckpointId, ...]) -> None:
-        self._journal.append(
-            lambda sequence, attempt, at: CheckpointsRetired(
-                sequence=sequence, attempt=attempt, at=at, fencing_epoch=self._journal.fencing_epoch, ids=ids
-            )
-        )
 
     def _trim(self) -> None:
         state = self._journal.state
