@@ -1,0 +1,138 @@
+"""Clues added up: what of millions of events has to be kept, in bounded memory.
+
+Adding up is associative and commutative, so it gives the same whatever the order and however the logs were split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+
+WINDOW_MS = 5 * 60 * 1000
+_SAMPLES = 3
+_MENTIONS = 8
+_CHECKPOINTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Clues with the same key are one sighting."""
+
+    code: str
+    variant: str
+    job: str
+    host: str
+    source: str
+    window: int
+    """Number of the five minutes since 1970; -1 when the log says no time."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Sample:
+    """A line to show; ordered by time, then place."""
+
+    time: int
+    """-1 when the log says no time."""
+    source: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    count: int
+    total: int
+    least: int
+    most: int
+
+    def plus(self, other: Measure) -> Measure:
+        return Measure(
+            self.count + other.count,
+            self.total + other.total,
+            min(self.least, other.least),
+            max(self.most, other.most),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    key: Key
+    count: int
+    samples: tuple[Sample, ...]
+    """The first ones."""
+    last: Sample
+    checkpoints: tuple[int, ...] = ()
+    """The lowest ones."""
+    tasks: tuple[str, ...] = ()
+    mentions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+
+    def plus(self, other: Sighting) -> Sighting:
+        assert self.key == other.key, "only sightings with the same key add up"
+        return Sighting(
+            self.key,
+            self.count + other.count,
+            tuple(sorted({*self.samples, *other.samples})[:_SAMPLES]),
+            max(self.last, other.last),
+            tuple(sorted({*self.checkpoints, *other.checkpoints})[:_CHECKPOINTS]),
+            _least(self.tasks, other.tasks),
+            {
+                name: _least(self.mentions.get(name, ()), other.mentions.get(name, ()))
+                for name in sorted({*self.mentions, *other.mentions})
+            },
+            _added(self.measures, other.measures),
+        )
+
+
+def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]:
+    """What the rules see in these events, added up."""
+    rules = tuple(rules)
+    seen: dict[Key, Sighting] = {}
+    for event in events:
+        for rule in rules:
+            clue = rule.recognise(event)
+            if clue is not None:
+                _add(seen, _sighting(rule.code, event, clue))
+    return list(seen.values())
+
+
+def merged(sightings: Iterable[Sighting]) -> list[Sighting]:
+    seen: dict[Key, Sighting] = {}
+    for sighting in sightings:
+        _add(seen, sighting)
+    return list(seen.values())
+
+
+def _add(seen: dict[Key, Sighting], sighting: Sighting) -> None:
+    known = seen.get(sighting.key)
+    seen[sighting.key] = sighting if known is None else known.plus(sighting)
+
+
+def _sighting(code: str, event: LogEvent, clue: Clue) -> Sighting:
+    window = -1 if event.time is None else event.time // WINDOW_MS
+    key = Key(code, clue.variant, event.job or "", event.host or "", event.source, window)
+    sample = Sample(-1 if event.time is None else event.time, event.source, event.line, clue.text)
+    return Sighting(
+        key,
+        1,
+        (sample,),
+        sample,
+        () if event.checkpoint is None else (event.checkpoint,),
+        () if event.task is None else (event.task,),
+        {name: (value,) for name, value in clue.mentions.items()},
+        {name: Measure(1, value, value, value) for name, value in clue.measures.items()},
+    )
+
+
+def _least(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({*ours, *theirs})[:_MENTIONS])
+
+
+def _added(ours: Mapping[str, Measure], theirs: Mapping[str, Measure]) -> dict[str, Measure]:
+    total = dict(ours)
+    for name, measure in theirs.items():
+        total[name] = total[name].plus(measure) if name in total else measure
+    return dict(sorted(total.items()))
