@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 
-from holdfast.doctor.sightings import Sighting
+from holdfast.doctor.case import CONTEXT, Case, cases
+from holdfast.doctor.engines import FLINK, SPARK
+from holdfast.doctor.findings import KNOWLEDGE
+from holdfast.doctor.flink_keys import for_version
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Severity, Support
+from holdfast.doctor.sightings import Sample, Sighting
+from holdfast.doctor.timeline import Trouble, troubles
+
+_EVIDENCE = 3
+_RANK: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -15,20 +26,142 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class Consequence(msgspec.Struct, frozen=True, kw_only=True):
+    """Trouble that follows from the finding's cause, and needs no repair of its own."""
+
+    code: str
+    symptom: str
+    count: int
+    first_seen: str | None
+    last_seen: str | None
+    evidence: tuple[Evidence, ...]
+
+
+class Fixes(msgspec.Struct, frozen=True, kw_only=True):
+    """The same repair for each engine."""
+
+    flink: tuple[str, ...]
+    spark: tuple[str, ...]
+    holdfast: tuple[str, ...]
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong, why, and what to change; the names are public."""
 
     code: str
-    severity: str
+    severity: Severity
+    symptom: str
     cause: str
     evidence: tuple[Evidence, ...]
     fix: tuple[str, ...]
+    """Lines for the engine that wrote the logs, then holdfast's. A line that begins with `#` is advice."""
     count: int
     first_seen: str | None
     last_seen: str | None
+    job: str | None = None
+    engine: Literal["flink", "spark", "holdfast"] | None = None
+    fixes: Fixes | None = None
+    other_causes: tuple[str, ...] = ()
+    """Also supported by the logs, less than `cause`."""
+    consequences: tuple[Consequence, ...] = ()
+    references: tuple[str, ...] = ()
 
 
-def diagnose(sightings: Iterable[Sighting]) -> tuple[Finding, ...]:
-    """Worst and first cause first."""
-    del sightings
-    return ()
+def diagnose(sightings: Iterable[Sighting], knowledge: Sequence[Knowledge] = KNOWLEDGE) -> tuple[Finding, ...]:
+    """The worst first, then the earliest."""
+    found = [
+        (_finding(case, trouble), trouble.first) for case in cases(sightings) for trouble in troubles(case, knowledge)
+    ]
+    found.sort(key=lambda pair: (_RANK[pair[0].severity], pair[1].time, pair[0].job or "", pair[1], pair[0].code))
+    return tuple(finding for finding, _ in found)
+
+
+def worst_is_critical(findings: Iterable[Finding]) -> bool:
+    return any(finding.severity == "critical" for finding in findings)
+
+
+def _finding(case: Case, trouble: Trouble) -> Finding:
+    known = trouble.knowledge
+    ranked = _ranked(case, trouble)
+    cause, support = ranked[0]
+    engine = _engine(case, trouble)
+    fix = cause.fix_for(case, trouble.sightings)
+    flink = for_version(fix.flink, case.version if engine == FLINK else None)
+    return Finding(
+        code=known.code,
+        severity=_severity(case, trouble),
+        symptom=known.symptom,
+        cause=cause.text,
+        evidence=_evidence(trouble.sightings, support),
+        fix=_lines(Fix(flink, fix.spark, fix.holdfast), engine),
+        count=trouble.count,
+        first_seen=_when(trouble.first.time),
+        last_seen=_when(trouble.last.time),
+        job=None if case.job.startswith("file ") else case.job,
+        engine="flink" if engine == FLINK else "spark" if engine == SPARK else None,
+        fixes=Fixes(flink=flink, spark=fix.spark, holdfast=fix.holdfast),
+        other_causes=tuple(other.text for other, less in ranked[1:] if less.weight > 1),
+        consequences=tuple(_consequence(effect) for effect in sorted(trouble.consequences, key=lambda t: t.first)),
+        references=known.references,
+    )
+
+
+def _ranked(case: Case, trouble: Trouble) -> list[tuple[Cause, Support]]:
+    weighed = [(cause, cause.weigh(case, trouble.sightings)) for cause in trouble.knowledge.causes]
+    supported = [(cause, support) for cause, support in weighed if support.weight > 0]
+    return sorted(supported, key=lambda pair: -pair[1].weight)
+
+
+def _severity(case: Case, trouble: Trouble) -> Severity:
+    known = trouble.knowledge
+    severity = known.grade(case, trouble.sightings, known.severity)
+    healed = known.heals and not trouble.consequences and case.after(trouble.sightings, CONTEXT + "completed")
+    return "warning" if healed and severity == "critical" else severity
+
+
+def _engine(case: Case, trouble: Trouble) -> str:
+    own = {sighting.key.engine for sighting in trouble.sightings} - {""}
+    return own.pop() if len(own) == 1 else case.engine
+
+
+def _lines(fix: Fix, engine: str) -> tuple[str, ...]:
+    """Those of the engine at hand; of both, when the logs do not tell which it is."""
+    if engine == FLINK:
+        first = fix.flink
+    elif engine == SPARK:
+        first = fix.spark
+    else:
+        first = fix.flink or fix.spark
+    return (*(first or fix.flink or fix.spark), *fix.holdfast)
+
+
+def _evidence(sightings: Sequence[Sighting], support: Support) -> tuple[Evidence, ...]:
+    own = _first_samples(sightings)
+    besides = [sample for sample in _first_samples(support.evidence) if sample not in own]
+    return tuple(_shown(sample) for sample in (*own, *besides))
+
+
+def _first_samples(sightings: Sequence[Sighting]) -> list[Sample]:
+    return sorted({sample for sighting in sightings for sample in sighting.samples})[:_EVIDENCE]
+
+
+def _shown(sample: Sample) -> Evidence:
+    return Evidence(source=sample.source, line=sample.line, text=sample.text)
+
+
+def _consequence(trouble: Trouble) -> Consequence:
+    return Consequence(
+        code=trouble.code,
+        symptom=trouble.knowledge.symptom,
+        count=trouble.count,
+        first_seen=_when(trouble.first.time),
+        last_seen=_when(trouble.last.time),
+        evidence=tuple(_shown(sample) for sample in _first_samples(trouble.sightings)),
+    )
+
+
+def _when(milliseconds: int) -> str | None:
+    if milliseconds < 0:
+        return None
+    moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

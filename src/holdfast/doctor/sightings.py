@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.engines import engine_of
 from holdfast.doctor.events import LogEvent
+from holdfast.doctor.reading import whole
 
 WINDOW_MS = 5 * 60 * 1000
 _SAMPLES = 3
@@ -23,6 +25,8 @@ class Key:
 
     code: str
     variant: str
+    engine: str
+    """`flink`, `spark`, or empty when the line does not tell."""
     job: str
     host: str
     source: str
@@ -92,8 +96,9 @@ def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]
     rules = tuple(rules)
     seen: dict[Key, Sighting] = {}
     for event in events:
+        text = whole(event)
         for rule in rules:
-            clue = rule.recognise(event)
+            clue = rule.recognise(event) if any(needle in text for needle in rule.needles) else None
             if clue is not None:
                 _add(seen, _sighting(rule.code, event, clue))
     return list(seen.values())
@@ -113,7 +118,7 @@ def _add(seen: dict[Key, Sighting], sighting: Sighting) -> None:
 
 def _sighting(code: str, event: LogEvent, clue: Clue) -> Sighting:
     window = -1 if event.time is None else event.time // WINDOW_MS
-    key = Key(code, clue.variant, event.job or "", event.host or "", event.source, window)
+    key = Key(code, clue.variant, engine_of(event), event.job or "", event.host or "", event.source, window)
     sample = Sample(-1 if event.time is None else event.time, event.source, event.line, clue.text)
     return Sighting(
         key,

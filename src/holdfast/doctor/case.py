@@ -1,0 +1,130 @@
+"""Everything that was seen of one job, put together from all its logs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from holdfast.doctor.sightings import Measure, Sighting
+
+CONTEXT = "context:"
+"""Codes of what is no trouble by itself begin with this."""
+_REACH_MS = 30 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    job: str
+    sightings: tuple[Sighting, ...]
+
+    def of(self, code: str, *variants: str) -> list[Sighting]:
+        return [
+            sighting
+            for sighting in self.sightings
+            if sighting.key.code == code and (not variants or sighting.key.variant in variants)
+        ]
+
+    def near(self, seen: Sequence[Sighting], code: str, *variants: str) -> list[Sighting]:
+        return [other for other in self.of(code, *variants) if any(is_near(other, sighting) for sighting in seen)]
+
+    def after(self, seen: Sequence[Sighting], code: str) -> list[Sighting]:
+        """Later than everything in `seen`, by time, or by line where a log has no times."""
+        last = max((sighting.last for sighting in seen), default=None)
+        return [other for other in self.of(code) if last is not None and _is_later(other, last.time, last.line)]
+
+    def measure(self, code: str, name: str) -> Measure | None:
+        total: Measure | None = None
+        for sighting in self.of(code):
+            measure = sighting.measures.get(name)
+            if measure is not None:
+                total = measure if total is None else total.plus(measure)
+        return total
+
+    @property
+    def engine(self) -> str:
+        """By most of what was seen."""
+        votes: dict[str, int] = defaultdict(int)
+        for sighting in self.sightings:
+            votes[sighting.key.engine] += sighting.count
+        votes.pop("", None)
+        return max(sorted(votes), key=lambda name: votes[name], default="")
+
+    @property
+    def version(self) -> tuple[int, ...] | None:
+        said = sorted(mentioned(self.of(CONTEXT + "version"), "version"))
+        return tuple(int(part) for part in said[0].split(".")) if said else None
+
+
+def mentioned(sightings: Iterable[Sighting], name: str) -> set[str]:
+    return {value for sighting in sightings for value in sighting.mentions.get(name, ())}
+
+
+def is_near(one: Sighting, other: Sighting) -> bool:
+    """Within half an hour; what has no time is near everything."""
+    if min(one.samples[0].time, other.samples[0].time) < 0:
+        return True
+    return one.samples[0].time - other.last.time <= _REACH_MS and other.samples[0].time - one.last.time <= _REACH_MS
+
+
+def _is_later(sighting: Sighting, time: int, line: int) -> bool:
+    if sighting.last.time >= 0 and time >= 0:
+        return sighting.last.time > time
+    return sighting.last.line > line
+
+
+def cases(sightings: Iterable[Sighting]) -> list[Case]:
+    """One per job. What names no job belongs to the only job of its pod, file, directory or input; context that
+    belongs to none of them (a cluster of many jobs) is shared by the jobs of its file."""
+    everything = sorted(sightings, key=lambda sighting: (sighting.samples[0], _order(sighting)))
+    owners = _Owners(everything)
+    found: dict[str, list[Sighting]] = defaultdict(list)
+    shared: list[Sighting] = []
+    for sighting in everything:
+        owner = sighting.key.job or owners.only_job_around(sighting)
+        if owner is None and sighting.key.code.startswith(CONTEXT):
+            shared.append(sighting)
+        else:
+            found[owner if owner is not None else f"file {sighting.key.source}"].append(sighting)
+    for sighting in shared:
+        for job in owners.jobs_of(sighting) or {f"file {sighting.key.source}"}:
+            found[job].append(sighting)
+    return [Case(job, tuple(found[job])) for job in sorted(found)]
+
+
+class _Owners:
+    """Which jobs each pod, file and directory speaks of."""
+
+    def __init__(self, sightings: Sequence[Sighting]) -> None:
+        self._jobs: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for sighting in sightings:
+            if sighting.key.job:
+                for place in self._places(sighting):
+                    self._jobs[place].add(sighting.key.job)
+
+    def only_job_around(self, sighting: Sighting) -> str | None:
+        """By the smallest place that speaks of any job at all."""
+        for place in self._places(sighting):
+            jobs = self._jobs.get(place)
+            if jobs:
+                return next(iter(jobs)) if len(jobs) == 1 else None
+        return None
+
+    def jobs_of(self, sighting: Sighting) -> set[str]:
+        return self._jobs.get(("file", sighting.key.source), set())
+
+    @staticmethod
+    def _places(sighting: Sighting) -> tuple[tuple[str, ...], ...]:
+        source = sighting.key.source
+        return (
+            ("pod", source, sighting.key.host),
+            ("file", source),
+            ("directory", str(PurePosixPath(source).parent)),
+            ("input",),
+        )
+
+
+def _order(sighting: Sighting) -> tuple[str, ...]:
+    key = sighting.key
+    return (key.code, key.variant, key.engine, key.job, key.host, key.source, str(key.window))

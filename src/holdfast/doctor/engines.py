@@ -1,0 +1,76 @@
+"""Which engine wrote an event, and which version it says it is."""
+
+from holdfast.doctor.events import LogEvent
+
+FLINK = "flink"
+SPARK = "spark"
+
+_PACKAGES = (("org.apache.flink", FLINK), ("org.apache.spark", SPARK))
+_SPARK_LOGGERS = frozenset(
+    [
+        "MicroBatchExecution",
+        "StreamExecution",
+        "TaskSetManager",
+        "TaskSchedulerImpl",
+        "DAGScheduler",
+        "Executor",
+        "SparkContext",
+        "YarnAllocator",
+        "YarnSchedulerBackend",
+        "ExecutorPodsAllocator",
+        "BlockManagerMasterEndpoint",
+        "HeartbeatReceiver",
+        "StandaloneSchedulerBackend",
+        "CoarseGrainedSchedulerBackend",
+        "CoarseGrainedExecutorBackend",
+        "ProcessingTimeExecutor",
+        "HDFSBackedStateStoreProvider",
+        "RocksDBStateStoreProvider",
+        "RocksDB",
+        "RocksDBFileManager",
+        "StateStore",
+        "CheckpointFileManager",
+        "HDFSMetadataLog",
+        "WatermarkTracker",
+        "ContextCleaner",
+        "TorrentBroadcast",
+        "KafkaMicroBatchStream",
+        "KafkaOffsetReaderAdmin",
+        "KafkaDataConsumer",
+        "ApplicationMaster",
+    ]
+)
+_EVENT_LOG = frozenset(
+    [
+        "ExecutorRemoved",
+        "ExecutorAdded",
+        "TaskEnd",
+        "StageCompleted",
+        "JobEnd",
+        "ApplicationStart",
+        "ApplicationEnd",
+        "QueryProgressEvent",
+        "QueryStartedEvent",
+        "QueryTerminatedEvent",
+        "QueryIdleEvent",
+    ]
+)
+
+
+def engine_of(event: LogEvent) -> str:
+    logger = event.logger or ""
+    if engine := _by_package(logger):
+        return engine
+    if logger.rpartition(".")[2].rpartition("$")[2] in _SPARK_LOGGERS | _EVENT_LOG:
+        return SPARK
+    for name in (*(link.class_name for link in event.exceptions), *event.frames):
+        if engine := _by_package(name):
+            return engine
+    return _by_package(event.message)
+
+
+def _by_package(name: str) -> str:
+    for package, engine in _PACKAGES:
+        if package in name:
+            return engine
+    return ""

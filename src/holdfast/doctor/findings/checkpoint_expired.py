@@ -1,0 +1,225 @@
+"""A checkpoint was not acknowledged in time. Seven causes look the same here; what else the logs say tells them "
+"apart."""
+
+import re
+
+from holdfast.doctor.case import CONTEXT, Case, mentioned
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.known_bugs import bugs_of
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
+from holdfast.doctor.reading import shown, whole
+
+CODE = "checkpoint-expired"
+_LATE_TASK = re.compile(r"from task (\w{8,}|\S+)")
+_TIMEOUT_MS = re.compile(r"timeout of \[?(\d+)\]? ?ms")
+_GIGABYTE = 10**9
+_DEFAULT_TIMEOUT_MS = 600_000
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    if "Exceeded checkpoint tolerable" in text:
+        return None
+    mentions = {}
+    late = "late message" in text or "too late" in text
+    if late and (task := event.task or _match(_LATE_TASK, text)):
+        mentions["task"] = task
+    timeout = _match(_TIMEOUT_MS, text)
+    return Clue(shown(event), "late" if late else "expired", mentions, {"timeout_ms": int(timeout)} if timeout else {})
+
+
+def _match(pattern: re.Pattern[str], text: str) -> str | None:
+    match = pattern.search(text)
+    return match[1] if match else None
+
+
+def _large_state(case: Case, seen: Sightings) -> Support:
+    """Checkpoints that do complete are large, or take most of the time that they have."""
+    completed = case.of(CONTEXT + "completed")
+    size = case.measure(CONTEXT + "completed", "bytes")
+    duration = case.measure(CONTEXT + "completed", "duration_ms")
+    long = duration is not None and duration.most >= _timeout_ms(case) // 2
+    large = size is not None and size.most >= 10 * _GIGABYTE
+    grown = size is not None and size.most >= _GIGABYTE and size.most >= 3 * size.least
+    return Support(35 * long + 20 * large + 20 * grown, completed[-1:])
+
+
+def _one_slow_task(case: Case, seen: Sightings) -> Support:
+    """The same task is late again and again, or says that barriers wait behind data."""
+    busy = case.near(seen, CONTEXT + "task-busy")
+    late = [sighting for sighting in seen if sighting.key.variant == "late"]
+    repeated = sum(sighting.count for sighting in late) >= 3 and len(mentioned(late, "task")) == 1
+    return Support(45 * bool(busy) + 30 * repeated, [*busy, *(late if repeated else ())])
+
+
+def _known_bug(case: Case, seen: Sightings) -> Support:
+    affected = bugs_of(case.version) if case.engine != "spark" else []
+    return Support(15 if affected else 0, case.of(CONTEXT + "version") if affected else ())
+
+
+def _upgrade(case: Case, seen: Sightings) -> Fix:
+    affected = bugs_of(case.version)
+    return Fix(flink=tuple(f"# {bug.issue}: {bug.effect}; fixed in {bug.release}" for bug in affected))
+
+
+def _timeout_ms(case: Case) -> int:
+    said = case.measure(CODE, "timeout_ms")
+    return said.most if said else _DEFAULT_TIMEOUT_MS
+
+
+def _longer(case: Case, factor: float = 1.5) -> str:
+    minutes = max(1, round(_timeout_ms(case) * factor / 60_000))
+    return f"{minutes}m"
+
+
+def _network_fix(case: Case, seen: Sightings) -> Fix:
+    return Fix(
+        flink=(
+            f"execution.checkpointing.timeout: {_longer(case)}",
+            "heartbeat.timeout: 120000",
+            "# look for loss and retransmissions between the TaskManagers and the JobManager",
+        ),
+        spark=("spark.network.timeout=300s", "spark.executor.heartbeatInterval=20s"),
+        holdfast=(f'timeout="{_longer(case)}"', "# what was uploaded is reused by the next checkpoint"),
+    )
+
+
+def _interval_fix(case: Case, seen: Sightings) -> Fix:
+    duration = case.measure(CONTEXT + "completed", "duration_ms")
+    minutes = max(5, round((duration.most if duration else 0) * 2 / 60_000))
+    return Fix(
+        flink=(
+            f"execution.checkpointing.interval: {minutes}m",
+            "state.backend.type: rocksdb",
+            "state.backend.incremental: true",
+            f"execution.checkpointing.timeout: {_longer(case, 2)}",
+        ),
+        spark=(
+            "spark.sql.streaming.stateStore.providerClass="
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+            "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true",
+        ),
+        holdfast=(f'interval="{minutes}m"', "# only files that are new since the last checkpoint travel"),
+    )
+
+
+def _storage_fix(case: Case, seen: Sightings) -> Fix:
+    return Fix(
+        flink=(
+            f"execution.checkpointing.timeout: {_longer(case, 2)}",
+            "state.backend.incremental: true",
+            "state.backend.rocksdb.checkpoint.transfer.thread.num: 8",
+            "execution.checkpointing.max-concurrent-checkpoints: 1",
+        ),
+        spark=("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true",),
+        holdfast=(f'timeout="{_longer(case, 2)}"', "# holdfast show ID names the slowest shards and phases"),
+    )
+
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="checkpoints were not acknowledged within their time-out",
+    rules=(
+        Rule(
+            CODE,
+            (
+                "expired before completing",
+                "late message for now expired checkpoint",
+                "Checkpoint is too late",
+                "exceeded checkpoint timeout",
+            ),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "pause",
+            "the JobManager, driver or workers stood still (garbage collection, or too little CPU) and could not "
+            "process "
+            "acknowledgements",
+            Fix(
+                flink=(
+                    "jobmanager.memory.process.size: 4g",
+                    "kubernetes.jobmanager.cpu: 2",
+                    "taskmanager.memory.process.size: <half as much again>",
+                    "execution.checkpointing.timeout: 15m",
+                ),
+                spark=("spark.driver.memory=8g", "spark.driver.cores=4"),
+                holdfast=('timeout="15m"',),
+            ),
+            for_context(CONTEXT + "pause", weight=60),
+        ),
+        Cause(
+            "slow-storage",
+            "the checkpoint storage is slow to take the snapshots",
+            _storage_fix,
+            for_context(CONTEXT + "slow-storage", weight=55),
+        ),
+        Cause(
+            "slow-cleanup",
+            "old checkpoints are deleted slowly, and new ones wait behind the clean-up",
+            Fix(
+                flink=(
+                    "execution.checkpointing.timeout: 15m",
+                    "state.checkpoint.cleaner.parallel-mode: true",
+                    "jobmanager.io-pool.size: 16",
+                    "state.checkpoints.num-retained: 1",
+                ),
+                spark=("spark.sql.streaming.minBatchesToRetain=100",),
+                holdfast=("# deletes run in the background at a limited rate and never hold up a checkpoint",),
+            ),
+            for_context(CONTEXT + "cleanup", weight=50),
+        ),
+        Cause(
+            "network",
+            "connections between the workers and the JobManager or driver were lost or slow, so acknowledgements came "
+            "late",
+            _network_fix,
+            for_context(CONTEXT + "network", weight=48),
+        ),
+        Cause(
+            "backpressure-or-skew",
+            "one task is much slower than the others (skew, or back-pressure in front of it), and barriers wait "
+            "behind its "
+            "data",
+            Fix(
+                flink=(
+                    "execution.checkpointing.unaligned.enabled: true",
+                    "execution.checkpointing.aligned-checkpoint-timeout: 30s",
+                    "taskmanager.network.memory.buffer-debloat.enabled: true",
+                    "# find the busy subtask in the web UI, and spread its keys",
+                ),
+                spark=(
+                    "spark.sql.shuffle.partitions=<more, before the first start>",
+                    "# salt the key that is too frequent",
+                ),
+                holdfast=("# holdfast show ID names a shard that is larger or slower than the others",),
+            ),
+            _one_slow_task,
+        ),
+        Cause(
+            "state-too-large",
+            "the state is too large to be written in the time that it has",
+            _interval_fix,
+            _large_state,
+        ),
+        Cause(
+            "version",
+            "this version has known bugs that delay or lose checkpoints",
+            _upgrade,
+            _known_bug,
+        ),
+        Cause(
+            "network-likely",
+            "the logs do not show why; most often the network between the workers and the JobManager, then a "
+            "JobManager "
+            "short of CPU",
+            _network_fix,
+            always(),
+        ),
+    ),
+    references=("FLINK-15922", "docs/failures.md"),
+    heals=True,
+)

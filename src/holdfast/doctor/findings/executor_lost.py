@@ -1,0 +1,107 @@
+"""A worker went away: an executor of Spark, a TaskManager of Flink."""
+
+import re
+
+from holdfast.doctor.case import CONTEXT
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_context, for_variant
+from holdfast.doctor.reading import shown, whole
+
+CODE = "executor-lost"
+_WANTED = re.compile(
+    r"idle for|killed by driver|explicit termination request|exited with code 0\b|kill(?:ed)? request|shutdown hook"
+    r"|because: (?:.*finished|.*idle timeout)|Command exited with code 0|has been stopped|dynamic allocation"
+)
+_HEARTBEAT = re.compile(r"[Hh]eartbeat|no longer reachable|Remote RPC client disassociated")
+_TAKEN = re.compile(
+    r"[Dd]ecommission|[Pp]reempt|spot|deleted by a user|node.{0,20}(?:lost|terminated|not ready)|Evicted", re.I
+)
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    if _WANTED.search(text) or ("eartbeat of" in text and "timed out" not in text):
+        return None
+    if _TAKEN.search(text):
+        return Clue(shown(event), "taken")
+    return Clue(shown(event), "heartbeat" if _HEARTBEAT.search(text) else "")
+
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="a worker was lost while the job ran",
+    rules=(
+        Rule(
+            CODE,
+            (
+                "Lost executor",
+                "ExecutorLostFailure",
+                "with no recent heartbeats",
+                "Heartbeat of TaskManager with id",
+                "is no longer reachable",
+                "TaskManager was lost/killed",
+                "Closing TaskExecutor connection",
+                "Lost connection to task manager",
+                "Executor Process Lost",
+                "worker lost",
+                "Worker lost",
+            ),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "taken",
+            "the platform took the node or pod away: spot instance, pre-emption, drain or decommissioning",
+            Fix(
+                flink=("# run the JobManager on nodes that stay; restart-strategy.type: exponential-delay",),
+                spark=(
+                    "spark.decommission.enabled=true",
+                    "spark.storage.decommission.enabled=true",
+                    "# run the driver on nodes that stay",
+                ),
+                holdfast=('restart_delay="1s"', "# state on the lost node comes back from the newest checkpoint"),
+            ),
+            for_variant("taken", weight=60),
+        ),
+        Cause(
+            "pause",
+            "the worker stood still in garbage collection for longer than its heartbeat may be late",
+            Fix(
+                flink=("taskmanager.memory.process.size: <half as much again>", "heartbeat.timeout: 120000"),
+                spark=("spark.executor.memory=<half as much again>", "spark.network.timeout=300s"),
+            ),
+            for_context(CONTEXT + "pause", weight=55),
+        ),
+        Cause(
+            "heartbeat",
+            "the worker's heartbeats stopped: it died, stood still, or the network to it was cut",
+            Fix(
+                flink=(
+                    "heartbeat.timeout: 120000",
+                    "# look at the end of that TaskManager's own log, and at its exit code",
+                ),
+                spark=(
+                    "spark.network.timeout=300s",
+                    "spark.executor.heartbeatInterval=20s",
+                    "# look at the end of that executor's own log, and at its exit code",
+                ),
+                holdfast=("# the query is restarted by policy: restart_attempts, restart_delay",),
+            ),
+            for_variant("heartbeat", weight=40),
+        ),
+        Cause(
+            "died",
+            "the worker's process ended; its exit code and the end of its own log say why",
+            Fix(
+                flink=("restart-strategy.type: exponential-delay",),
+                spark=("spark.task.maxFailures=8", "# look at the end of that executor's own log"),
+                holdfast=("# the query is restarted by policy: restart_attempts, restart_delay",),
+            ),
+            always(),
+        ),
+    ),
+    heals=True,
+)

@@ -1,0 +1,59 @@
+"""A Kafka client loses its brokers again and again."""
+
+from holdfast.doctor.case import Case
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_context
+from holdfast.doctor.reading import shown, whole
+
+CODE = "kafka-reconnect-loop"
+_MANY_IN_FIVE_MINUTES = 10
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    kafka = "org.apache.kafka" in (event.logger or "") or "NetworkClient" in (event.logger or "") or "clientId=" in text
+    return Clue(shown(event)) if kafka and ("isconnected" in text or "could not be established" in text) else None
+
+
+def _loops(case: Case, seen: Sightings) -> Sightings:
+    """One lost connection is every day's business: brokers close idle ones."""
+    return [sighting for sighting in seen if sighting.count >= _MANY_IN_FIVE_MINUTES]
+
+
+_BACKOFF = ("properties.reconnect.backoff.ms: 1000", "properties.reconnect.backoff.max.ms: 5000")
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="warning",
+    symptom="Kafka clients lose their brokers and connect again in a loop",
+    rules=(
+        Rule(
+            CODE,
+            (" disconnected", "being disconnected", "could not be established. Broker may not be available"),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "idle-consumers",
+            "there are more consumers than partitions, and those without work are disconnected",
+            Fix(flink=("# parallelism of KafkaSource: as many as the topic has partitions, not more", *_BACKOFF)),
+            for_context("kafka-idle-consumers", weight=50),
+        ),
+        Cause(
+            "brokers",
+            "brokers are down, restarting, or not reachable under the address that they advertise",
+            Fix(
+                flink=(*_BACKOFF, "# check advertised.listeners of the brokers from a TaskManager"),
+                spark=(
+                    "kafka.reconnect.backoff.ms=1000",
+                    "kafka.reconnect.backoff.max.ms=5000",
+                    "# check advertised.listeners of the brokers from an executor",
+                ),
+            ),
+            always(),
+        ),
+    ),
+    enough=_loops,
+)

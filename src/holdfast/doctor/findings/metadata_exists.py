@@ -1,0 +1,103 @@
+"""`_metadata already exists`: a checkpoint id was used twice in one directory."""
+
+import re
+
+from holdfast.doctor.case import CONTEXT, Case, mentioned
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always
+from holdfast.doctor.reading import link_with, shown, whole
+
+CODE = "metadata-exists"
+_FIXED_ID = "0" * 32
+_EXISTS = re.compile(r"_metadata\S*(?: for client \S+)? already exists")
+_PATH = re.compile(r"([\w+.-]+:/\S*?|/\S*?)/(?:([0-9a-f]{32})/)?chk-\d+/_metadata")
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = "".join(whole(event).split("\n")) if "already exists" in whole(event) else ""
+    if not _EXISTS.search(text):
+        return None
+    mentions = {}
+    if path := _PATH.search(text):
+        mentions["directory"] = path[1]
+        if path[2]:
+            mentions["job"] = path[2]
+    if event.host:
+        mentions["host"] = event.host
+    return Clue(shown(event, link_with(event, _EXISTS)), mentions=mentions)
+
+
+def _two_writers(case: Case, seen: Sightings) -> Support:
+    """Several hosts in one directory, or an id that comes from the cluster's name, which only HA gives."""
+    if len(mentioned(seen, "host")) > 1:
+        return Support(60, seen)
+    jobs = mentioned(seen, "job") | {case.job}
+    if any(job.startswith("0" * 8) and job.endswith("0" * 16) and job != _FIXED_ID for job in jobs):
+        return Support(50, seen)
+    return Support(5)
+
+
+def _same_id_again(case: Case, seen: Sightings) -> Support:
+    fresh = case.near(seen, CONTEXT + "fresh-start")
+    if _FIXED_ID in mentioned(seen, "job") | {case.job}:
+        return Support(55, fresh)
+    return Support(45 if fresh else 0, fresh)
+
+
+_HOLDFAST = (
+    "# holdfast takes ids in a journal with create-if-absent: an id is never used twice, and the second of two "
+    "deployments is refused",
+    'on_conflict="refuse"',
+)
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="a checkpoint could not be completed because its _metadata file was there already",
+    rules=(Rule(CODE, ("_metadata",), _recognise),),
+    causes=(
+        Cause(
+            "same-job-id",
+            "the job runs under a fixed job id without high availability, so after each restart it counts checkpoints "
+            "from 1 again and meets the files of the life before",
+            Fix(
+                flink=(
+                    "high-availability.type: kubernetes",
+                    "high-availability.storageDir: <durable directory>/ha",
+                    "# or give each start a job id of its own: standalone-job.sh --job-id <32 hexadecimal digits>",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            _same_id_again,
+        ),
+        Cause(
+            "two-deployments",
+            "two deployments write their checkpoints into one directory under the same job id; whichever comes second "
+            "finds the id taken",
+            Fix(
+                flink=(
+                    "state.checkpoints.dir: <directory of this deployment alone>",
+                    "kubernetes.cluster-id: <name of this deployment alone>",
+                    "state.checkpoints.num-retained: 1",
+                    "# one mount or prefix per deployment; fewer retained checkpoints only make collisions rarer",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            _two_writers,
+        ),
+        Cause(
+            "left-over",
+            "files of an earlier life of the job are still in the checkpoint directory",
+            Fix(
+                flink=(
+                    "state.checkpoints.dir: <new, empty directory>",
+                    "# start from the newest chk-N instead of afresh: flink run -s <directory>/<job id>/chk-N",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            always(),
+        ),
+    ),
+    references=("FLINK-12381",),
+)

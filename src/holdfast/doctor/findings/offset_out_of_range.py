@@ -1,0 +1,104 @@
+"""The offsets that a checkpoint resumes at are no longer in the topic."""
+
+import re
+
+from holdfast.doctor.case import Case
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Severity, Sightings, always, for_variant
+from holdfast.doctor.reading import link_with, shown, whole
+
+CODE = "offset-out-of-range"
+_GONE = re.compile(
+    r"out of range|data may have been|KAFKA_DATA_LOSS|OffsetOutOfRange|NoOffsetForPartition|Undefined offset"
+)
+_RECREATED = re.compile(
+    r"offset was changed from|PARTITION_OFFSET_CHANGED|PARTITIONS_DELETED|have been deleted|are gone"
+)
+_RESET = re.compile(
+    r"out of range for partition .*,? resetting offset|failOnDataLoss\" to \"true\"|may have been missed"
+)
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    link = link_with(event, _GONE)
+    if _RESET.search(text) and not event.exceptions:
+        return Clue(shown(event, link), "skipped")
+    if _RECREATED.search(text):
+        return Clue(shown(event, link), "recreated")
+    return Clue(shown(event, link), "aged-out") if _GONE.search(text) else None
+
+
+def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
+    return "warning" if all(sighting.key.variant == "skipped" for sighting in seen) else severity
+
+
+_HOLDFAST = ("# lost records cannot come back; restore --checkpoint ID from before, or accept the gap",)
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="records between the checkpoint and now are no longer in the topic",
+    rules=(
+        Rule(
+            CODE,
+            (
+                "OffsetOutOfRangeException",
+                "NoOffsetForPartitionException",
+                "KAFKA_DATA_LOSS",
+                "ata may have been lost because they are not available in Kafka",
+                "out of range with no configured reset policy",
+                "is out of range for partition",
+                "offset was changed from",
+                "may have been missed",
+            ),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "recreated",
+            "the topic was deleted and made again, so its offsets begin at 0 while the checkpoint remembers the "
+            "old ones",
+            Fix(
+                flink=(
+                    "# start without state, or from a savepoint of the other operators: --allowNonRestoredState "
+                    "with a new uid",
+                ),
+                spark=(
+                    "# new checkpointLocation with startingOffsets=earliest; the old one belongs to the old topic",
+                    "failOnDataLoss=false",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("recreated", weight=60),
+        ),
+        Cause(
+            "aged-out",
+            "the topic's retention is shorter than the time the job was down or behind",
+            Fix(
+                flink=(
+                    "# topic: retention.ms=<longer than the longest outage>",
+                    "properties.auto.offset.reset: earliest",
+                ),
+                spark=("# topic: retention.ms=<longer than the longest outage>", "failOnDataLoss=false"),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("aged-out", weight=50),
+        ),
+        Cause(
+            "skipped",
+            "records were skipped silently because the job is set to go on",
+            Fix(
+                flink=("properties.auto.offset.reset: none",),
+                spark=("failOnDataLoss=true",),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("skipped", weight=40),
+        ),
+        Cause("unknown", "the offsets of the checkpoint are not in the topic", Fix(holdfast=_HOLDFAST), always()),
+    ),
+    references=("docs: Structured Streaming + Kafka Integration Guide, failOnDataLoss",),
+    grade=_grade,
+)

@@ -1,0 +1,119 @@
+"""A worker or driver ran out of memory."""
+
+import re
+
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
+from holdfast.doctor.reading import link_with, shown, whole
+
+CODE = "out-of-memory"
+_OOM = re.compile(r"OutOfMemory|OUT_OF_MEMORY|OOM")
+_CONTAINER = re.compile(
+    r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond the .*memory limit|[Ee]xit(?:ed)?(?: with)?"
+    r"(?: exit)?(?: code| status)?:? (?:is )?137\b|SIGKILL, possible container OOM"
+)
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    link = link_with(event, _OOM)
+    if "Metaspace" in text:
+        return Clue(shown(event, link), "metaspace")
+    if "Direct buffer memory" in text or "direct buffer" in text:
+        return Clue(shown(event, link), "direct")
+    if _CONTAINER.search(text):
+        return Clue(shown(event, link), "container")
+    return Clue(shown(event, link), "heap") if _OOM.search(text) or "GC overhead limit exceeded" in text else None
+
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="a process ran out of memory",
+    rules=(
+        Rule(
+            CODE,
+            (
+                "OutOfMemoryError",
+                "OOMKilled",
+                "memory limits",
+                "memory limit. ",
+                "code 137",
+                "status: 137",
+                "status 137",
+                "OUT_OF_MEMORY",
+                "GC overhead limit exceeded",
+            ),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "container",
+            "the container used more memory than it may (RocksDB, Python workers and buffers are outside the "
+            "heap) and was "
+            "killed",
+            Fix(
+                flink=(
+                    "taskmanager.memory.process.size: <half as much again>",
+                    "taskmanager.memory.jvm-overhead.fraction: 0.2",
+                    "state.backend.rocksdb.memory.managed: true",
+                ),
+                spark=(
+                    "spark.executor.memoryOverhead=2g",
+                    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage=true",
+                    "spark.executor.pyspark.memory=1g",
+                ),
+                holdfast=("# copying needs bounded memory per shard; it is not what grows with the state",),
+            ),
+            for_variant("container"),
+        ),
+        Cause(
+            "direct",
+            "the memory for network buffers outside the heap is used up",
+            Fix(
+                flink=(
+                    "taskmanager.memory.task.off-heap.size: 256m",
+                    "taskmanager.memory.framework.off-heap.size: 256m",
+                ),
+                spark=(
+                    "spark.executor.extraJavaOptions=-XX:MaxDirectMemorySize=1g",
+                    "spark.executor.memoryOverhead=2g",
+                ),
+            ),
+            for_variant("direct"),
+        ),
+        Cause(
+            "metaspace",
+            "classes are loaded again with each restart and not let go",
+            Fix(
+                flink=(
+                    "taskmanager.memory.jvm-metaspace.size: 512m",
+                    "# put the connector jars into lib/ instead of the job's jar",
+                ),
+                spark=("spark.driver.extraJavaOptions=-XX:MaxMetaspaceSize=512m",),
+            ),
+            for_variant("metaspace"),
+        ),
+        Cause(
+            "heap",
+            "the heap is too small for what the job keeps on it",
+            Fix(
+                flink=(
+                    "taskmanager.memory.process.size: <half as much again>",
+                    "state.backend.type: rocksdb",
+                    "state.backend.incremental: true",
+                ),
+                spark=(
+                    "spark.executor.memory=<half as much again>",
+                    "spark.sql.streaming.stateStore.providerClass="
+                    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+                ),
+                holdfast=("# a change of the state store provider needs a new job name: it cannot read the old state",),
+            ),
+            always(),
+        ),
+    ),
+    references=("docs: Set up TaskManager Memory", "docs: spark.executor.memoryOverhead"),
+)

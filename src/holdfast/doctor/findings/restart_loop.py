@@ -1,0 +1,77 @@
+"""The job restarts again and again."""
+
+import re
+
+from holdfast.doctor.case import Case, mentioned
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always
+from holdfast.doctor.reading import root, shown, whole
+
+CODE = "restart-loop"
+_LOOP = 3
+_RESUMED = re.compile(r"Resuming at batch (\d+)")
+_RESTARTING = re.compile(r"switched from state \w+ to RESTARTING")
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    if "Recovery is suppressed by" in text:
+        last = root(event)
+        return Clue(shown(event), "gave-up", {"exception": last.class_name} if last else {})
+    if match := _RESUMED.search(text):
+        return Clue(shown(event), "resumed", {"batch": match[1]})
+    return Clue(shown(event), "restarted") if _RESTARTING.search(text) else None
+
+
+def _a_loop(case: Case, seen: Sightings) -> Sightings:
+    """One restart is what restarts are for. A query that resumes at the same batch each time makes no headway."""
+    restarts = [sighting for sighting in seen if sighting.key.variant == "restarted"]
+    resumed = [sighting for sighting in seen if sighting.key.variant == "resumed"]
+    gave_up = [sighting for sighting in seen if sighting.key.variant == "gave-up"]
+    kept = [*gave_up]
+    if sum(sighting.count for sighting in restarts) >= _LOOP:
+        kept += restarts
+    if sum(sighting.count for sighting in resumed) >= _LOOP and len(mentioned(resumed, "batch")) == 1:
+        kept += resumed
+    return kept
+
+
+def _gave_up(case: Case, seen: Sightings) -> Support:
+    gave_up = [sighting for sighting in seen if sighting.key.variant == "gave-up"]
+    return Support(50 if gave_up else 0, gave_up)
+
+
+_DELAY = (
+    "restart-strategy.type: exponential-delay",
+    "restart-strategy.exponential-delay.initial-backoff: 1s",
+    "restart-strategy.exponential-delay.max-backoff: 1min",
+)
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="the job restarts again and again",
+    rules=(Rule(CODE, ("to RESTARTING", "Recovery is suppressed by", "Resuming at batch "), _recognise),),
+    causes=(
+        Cause(
+            "gave-up",
+            "the job failed more often than its restart strategy allows, and Flink gave it up; the innermost "
+            "exception is "
+            "what to look at",
+            Fix(flink=(*_DELAY, "# then repair what the innermost exception says")),
+            _gave_up,
+        ),
+        Cause(
+            "keeps-failing",
+            "each life of the job fails in the same way; the log does not show a reason that is known here",
+            Fix(
+                flink=(*_DELAY, "# look at the exception of the first task that FAILED"),
+                spark=("# look at the exception with which the query terminated first",),
+                holdfast=('restart_delay="5s"', "restart_attempts=10"),
+            ),
+            always(),
+        ),
+    ),
+    references=("docs: Task Failure Recovery",),
+)

@@ -1,0 +1,204 @@
+"""A snapshot, or a file of Spark's checkpoint, could not be written."""
+
+import re
+
+from holdfast.doctor.case import CONTEXT, Case
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.storage_trouble import storage_trouble
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
+from holdfast.doctor.reading import link_with, shown, whole
+
+CODE = "snapshot-write-failed"
+
+_FLINK = (
+    "Could not materialize checkpoint",
+    "Could not complete snapshot",
+    "Could not perform checkpoint",
+    "output stream to",
+    "Could not open output stream for state backend",
+    "asynchronous part of checkpoint",
+    "Asynchronous task checkpoint failed",
+    "Failure to finalize checkpoint",
+    "Could not finalize the pending checkpoint",
+    "IO-problem detected",
+    "Failed to trigger or complete checkpoint",
+    "Could not initialize checkpoint storage",
+    "Failed to create checkpoint storage",
+)
+_SPARK = (
+    "CANNOT_WRITE_STATE_STORE",
+    "Error writing state store",
+    "Error committing version",
+    "STREAMING_CHECKPOINT_LOG_WRITE_FAILURE",
+    "FAILED_CREATE_CHECKPOINT_DIRECTORY",
+    "terminated with error",
+    "Error doing snapshots",
+    "Error performing snapshot maintenance",
+    "Cannot perform commit during state checkpoint",
+)
+_ABOUT_CHECKPOINTS = re.compile(
+    r"checkpoint|snapshot|savepoint|[Ss]tate ?[Ss]tore|chk-\d|/(?:offsets|commits|sources|state)/|HDFSMetadataLog"
+    r"|StreamMetadata|\.delta\b|\.changelog\b"
+)
+_READING = re.compile(
+    r"Could not restore|CANNOT_LOAD_STATE|Error reading|while opening RocksDB|StateBackend for restore"
+)
+_ELSEWHERE = re.compile(r"_metadata\S* (?:for client \S+ )?already exists|OutOfMemoryError|StateMigrationException")
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    if _ELSEWHERE.search(text) or _READING.search(text) or not _writes_a_checkpoint(event, text):
+        return None
+    trouble = storage_trouble(text)
+    if trouble is None:
+        return None
+    name, pattern = trouble
+    return Clue(shown(event, link_with(event, pattern)), name)
+
+
+def _writes_a_checkpoint(event: LogEvent, text: str) -> bool:
+    if "terminated with error" not in text:
+        return True
+    return bool(_ABOUT_CHECKPOINTS.search(text.replace(event.message, "")) or _in_checkpoint_code(event))
+
+
+def _in_checkpoint_code(event: LogEvent) -> bool:
+    return any("execution.streaming" in frame or "CheckpointFileManager" in frame for frame in event.frames)
+
+
+def was_given_up(case: Case, seen: Sightings) -> Sightings:
+    """Writes that failed because their checkpoint had been discarded: that is another trouble."""
+    gone = {checkpoint for sighting in case.of(CONTEXT + "given-up") for checkpoint in sighting.checkpoints}
+    return [s for s in seen if s.key.variant == "missing-path" and gone.intersection(s.checkpoints)]
+
+
+def _of_living_checkpoints(case: Case, seen: Sightings) -> Sightings:
+    given_up = was_given_up(case, seen)
+    return [sighting for sighting in seen if sighting not in given_up]
+
+
+_TOLERATE = "execution.checkpointing.tolerable-failed-checkpoints: 3"
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="a snapshot could not be written to the checkpoint storage",
+    rules=(Rule(CODE, _FLINK + _SPARK, _recognise),),
+    causes=(
+        Cause(
+            "hdfs-datanodes",
+            "HDFS had no healthy datanode for the block: disks or nodes behind it are failing or full",
+            Fix(
+                flink=(
+                    _TOLERATE,
+                    "# hdfs dfsadmin -report shows dead and full datanodes; in hdfs-site.xml of the job:",
+                    "dfs.client.block.write.replace-datanode-on-failure.policy: ALWAYS",
+                    "dfs.client.block.write.replace-datanode-on-failure.best-effort: true",
+                ),
+                spark=(
+                    "# hdfs dfsadmin -report shows dead and full datanodes",
+                    "spark.hadoop.dfs.client.block.write.replace-datanode-on-failure.policy=ALWAYS",
+                    "spark.hadoop.dfs.client.block.write.replace-datanode-on-failure.best-effort=true",
+                ),
+                holdfast=(
+                    'on_exceeded="alert"',
+                    "tolerable_failures=3",
+                    "# the pipeline runs on while HDFS is repaired",
+                ),
+            ),
+            for_variant("hdfs-datanodes"),
+        ),
+        Cause(
+            "disk-full",
+            "the disk or quota behind the checkpoint directory is full",
+            Fix(
+                flink=(
+                    "state.checkpoints.num-retained: 1",
+                    "state.backend.incremental: true",
+                    "# free space, or point state.checkpoints.dir to a larger volume; remove chk-* of jobs that "
+                    "are gone",
+                ),
+                spark=(
+                    "spark.sql.streaming.minBatchesToRetain=20",
+                    "# free space under checkpointLocation; if the path is below spark.local.dir, enlarge that volume",
+                ),
+                holdfast=("retained=3", "# holdfast collect --dry-run shows what can be freed"),
+            ),
+            for_variant("disk-full"),
+        ),
+        Cause(
+            "throttled",
+            "the object store refused requests because there were too many of them",
+            Fix(
+                flink=(
+                    "execution.checkpointing.interval: 5m",
+                    "state.storage.fs.memory-threshold: 100kb",
+                    "s3.entropy.key: _entropy_",
+                    "state.checkpoints.dir: s3://<bucket>/_entropy_/checkpoints",
+                    _TOLERATE,
+                ),
+                spark=(
+                    '# .trigger(processingTime="60 seconds"): fewer batches, fewer requests',
+                    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true",
+                    "spark.hadoop.fs.s3a.retry.throttle.limit=40",
+                ),
+                holdfast=('interval="5m"', "# small files travel packed: see `requests` in holdfast status"),
+            ),
+            for_variant("throttled"),
+        ),
+        Cause(
+            "permission",
+            "the identity that the job runs under may not write there, or its credentials have expired",
+            Fix(
+                flink=(
+                    "# give the job's role write, list and delete on state.checkpoints.dir",
+                    "security.delegation.tokens.enabled: true",
+                ),
+                spark=(
+                    "# give the job's role write, list and delete on checkpointLocation",
+                    "spark.kerberos.renewal.credentials=keytab",
+                ),
+                holdfast=("# holdfast verify --job NAME tries the home with the same credentials",),
+            ),
+            for_variant("permission"),
+        ),
+        Cause(
+            "unreachable",
+            "the storage did not answer: network, name service, or a server that is down or in safe mode",
+            Fix(
+                flink=(_TOLERATE, "execution.checkpointing.timeout: 20m", "execution.checkpointing.min-pause: 60s"),
+                spark=(
+                    "spark.hadoop.fs.s3a.attempts.maximum=20",
+                    "# restart the query by policy: plain Spark ends it with the first write that fails",
+                ),
+                holdfast=('on_exceeded="alert"', "# writes are tried again; the pipeline runs on"),
+            ),
+            for_variant("unreachable"),
+        ),
+        Cause(
+            "missing-path",
+            "the checkpoint directory, or the file being written, is gone: deleted from outside, by a lifecycle rule, "
+            "or never made",
+            Fix(
+                flink=(
+                    "# make the directory or bucket, and exempt it from clean-up jobs and lifecycle rules",
+                    "state.checkpoints.dir: <directory that exists on every TaskManager and the JobManager>",
+                    _TOLERATE,
+                ),
+                spark=(
+                    "# make the directory or bucket, and exempt checkpointLocation from clean-up jobs and "
+                    "lifecycle rules",
+                ),
+                holdfast=("# only the owner deletes; holdfast verify --all names what is missing",),
+            ),
+            for_variant("missing-path"),
+        ),
+        Cause("unknown", "the storage refused the write", Fix(flink=(_TOLERATE,)), always()),
+    ),
+    references=("FLINK-4809",),
+    by_variant=True,
+    heals=True,
+    enough=_of_living_checkpoints,
+)

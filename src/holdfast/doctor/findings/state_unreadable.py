@@ -1,0 +1,138 @@
+"""State, or a log of the checkpoint, could not be read back."""
+
+import re
+
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.storage_trouble import storage_trouble
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
+from holdfast.doctor.reading import link_with, shown, whole
+
+CODE = "state-unreadable"
+
+_CHANGED = re.compile(
+    r"StateMigrationException|must not be incompatible|OutOfMemory|OUT_OF_MEMORY|SCHEMA_NOT_COMPATIBLE"
+)
+_CORRUPT = re.compile(
+    r"Bad table magic number|Corruption|[Cc]hecksum (?:verification|mismatch|error)|ChecksumException|CHECKSUM"
+    r"|StreamCorruptedException|UNEXPECTED_FILE_SIZE|KEY_SIZE|VALUE_SIZE|file is too short|Sst file size mismatch"
+    r"|block checksum|Invalid checkpoint lineage|Unexpected magic number|ZipException|MALFORMED_LOG_FILE"
+    r"|Incomplete log file|EOFException|unexpected end of file|UTFDataFormatException"
+)
+_MISSING = re.compile(
+    r"does not exist|doesn't exist|NOT_EXISTS|MISSING|No such file|FileNotFoundException|NoSuchFileException|NoSuchKey"
+    r"|Cannot find (?:a base snapshot|checkpoint or savepoint|meta data file)|BATCH_METADATA_NOT_FOUND"
+    r"|Unable to find batch"
+)
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    if _CHANGED.search(text):
+        return None
+    for name, pattern in (("corrupt", _CORRUPT), ("missing", _MISSING)):
+        if pattern.search(text):
+            return Clue(shown(event, link_with(event, pattern)), name)
+    trouble = storage_trouble(text)
+    if trouble is not None:
+        return Clue(shown(event, link_with(event, trouble[1])), "storage")
+    return Clue(shown(event))
+
+
+_FALL_BACK = (
+    "# start from an older one: flink run -s <state.checkpoints.dir>/<job id>/chk-<N-1>",
+    "state.checkpoints.num-retained: 3",
+)
+_HOLDFAST = (
+    "# recovery takes the next older checkpoint that verifies by itself; the bad directory is kept for inspection",
+    "# holdfast verify --all proves every byte; holdfast restore --checkpoint ID --to DIR takes one by hand",
+)
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="state of a checkpoint could not be read back",
+    rules=(
+        Rule(
+            CODE,
+            (
+                "Bad table magic number",
+                "Could not restore",
+                "CANNOT_LOAD_STATE_STORE",
+                "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED",
+                "STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED",
+                "Error reading delta file",
+                "Error reading snapshot file",
+                "Error reading streaming state file",
+                "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+                "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+                "BATCH_METADATA_NOT_FOUND",
+                "which is required to restart the query",
+                "MALFORMED_LOG_FILE",
+                "Incomplete log file",
+                "Failed to retrieve checkpoint",
+                "Cannot find checkpoint or savepoint file/directory",
+                "Could not retrieve checkpoint",
+                "RocksDBException: Corruption",
+                "Error while opening RocksDB instance",
+            ),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "corrupt",
+            "files of the checkpoint or of the local copy are damaged: half-written, overwritten by another "
+            "deployment, or "
+            "spoilt on the volume or on the way",
+            Fix(
+                flink=(
+                    "state.backend.local-recovery: true",
+                    "process.taskmanager.working-dir: <local disk of this TaskManager alone>",
+                    *_FALL_BACK,
+                ),
+                spark=(
+                    "spark.sql.streaming.stateStore.checkpointFormatVersion=2",
+                    "# put the file named above back from a copy; Spark has no older checkpoint to fall back to",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("corrupt"),
+        ),
+        Cause(
+            "missing",
+            "files that the checkpoint refers to are gone: deleted by a lifecycle rule, by hand, or by another "
+            "deployment",
+            Fix(
+                flink=("# exempt state.checkpoints.dir, also its shared/ directory, from clean-up jobs", *_FALL_BACK),
+                spark=(
+                    "spark.sql.streaming.minBatchesToRetain=100",
+                    "# exempt checkpointLocation from clean-up jobs and lifecycle rules; restore the file from a copy",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("missing"),
+        ),
+        Cause(
+            "storage",
+            "the storage did not hand the state out: no access, or no connection",
+            Fix(
+                flink=("# let the job's role read state.checkpoints.dir from every TaskManager",),
+                spark=("# let the job's role read checkpointLocation from every executor",),
+                holdfast=("# holdfast verify --job NAME reads with the same credentials",),
+            ),
+            for_variant("storage"),
+        ),
+        Cause(
+            "unknown",
+            "the state backend could not open the state; the innermost exception says at which file",
+            Fix(
+                flink=("state.backend.local-recovery: true", *_FALL_BACK),
+                spark=("# restore the state directory from a copy",),
+                holdfast=_HOLDFAST,
+            ),
+            always(),
+        ),
+    ),
+    references=("docs: Tuning Checkpoints and Large State, task-local recovery", "SPARK-51988"),
+)

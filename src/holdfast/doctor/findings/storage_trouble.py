@@ -1,0 +1,52 @@
+"""What is wrong with a storage, by the words of its clients. Shared by the findings about writing and reading."""
+
+import re
+
+_SPACE = re.compile(
+    r"No space left on device|Disk quota exceeded|DiskOutOfSpace|DSQuotaExceeded|NSQuotaExceeded|quota of .* is "
+    r"exceeded"
+    r"|XMinioStorageFull|InsufficientStorage|There is not enough space on the disk"
+)
+_DATANODES = re.compile(
+    r"[Aa]ll datanodes .*are bad|could only be (?:replicated|written) to \d+|[Ff]ailed to replace a bad datanode"
+    r"|Unable to create new block|Could not obtain block|no longer available.*datanode|Unable to close file because "
+    r"the last block"
+)
+_PERMISSION = re.compile(
+    r"Permission denied|AccessDenied|Access Denied|AccessControlException|AuthorizationPermissionMismatch"
+    r"|AuthorizationFailure|does not have storage\.objects|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken"
+    r"|Read-only file system|\b403 Forbidden|Status Code: 403|, 403,|Unable to load (?:AWS )?credentials"
+    r"|No AWS Credentials|GSSException|token.{0,40}(?:is expired|can't be found in cache)"
+)
+_THROTTLED = re.compile(
+    r"SlowDown|Slow Down|reduce your request rate|ServerBusy|rateLimitExceeded|[Rr]ate limit exceeded|TooManyRequests"
+    r"|Too Many Requests|Status Code: (?:503|429)|\b429\b.*(?:[Tt]oo "
+    r"many|object)|ThrottlingException|RequestLimitExceeded"
+)
+_MISSING = re.compile(
+    r"Path doesn't exist|File does not exist|No lease on|NoSuchBucket|NoSuchKey|specified "
+    r"(?:bucket|key|container|path) "
+    r"does not exist|FileNotFoundException|NoSuchFileException|No such file or directory|Mkdirs "
+    r"failed|ContainerNotFound"
+    r"|Failed to create (?:directory|parent)|parent directory does not exist|Holder \S+ does not have any open files"
+)
+_UNREACHABLE = re.compile(
+    r"Connection refused|UnknownHostException|SocketTimeoutException|ConnectTimeoutException|Connection reset"
+    r"|NoRouteToHost|Unable to execute HTTP request|Read timed out|Connect to \S+ .*failed|SafeModeException"
+    r"|Name node is in safe mode|StandbyException|Failed on local exception|Stale file handle|Input/output error"
+    r"|Status Code: 50[0245]|ConnectionPoolTimeout|Timeout waiting for connection from pool|NoHttpResponse"
+)
+
+_IN_ORDER = (
+    ("disk-full", _SPACE),
+    ("hdfs-datanodes", _DATANODES),
+    ("throttled", _THROTTLED),
+    ("permission", _PERMISSION),
+    ("unreachable", _UNREACHABLE),
+    ("missing-path", _MISSING),
+)
+
+
+def storage_trouble(text: str) -> tuple[str, re.Pattern[str]] | None:
+    """The most specific trouble that the text names."""
+    return next(((name, pattern) for name, pattern in _IN_ORDER if pattern.search(text)), None)

@@ -1,0 +1,105 @@
+"""A checkpoint was not triggered, or declined, because tasks were not running."""
+
+import re
+
+from holdfast.doctor.case import CONTEXT, Case
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Severity, Sightings, always, for_variant
+from holdfast.doctor.reading import shown, whole
+
+CODE = "tasks-not-running"
+_STATE = re.compile(r"is not in state RUNNING but (\w+) instead")
+_OFTEN = 10
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    if "heckpoint" not in text:
+        return None
+    return Clue(shown(event), _variant(text))
+
+
+def _variant(text: str) -> str:
+    state = _STATE.search(text)
+    if "have already finished" in text or (state and state[1] == "FINISHED"):
+        return "finished"
+    if state and state[1] in {"SCHEDULED", "CREATED"}:
+        return "no-slots"
+    if (state and state[1] in {"DEPLOYING", "INITIALIZING"}) or "not ready" in text or "was not running" in text:
+        return "starting"
+    return ""
+
+
+def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
+    """A few at the start of a job are normal. Many, and never a completed one, mean that there are no checkpoints."""
+    often = sum(sighting.count for sighting in seen) >= _OFTEN
+    if often and not case.of(CONTEXT + "completed"):
+        return "critical"
+    return severity if often or not case.after(seen, CONTEXT + "completed") else "info"
+
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="warning",
+    symptom="checkpoints were not taken because not all tasks were running",
+    rules=(
+        Rule(
+            CODE,
+            (
+                "is not in state RUNNING but",
+                "is not being executed at the moment",
+                "Not all required tasks are currently running",
+                "CheckpointDeclineTaskNotReadyException",
+                "declined (tasks not ready)",
+                "checkpointing with finished tasks is not enabled",
+            ),
+            _recognise,
+        ),
+    ),
+    causes=(
+        Cause(
+            "finished",
+            "part of the job has finished (a bounded source), and checkpoints after that are switched off",
+            Fix(flink=("execution.checkpointing.checkpoints-after-tasks-finish.enabled: true",)),
+            for_variant("finished"),
+        ),
+        Cause(
+            "no-slots",
+            "tasks wait for slots: the job's parallelism is higher than the slots that the TaskManagers offer",
+            Fix(
+                flink=(
+                    "taskmanager.numberOfTaskSlots: <at least the job's parallelism divided by the TaskManagers>",
+                    "parallelism.default: <at most all slots together>",
+                    "jobmanager.scheduler: adaptive",
+                ),
+                holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
+            ),
+            for_variant("no-slots"),
+        ),
+        Cause(
+            "starting",
+            "tasks were still starting or restoring their state when the checkpoint was triggered",
+            Fix(
+                flink=(
+                    "execution.checkpointing.min-pause: 60s",
+                    "state.backend.local-recovery: true",
+                    "execution.checkpointing.tolerable-failed-checkpoints: 3",
+                ),
+                holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
+            ),
+            for_variant("starting"),
+        ),
+        Cause(
+            "not-running",
+            "the job was starting, restarting or ending; Flink takes no checkpoint then",
+            Fix(
+                flink=("execution.checkpointing.min-pause: 60s",),
+                holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
+            ),
+            always(),
+        ),
+    ),
+    references=("FLINK-2491", "FLIP-147"),
+    grade=_grade,
+)

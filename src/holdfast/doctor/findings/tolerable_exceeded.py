@@ -1,0 +1,79 @@
+"""More checkpoints failed in a row than the job tolerates."""
+
+import re
+
+from holdfast.doctor.case import CONTEXT, Case, mentioned
+from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
+from holdfast.doctor.reading import shown
+
+CODE = "tolerable-failures-exceeded"
+_REASON = re.compile(r"latest checkpoint failed due to (.+?),? view the Checkpoint History")
+
+
+def _recognise(event: LogEvent) -> Clue | None:
+    text = " ".join([event.message, *(link.message for link in event.exceptions)])
+    reason = _REASON.search(text)
+    mentions = {"reason": reason[1]} if reason else {}
+    return Clue(shown(event), _variant(event, reason[1] if reason else ""), mentions)
+
+
+def _variant(event: LogEvent, reason: str) -> str:
+    if "expired" in reason:
+        return "expired"
+    if "finalize" in reason or any("finalizeCheckpoint" in frame for frame in event.frames):
+        return "finalize"
+    return "reported" if reason else ""
+
+
+def _counted(case: Case, seen: Sightings) -> Support:
+    failures = case.near(seen, CONTEXT + "counted-failure")
+    return Support(30 if mentioned(failures, "failure") else 0, failures)
+
+
+_FIX = Fix(
+    flink=(
+        "execution.checkpointing.tolerable-failed-checkpoints: 3",
+        "execution.checkpointing.interval: 240s",
+        "execution.checkpointing.min-pause: 60s",
+        "execution.checkpointing.timeout: 20m",
+    ),
+    holdfast=(
+        "tolerable_failures=3",
+        'on_exceeded="alert"',
+        "# past the number there is an alarm, and the pipeline runs on",
+    ),
+)
+
+KNOWLEDGE = Knowledge(
+    code=CODE,
+    severity="critical",
+    symptom="more checkpoints failed in a row than the job tolerates, so Flink restarted it",
+    rules=(Rule(CODE, ("Exceeded checkpoint tolerable failure threshold",), _recognise),),
+    causes=(
+        Cause(
+            "expired",
+            "the checkpoints did not complete within their time-out",
+            _FIX,
+            for_variant("expired", weight=40),
+        ),
+        Cause(
+            "finalize",
+            "the checkpoint was acknowledged by every task and failed when the JobManager wrote its metadata: look for "
+            "the exception of that write just before",
+            _FIX,
+            for_variant("finalize", weight=40),
+        ),
+        Cause("counted", "the failures counted are those shown", _FIX, _counted),
+        Cause(
+            "unknown",
+            "the number of tolerated failures is 0 unless set, so one failed checkpoint is enough; the log does "
+            "not show "
+            "why it failed",
+            _FIX,
+            always(),
+        ),
+    ),
+    references=("FLINK-29969",),
+)
