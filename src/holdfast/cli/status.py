@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.cli import figures
+from holdfast.cli.doctor_text import STYLES
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
 from holdfast.repository.entries import Requests
-from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints, job_status
+from holdfast.repository.views import CheckpointDocument, JobStatus, Observation, checkpoints, job_status
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 
@@ -25,13 +26,21 @@ _RECENT = 30
 def status(home: Home, job: Job, as_json: AsJson = False) -> None:
     """One job: owner, last good checkpoint, failures."""
     seen = observe(home, job)
-    document = job_status(seen)
+    document = msgspec.structs.replace(job_status(seen), findings=_findings(seen))
     if as_json:
         print_json(document)
         return
     console = answer()
     for line in _lines(document, checkpoints(seen), seen.now):
         console.print(line)
+
+
+def _findings(seen: Observation) -> tuple[dict[str, Any], ...]:
+    """What needs attention; `holdfast doctor` tells more."""
+    from holdfast.doctor.history import history_findings
+
+    found = history_findings(seen)
+    return tuple(msgspec.to_builtins(finding) for finding in found if finding.severity != "info")
 
 
 def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: datetime) -> Iterator["Text"]:
@@ -49,6 +58,7 @@ def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: dateti
     yield from _failure_lines(status)
     if history:
         yield _recent_line(history)
+    yield from _finding_lines(status)
 
 
 def _owner_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
@@ -99,6 +109,12 @@ def _failure_lines(status: JobStatus) -> Iterator["Text"]:
     yield labelled("", f"{last.failure.reason}: {last.failure.message}")
     if last.failure.hint:
         yield labelled("", ("Try: ", "bold"), last.failure.hint)
+
+
+def _finding_lines(status: JobStatus) -> Iterator["Text"]:
+    for finding in status.findings:
+        yield labelled("finding", (finding["code"], STYLES[finding["severity"]]), f": {finding['cause']}")
+        yield from (labelled("", ("Try: ", "bold"), line) for line in finding["fix"] if not line.startswith("#"))
 
 
 def _recent_line(history: Sequence[CheckpointDocument]) -> "Text":

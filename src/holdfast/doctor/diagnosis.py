@@ -4,67 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Literal
-
-import msgspec
 
 from holdfast.doctor.case import CONTEXT, Case, cases
 from holdfast.doctor.engines import FLINK, SPARK
+from holdfast.doctor.finding import RANK, Consequence, Evidence, Finding, Fixes, Severity
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.flink_keys import for_version
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Severity, Support
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Support
 from holdfast.doctor.sightings import Sample, Sighting
 from holdfast.doctor.timeline import Trouble, troubles
 
 _EVIDENCE = 3
-_RANK: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
-
-
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    source: str
-    line: int
-    text: str
-
-
-class Consequence(msgspec.Struct, frozen=True, kw_only=True):
-    """Trouble that follows from the finding's cause, and needs no repair of its own."""
-
-    code: str
-    symptom: str
-    count: int
-    first_seen: str | None
-    last_seen: str | None
-    evidence: tuple[Evidence, ...]
-
-
-class Fixes(msgspec.Struct, frozen=True, kw_only=True):
-    """The same repair for each engine."""
-
-    flink: tuple[str, ...]
-    spark: tuple[str, ...]
-    holdfast: tuple[str, ...]
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, why, and what to change; the names are public."""
-
-    code: str
-    severity: Severity
-    symptom: str
-    cause: str
-    evidence: tuple[Evidence, ...]
-    fix: tuple[str, ...]
-    """Lines for the engine that wrote the logs, then holdfast's. A line that begins with `#` is advice."""
-    count: int
-    first_seen: str | None
-    last_seen: str | None
-    job: str | None = None
-    engine: Literal["flink", "spark", "holdfast"] | None = None
-    fixes: Fixes | None = None
-    other_causes: tuple[str, ...] = ()
-    """Also supported by the logs, less than `cause`."""
-    consequences: tuple[Consequence, ...] = ()
-    references: tuple[str, ...] = ()
 
 
 def diagnose(sightings: Iterable[Sighting], knowledge: Sequence[Knowledge] = KNOWLEDGE) -> tuple[Finding, ...]:
@@ -72,12 +22,8 @@ def diagnose(sightings: Iterable[Sighting], knowledge: Sequence[Knowledge] = KNO
     found = [
         (_finding(case, trouble), trouble.first) for case in cases(sightings) for trouble in troubles(case, knowledge)
     ]
-    found.sort(key=lambda pair: (_RANK[pair[0].severity], pair[1].time, pair[0].job or "", pair[1], pair[0].code))
+    found.sort(key=lambda pair: (RANK[pair[0].severity], pair[1].time, pair[0].job or "", pair[1], pair[0].code))
     return tuple(finding for finding, _ in found)
-
-
-def worst_is_critical(findings: Iterable[Finding]) -> bool:
-    return any(finding.severity == "critical" for finding in findings)
 
 
 def _finding(case: Case, trouble: Trouble) -> Finding:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from holdfast.doctor.case import Case
 from holdfast.doctor.clues import Rule
+from holdfast.doctor.finding import Severity
 from holdfast.doctor.sightings import Sighting
 
-Severity = Literal["critical", "warning", "info"]
 Sightings = Sequence[Sighting]
 
 

@@ -74,4 +74,5 @@ KNOWLEDGE = Knowledge(
         ),
     ),
     references=("docs: Task Failure Recovery",),
+    enough=_a_loop,
 )

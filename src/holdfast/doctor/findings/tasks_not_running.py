@@ -5,7 +5,8 @@ import re
 from holdfast.doctor.case import CONTEXT, Case
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Severity, Sightings, always, for_variant
+from holdfast.doctor.finding import Severity
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.reading import shown, whole
 
 CODE = "tasks-not-running"

@@ -1,0 +1,56 @@
+"""The doctor's report for a person at a terminal."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from holdfast.cli.output import labelled
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.reports.document import Report, summary
+from holdfast.doctor.reports.wording import followed, happened, period, place
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+STYLES = {"critical": "bold red", "warning": "bold yellow", "info": "bold cyan"}
+
+
+def lines(report: Report) -> Iterator["Text"]:
+    from rich.text import Text
+
+    for finding in report.findings:
+        yield from _finding(finding)
+        yield Text()
+    for skipped in report.logs.skipped if report.logs else ():
+        yield Text.assemble(("not read: ", "yellow"), skipped)
+    yield Text(summary(report))
+
+
+def _finding(finding: Finding) -> Iterator["Text"]:
+    from rich.text import Text
+
+    yield Text.assemble((finding.severity, STYLES[finding.severity]), "  ", (finding.code, "bold"))
+    yield labelled("what", happened(finding))
+    yield labelled("when", period(finding))
+    if finding.job:
+        yield labelled("job", finding.job)
+    yield labelled("why", finding.cause)
+    yield from _column("or", finding.other_causes)
+    yield from _column("then", [followed(effect) for effect in finding.consequences])
+    yield from _changes(finding.fix)
+    yield from _column("evidence", [f"{place(each)}  {each.text}" for each in finding.evidence])
+    yield from _column("see", [", ".join(finding.references)] if finding.references else [])
+
+
+def _changes(fix: Sequence[str]) -> Iterator["Text"]:
+    """Lines to copy stand out; advice does not."""
+    for index, line in enumerate(fix):
+        label = "change" if index == 0 else ""
+        if line.startswith("# "):
+            yield labelled(label, line.removeprefix("# "))
+        else:
+            yield labelled(label, (line, "bold green"))
+
+
+def _column(label: str, texts: Sequence[str]) -> Iterator["Text"]:
+    for index, text in enumerate(texts):
+        yield labelled(label if index == 0 else "", text)

@@ -1,0 +1,96 @@
+"""Do checkpoints keep pace: with their interval, and with Spark's deletion of old files?"""
+
+import math
+from statistics import median
+
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.history.numbers import ENOUGH, Numbers, as_setting, ninth_decile, seconds
+
+_MUCH = 0.5
+"""Of the interval: then one slow checkpoint is enough to skip the next trigger."""
+_NOTEWORTHY = 0.2
+_GROWN = 2.0
+_HISTORY = 15
+_SPARK_KEEPS = 100
+"""spark.sql.streaming.minBatchesToRetain, unless set."""
+_BATCHES_A_STEP = 50
+
+
+def near_interval(numbers: Numbers) -> Finding | None:
+    interval, recent = numbers.interval_ms, numbers.recent
+    if interval is None or len(recent) < ENOUGH:
+        return None
+    durations = [item.duration_ms or 0 for item in recent]
+    typical = median(durations)
+    if typical < _MUCH * interval:
+        return None
+    wanted = as_setting(2.5 * ninth_decile(durations))
+    return numbers.finding(
+        "checkpoints-near-interval",
+        "warning",
+        "checkpoints take a large part of the interval at which they are triggered",
+        f"the last {len(recent)} took {seconds(typical)} each on median, {typical / interval:.0%} of the "
+        f"{seconds(interval)} "
+        "between two triggers",
+        (f'interval="{wanted}"', *_help_copying(numbers)),
+        ((item, f"checkpoint {item.id} took {seconds(item.duration_ms or 0)}") for item in recent),
+    )
+
+
+def growing(numbers: Numbers) -> Finding | None:
+    """Not yet near the interval, but on the way there."""
+    completed, interval = numbers.completed, numbers.interval_ms
+    if interval is None or len(completed) < _HISTORY:
+        return None
+    newest = median(item.duration_ms or 0 for item in completed[:ENOUGH])
+    oldest = median(item.duration_ms or 0 for item in completed[-ENOUGH:])
+    if newest >= _MUCH * interval or newest < _NOTEWORTHY * interval or newest < _GROWN * oldest:
+        return None
+    left = math.ceil((interval - newest) / ((newest - oldest) / (len(completed) - ENOUGH)))
+    wanted = as_setting(max(interval, 2.5 * newest))
+    return numbers.finding(
+        "checkpoints-growing",
+        "warning",
+        "checkpoints take longer and longer",
+        f"{seconds(oldest)} became {seconds(newest)} over {len(completed)} checkpoints; at this rate they fill "
+        f"the interval of "
+        f"{seconds(interval)} after about {left} more",
+        (
+            f'interval="{wanted}"',
+            *_help_copying(numbers),
+            "# does the state grow without bound? look at watermarks and TTLs",
+        ),
+        (
+            (item, f"checkpoint {item.id} took {seconds(item.duration_ms or 0)}")
+            for item in (completed[0], completed[-1])
+        ),
+        count=len(completed),
+    )
+
+
+def little_headroom(numbers: Numbers) -> Finding | None:
+    """Spark deletes behind the last batches: a copy must be done before."""
+    vanished = [item for item in numbers.history if item.failure and item.failure.reason == "files_vanished"]
+    batch, recent = numbers.batch_ms, numbers.recent
+    passing = max((item.duration_ms or 0 for item in recent), default=0) / batch if batch else 0.0
+    if not vanished and passing < _MUCH * _SPARK_KEEPS:
+        return None
+    needed = max(2 * _SPARK_KEEPS, math.ceil(4 * passing / _BATCHES_A_STEP) * _BATCHES_A_STEP)
+    rows = [(item, f"checkpoint {item.id}: {item.failure.message}") for item in vanished if item.failure]
+    rows += [(item, f"checkpoint {item.id} took {seconds(item.duration_ms or 0)}") for item in recent]
+    return numbers.finding(
+        "little-headroom",
+        "critical" if len(vanished) >= ENOUGH else "warning",
+        "Spark deletes old state almost as fast as it is copied",
+        f"about {passing:.0f} batches pass while a checkpoint is copied, and Spark keeps {_SPARK_KEEPS} unless "
+        f"told otherwise",
+        (f"spark.sql.streaming.minBatchesToRetain={needed}", "parallelism=8"),
+        rows,
+        count=len(vanished) or len(recent),
+    )
+
+
+def _help_copying(numbers: Numbers) -> tuple[str, ...]:
+    """More threads help when copying is what takes the time."""
+    copying, all_of_it = numbers.phase_ms("copying", "copy"), [item.duration_ms or 0 for item in numbers.recent]
+    return ("parallelism=8",) if copying and median(copying) > _MUCH * median(all_of_it) else ()
