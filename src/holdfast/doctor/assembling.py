@@ -1,0 +1,54 @@
+"""Lines of one event -> `LogEvent`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.doctor.events import LogEvent
+from holdfast.doctor.json_layouts import from_json
+from holdfast.doctor.lines import FirstLine, first_line
+from holdfast.doctor.mentions import checkpoint_of, host_in_path, job_of, task_of
+from holdfast.doctor.prefixes import Stripped, stripped
+from holdfast.doctor.traces import Trace, read_trace
+
+
+def event_of(source: str, line: int, lines: Sequence[str]) -> LogEvent:
+    """The lines of one event, its first line first, all with their prefixes."""
+    found = first_line(lines[0])
+    if found is None:
+        return headless(source, line, lines)
+    prefix, first = found
+    if first.is_json:
+        event = from_json(source, line, first.message, prefix)
+        if event is not None:
+            return event
+    trace = read_trace(first.message, (stripped(text).text for text in lines[1:]))
+    return _event(source, line, prefix, first, trace)
+
+
+def headless(source: str, line: int, lines: Sequence[str]) -> LogEvent:
+    """A piece of text without a log line in front: an exception that somebody pasted, output of another program."""
+    taken = [stripped(text) for text in lines]
+    trace = read_trace("", (each.text for each in taken))
+    return _event(source, line, taken[0], FirstLine("", taken[0].time), trace)
+
+
+def _event(source: str, line: int, prefix: Stripped, first: FirstLine, trace: Trace) -> LogEvent:
+    text = " ".join((first.context, trace.message, *(link.message for link in trace.exceptions)))
+    task, subtask = task_of(text)
+    return LogEvent(
+        source=source,
+        line=line,
+        time=first.time,
+        level=first.level,
+        logger=first.logger,
+        thread=first.thread,
+        host=prefix.host or host_in_path(source),
+        job=job_of(text),
+        task=task,
+        subtask=subtask,
+        checkpoint=checkpoint_of(text),
+        exceptions=trace.exceptions,
+        message=trace.message,
+        frames=trace.frames,
+    )

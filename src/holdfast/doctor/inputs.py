@@ -1,0 +1,118 @@
+"""What the user names -> files to read: paths, directories, globs, URLs, standard input."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+from holdfast.doctor.blocks import compression_of
+from holdfast.doctor.scanning import Piece
+from holdfast.errors import HoldfastError, NotFound
+
+PIECE = 64 * 1024 * 1024
+_GLOB = frozenset("*?[")
+_SWOLLEN = 8
+"""How many times larger a compressed log is to read than to store, roughly."""
+_TOGETHER = 500
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    files: tuple[str, ...]
+    """Local paths, sorted, each once."""
+    urls: tuple[str, ...]
+    """What only Spark can read."""
+
+
+def resolve(named: Iterable[str]) -> Inputs:
+    files: set[str] = set()
+    urls: list[str] = []
+    for name in named:
+        path = local_path(name)
+        if path is None:
+            urls.append(name)
+        else:
+            files.update(_files(path))
+    return Inputs(tuple(sorted(files)), tuple(urls))
+
+
+def local_path(name: str) -> str | None:
+    scheme = urlsplit(name).scheme
+    if scheme == "file":
+        return unquote(urlsplit(name).path)
+    return None if "://" in name or scheme in ("dbfs",) else name
+
+
+def spooled(stream: BinaryIO, directory: Path) -> str:
+    """Standard input cannot be read twice, nor by several workers: it is written to a file first."""
+    path = directory / "standard-input"
+    with path.open("wb") as file:
+        shutil.copyfileobj(stream, file, 1024 * 1024)
+    return str(path)
+
+
+def pieces_of(files: Iterable[str], size: int = PIECE) -> Iterator[Piece]:
+    """In order, for each file. A compressed file is one piece: nothing can start in its middle."""
+    for path in files:
+        length = _length(path)
+        if length <= size or compression_of(path) is not None:
+            yield Piece(path)
+            continue
+        cuts = [*range(0, length, size)]
+        for start, end in zip(cuts, [*cuts[1:], None], strict=True):
+            yield Piece(path, start, end)
+
+
+def shared_out(pieces: Sequence[Piece], size: int = PIECE) -> list[list[int]]:
+    """Places of pieces that one task reads one after the other: small files go together, the largest tasks go first."""
+    tasks: list[list[int]] = []
+    room = 0
+    for place, piece in enumerate(pieces):
+        weight = _weight(piece)
+        if weight > room or len(tasks[-1]) >= _TOGETHER:
+            tasks.append([])
+            room = size
+        tasks[-1].append(place)
+        room -= weight
+    return sorted(tasks, key=lambda task: -sum(_weight(pieces[place]) for place in task))
+
+
+def _weight(piece: Piece) -> int:
+    if piece.end is not None:
+        return piece.end - piece.start
+    length = max(0, _length(piece.path) - piece.start)
+    return length * _SWOLLEN if piece.start == 0 and compression_of(piece.path) else length
+
+
+def _length(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise HoldfastError(f"Reading {path} failed: {error.strerror}", hint="look at its permissions") from error
+
+
+def _files(path: str) -> Iterator[str]:
+    found = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True)) if _GLOB & set(path) else []
+    if not found:
+        kind = "matches nothing" if _GLOB & set(path) else "does not exist"
+        raise NotFound(
+            f"No logs to read: {path} {kind}", hint="name files, directories, globs or URLs; - is standard input"
+        )
+    for each in found:
+        yield from _below(each) if os.path.isdir(each) else (os.path.abspath(each),)
+
+
+def _below(directory: str) -> Iterator[str]:
+    for folder, folders, names in os.walk(directory):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            path = os.path.join(folder, name)
+            if not name.startswith(".") and os.path.isfile(path):
+                yield os.path.abspath(path)

@@ -1,0 +1,63 @@
+"""Which job, task and checkpoint an event speaks of, as far as its text says so."""
+
+import re
+
+_HEX = r"[0-9a-f]{32}"
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+_JOB = re.compile(
+    rf"[Jj]ob(?:ID|Id|-id|_id)?[ _=:'\"(]{{1,3}}({_HEX})|[Jj]ob [^()]{{1,200}}\(({_HEX})\)"
+    rf"|({_HEX})/(?:chk-|shared|taskowned|savepoint)"
+)
+_QUERY = re.compile(rf"\bid = ({_UUID})|[qQ]uery[Ii]d[=: ]+({_UUID})|query_id[=: \"]+({_UUID})")
+_CHECKPOINT = re.compile(
+    r"\b[Cc]heckpoint (?:(?:ID|id|#) ?)?(\d{1,18})\b|\bchk-(\d{1,18})\b"
+    r"|\b[Cc]heckpoint(?:Id|ID| [Ii]d)? ?[=:] ?(\d{1,18})\b"
+    r"|\bsnapshot (\d{1,18}) for operator"
+)
+_SUBTASK = re.compile(r" ?\((\d+/\d+)\)")
+_STAGE = re.compile(r"\btask (\d+)\.\d+ in (stage \d+\.\d+)")
+_LEAD_IN = re.compile(
+    r".*(?:\bfor operator |\bbackend for |\btriggering task |\bresources for |\b[Tt]ask |"
+    r"\bfor (?=Source)|\bof (?=Source)|: (?=Source:)|^[-\s]+)",
+    re.DOTALL,
+)
+_LOOKED_AT = 4_000
+_TASK_CHARACTERS = 300
+
+_HOST_IN_PATH = re.compile(
+    r"/pods/[^_/]+_([^_/]+)_|/containers/([^_/]+)_|flink-[^-/]+-[a-z]+-\d+-([^/]+?)\.(?:log|out)(?:\.|$)"
+)
+
+
+def job_of(text: str) -> str | None:
+    text = text[:_LOOKED_AT]
+    if "ob" not in text and "chk-" not in text and "uery" not in text and "id = " not in text:
+        return None
+    return _first(_JOB, text) or _first(_QUERY, text)
+
+
+def checkpoint_of(text: str) -> int | None:
+    found = _first(_CHECKPOINT, text[:_LOOKED_AT])
+    return None if found is None else int(found)
+
+
+def task_of(text: str) -> tuple[str | None, str | None]:
+    """Name and subtask: Flink's `Source: orders (3/8)`, Spark's `task 3.0 in stage 12.0`."""
+    text = text[:_LOOKED_AT]
+    if (found := _SUBTASK.search(text)) is not None:
+        name = _LEAD_IN.sub("", text[: found.start()]).strip(" .,:")
+        return (name[:_TASK_CHARACTERS] or None), found[1]
+    if (stage := _STAGE.search(text)) is not None:
+        return stage[2], stage[1]
+    return None, None
+
+
+def host_in_path(source: str) -> str | None:
+    """Kubernetes names log files after the pod, Flink's scripts after the host."""
+    return _first(_HOST_IN_PATH, source)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.search(text)
+    return next((group for group in found.groups() if group is not None), None) if found else None

@@ -1,0 +1,91 @@
+"""The log pipeline on Spark: files are cut to pieces, workers read them, the driver adds up what they saw.
+
+What the workers send back is bounded by the number of jobs, hosts, kinds of trouble and minutes, not by the size of the
+logs. It does not depend on how the files were cut, nor on who read which piece.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from holdfast.doctor import remote
+from holdfast.doctor.clues import Rule
+from holdfast.doctor.inputs import PIECE, Inputs, pieces_of, shared_out
+from holdfast.doctor.scanning import Piece, Reading, placed, scan, unparsed
+from holdfast.doctor.sightings import Sighting, merged
+
+
+@dataclass(frozen=True)
+class Examination:
+    sightings: list[Sighting]
+    files: int
+    bytes: int
+    lines: int
+    events: int
+    unparsed: int
+    """Lines that belong to no event."""
+    binary: tuple[str, ...]
+    """Files that are no text and were passed over."""
+    troubles: tuple[str, ...]
+    """Why files could not be read, or not to their end."""
+    first_lines: dict[Piece, int] = field(default_factory=dict)
+    """The number, from 1, of the first line of each piece."""
+
+
+def examine(spark: SparkSession, inputs: Inputs, rules: Sequence[Rule], piece_size: int = PIECE) -> Examination:
+    pieces = list(pieces_of(inputs.files, piece_size))
+    readings = [*_scanned(spark, pieces, rules, piece_size), *remote.scanned(spark, inputs.urls, rules)]
+    return added_up(readings)
+
+
+def added_up(readings: Iterable[Reading]) -> Examination:
+    files: dict[str, list[Reading]] = {}
+    for reading in sorted(readings, key=lambda reading: (reading.piece.path, reading.piece.start)):
+        files.setdefault(reading.piece.path, []).append(reading)
+    everything = [reading for file in files.values() for reading in file]
+    return Examination(
+        sightings=merged(sighting for file in files.values() for sighting in placed(file)),
+        files=len(files),
+        bytes=sum(reading.bytes for reading in everything),
+        lines=sum(reading.lines for reading in everything),
+        events=sum(reading.events for reading in everything),
+        unparsed=sum(unparsed(file) for file in files.values()),
+        binary=tuple(path for path, file in files.items() if any(reading.binary for reading in file)),
+        troubles=tuple(reading.trouble for reading in everything if reading.trouble),
+        first_lines=_first_lines(files.values()),
+    )
+
+
+def _first_lines(files: Iterable[Sequence[Reading]]) -> dict[Piece, int]:
+    numbers = {}
+    for file in files:
+        number = 1
+        for reading in file:
+            numbers[reading.piece] = number
+            number += reading.lines
+    return numbers
+
+
+def _scanned(spark: SparkSession, pieces: Sequence[Piece], rules: Sequence[Rule], size: int) -> list[Reading]:
+    if not pieces:
+        return []
+    tasks = [[pieces[place] for place in task] for task in shared_out(pieces, size)]
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_scanning(tasks, tuple(rules)), "reading BINARY")
+    return [pickle.loads(row.reading) for row in frame.collect()]
+
+
+def _scanning(
+    tasks: Sequence[Sequence[Piece]], rules: tuple[Rule, ...]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                readings = [pickle.dumps(scan(piece, rules)) for piece in tasks[number]]
+                yield pa.RecordBatch.from_arrays([pa.array(readings, pa.binary())], ["reading"])
+
+    return run

@@ -1,0 +1,109 @@
+"""A stream of bytes as overlapping windows of lines, in bounded memory.
+
+A piece is the bytes from `start` to `end` of one file, of which there may be many. Each line belongs to the piece, and
+within it to the window, in which its first byte is. A window also shows what is around its own lines, so far that no
+event is cut: `REACH` behind and ahead. What is longer than that is cut, at the same place wherever a piece begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+REACH = 512 * 1024
+"""No event is longer; of a longer line, only this much is sure to be looked at."""
+WINDOW = 16 * 1024 * 1024
+
+Read = Callable[[int], bytes]
+_LINE_FEED = 10
+
+
+@dataclass(frozen=True)
+class Window:
+    data: bytes
+    offset: int
+    """Of the first byte of `data` in the file."""
+    lines_before: int
+    """Lines of the piece that belong to earlier windows."""
+    own_start: int
+    own_end: int
+    """Offsets in the file between which a line must begin to belong to this window."""
+
+    @cached_property
+    def starts(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """Where lines begin in `data`; the first may have begun earlier, then it is no line of this window."""
+        feeds = np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == _LINE_FEED)
+        starts = np.empty(len(feeds) + 1, dtype=np.int32)
+        starts[0] = 0
+        starts[1:] = feeds + 1
+        return starts[:-1] if len(feeds) and starts[-1] == len(self.data) else starts
+
+    @cached_property
+    def lines(self) -> pa.Array:
+        """Each with its line feed, none copied."""
+        limits = np.append(self.starts, np.int32(len(self.data)))
+        return pa.Array.from_buffers(
+            pa.binary(), len(self.starts), [None, pa.py_buffer(limits), pa.py_buffer(self.data)]
+        )
+
+    def index_of(self, offset: int) -> int:
+        """The first line that begins at `offset` of the file or later."""
+        return int(np.searchsorted(self.starts, offset - self.offset))
+
+    @property
+    def first_whole(self) -> int:
+        return 0 if self.offset == 0 else 1
+
+    @cached_property
+    def own(self) -> tuple[int, int]:
+        """The lines of this window, from and up to."""
+        return max(self.index_of(self.own_start), self.first_whole), self.index_of(self.own_end)
+
+    @property
+    def own_lines(self) -> int:
+        first, end = self.own
+        return max(0, end - first)
+
+    def line_number(self, index: int) -> int:
+        """From 0, counted from the piece's first line."""
+        return self.lines_before + index - self.own[0]
+
+    def text(self, index: int, most: int) -> str:
+        start = int(self.starts[index])
+        end = int(self.starts[index + 1]) if index + 1 < len(self.starts) else len(self.data)
+        return self.data[start : min(end, start + most)].decode("utf-8", "replace").replace("\xa0", " ").rstrip("\r\n")
+
+
+def windows(read: Read, start: int, end: int | None, size: int = WINDOW) -> Iterator[Window]:
+    """`read` gives the bytes from `start - REACH` on, or from 0; `end` None is where they end."""
+    offset = max(0, start - REACH)
+    data, own_start, lines_before = b"", start, 0
+    while True:
+        limit = None if end is None else end + REACH
+        data, at_end = _filled(data, read, size + 2 * REACH, None if limit is None else limit - offset)
+        reached = offset + len(data)
+        own_end = (reached if end is None else min(end, reached)) if at_end else reached - REACH
+        window = Window(data, offset, lines_before, own_start, max(own_start, own_end))
+        yield window
+        if at_end:
+            return
+        lines_before += window.own_lines
+        keep_from = max(0, own_end - REACH - offset)
+        data, offset, own_start = data[keep_from:], offset + keep_from, own_end
+
+
+def _filled(data: bytes, read: Read, size: int, most: int | None) -> tuple[bytes, bool]:
+    """As many bytes as asked for, and whether the piece ends there."""
+    wanted = size if most is None else min(size, most)
+    parts, have = [data], len(data)
+    while have < wanted:
+        chunk = read(wanted - have)
+        if not chunk:
+            return b"".join(parts), True
+        parts.append(chunk)
+        have += len(chunk)
+    return b"".join(parts), most is not None and have >= most
