@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import coordinator, home_bytes, object_store, report, report_s3, restore, rounds, s3_requests
+from bench import coordinator, doctor_scan, home_bytes, object_store, report, report_s3, restore, rounds, s3_requests
 from bench.pipeline import Load
 from bench.ratio import Ratio
 
@@ -90,8 +90,17 @@ def _requests(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(s3_requests.ratios(plain, holdfast, promised=not quick))
 
 
+def _doctor_scan(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    megabytes, count = (128, 1) if quick else (2048, 3)
+    with console.status("") as status:
+        measured = doctor_scan.measure(place / "doctor-scan", megabytes, count, status.update)
+    report.figures(console, "Doctor: logs of 100 jobs, local[2]", doctor_scan.rows(measured))
+    return tuple(doctor_scan.ratios(measured))
+
+
 _PARTS = {
     "coordinator": _coordinator,
+    "doctor-scan": _doctor_scan,
     "restore": _restore,
     "object-store": _object_store,
     "requests": _requests,

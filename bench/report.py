@@ -58,7 +58,11 @@ def _checkpoints(found: Sequence[Life]) -> str:
 
 
 def coordinator(console: Console, rows: Sequence[tuple[str, str]]) -> None:
-    table = Table("figure", "value", title="Coordinator", title_justify="left")
+    figures(console, "Coordinator", rows)
+
+
+def figures(console: Console, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    table = Table("figure", "value", title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)
     console.print(table)

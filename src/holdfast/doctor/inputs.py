@@ -106,10 +106,10 @@ def _files(path: str) -> Iterator[str]:
             f"No logs to read: {path} {kind}", hint="name files, directories, globs or URLs; - is standard input"
         )
     for each in found:
-        yield from _below(each) if os.path.isdir(each) else (os.path.abspath(each),)
+        yield from below(each) if os.path.isdir(each) else (os.path.abspath(each),)
 
 
-def _below(directory: str) -> Iterator[str]:
+def below(directory: str) -> Iterator[str]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:

@@ -121,12 +121,12 @@ def placed(readings: Sequence[Reading]) -> list[Sighting]:
     """The sightings of one file's pieces, in their order, with line numbers from 1 in the file."""
     sightings, before = [], 1
     for reading in readings:
-        sightings += [_moved(sighting, before) for sighting in reading.sightings]
+        sightings += [moved(sighting, before) for sighting in reading.sightings]
         before += reading.lines
     return sightings
 
 
-def _moved(sighting: Sighting, lines: int) -> Sighting:
+def moved(sighting: Sighting, lines: int) -> Sighting:
     return replace(
         sighting,
         samples=tuple(replace(sample, line=sample.line + lines) for sample in sighting.samples),
