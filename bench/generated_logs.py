@@ -24,7 +24,7 @@ _TALK = (
     ),
     (
         "taskmanager.Task",
-        "Source: orders -> Map -> Filter ({s}/8)#0 (a5657b784d235731cd468164e85d0b50_{n}) switched from DEPLOYING to RUNNING.",
+        "Source: orders -> Map -> Filter ({s}/8)#0 (a5657b784d235731_{n}) switched from DEPLOYING to RUNNING",
     ),
     (
         "resourcemanager.active.ActiveResourceManager",
