@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.grouping import EVENT_LINES, Grouping
+from holdfast.doctor.grouping import EVENT_LINES, Grouping, Needles
 from holdfast.doctor.inputs import pieces_of, resolve, shared_out
 from holdfast.doctor.pipeline import added_up
 from holdfast.doctor.scanning import Piece, Reading, events_of, scan
@@ -100,11 +100,28 @@ def test_a_file_larger_than_a_window_is_read_as_one(tmp_path: Path) -> None:
     for window in windows(read, 0, None, size=100_000):
         assert len(window.data) <= 100_000 + 2 * REACH
         lines += window.own_lines
-        events += Grouping("x", window).events_with("the needle")
+        events += Grouping("x", window).events_with(Needles.of(RULES))
     numbers = [number + 1 for number, line in enumerate(data.splitlines()) if b"failed" in line]
     assert [event.line + 1 for event in events] == numbers
     assert {"/".join(link.class_name for link in event.exceptions) for event in events} == {CHAIN}
     assert lines == data.count(b"\n")
+
+
+def test_of_what_healthy_jobs_write_a_few_lines_are_looked_at_the_same_wherever_the_file_is_cut(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "job.log", [line for n in range(40_000) for line in (failed(n) if n % 5000 == 7 else healthy(n))]
+    )
+    rules = (*RULES, Rule("healthy", ("Completed checkpoint",), lambda event: Clue(event.message), frequent=True))
+
+    def sightings(piece_size: int) -> list[Sighting]:
+        return added_up(scan(piece, rules) for piece in pieces_of([str(path)], piece_size)).sightings
+
+    whole = sightings(10**9)
+    counts = {sighting.key.code: sighting.count for sighting in whole}
+    assert counts["seen"] == 8
+    assert 30 < counts["healthy"] < 200
+    assert next(each for each in whole if each.key.code == "healthy").last.text.startswith("Completed checkpoint 39999")
+    assert sightings(1_000_000) == whole == sightings(777_777)
 
 
 def test_pods_that_write_to_the_same_file_are_kept_apart(tmp_path: Path) -> None:
@@ -180,11 +197,11 @@ def test_what_cannot_be_read_is_counted(tmp_path: Path) -> None:
     (tmp_path / "random").write_bytes(random.Random(1).randbytes(50_000))
     good = "".join(f"{line}\n" for line in failed(1) * 2000).encode()
     (tmp_path / "cut.gz").write_bytes(gzip.compress(good)[:-2000])
-    total = added_up(scan(piece, RULES) for piece in pieces_of(resolve([str(tmp_path)]).files))
+    files = (*resolve([str(tmp_path)]).files, str(tmp_path / "rotated away"))
+    total = added_up(scan(piece, RULES) for piece in pieces_of(files))
     assert [Path(path).name for path in total.binary] == ["program", "random"]
-    assert len(total.troubles) == 1
-    assert "cut.gz" in total.troubles[0]
-    assert total.files == 6
+    assert ["cut.gz" in total.troubles[0], "rotated away" in total.troubles[1], len(total.troubles)] == [True, True, 2]
+    assert total.files == 7
     extra = 100 + len(failed(1)) - 1 + 1  # the event's first line and its trace are within what an event may have
     assert total.unparsed == 30 + 4 + extra
     assert any(sighting.key.source.endswith("mixed.log") for sighting in total.sightings)

@@ -16,21 +16,23 @@ def event_of(source: str, line: int, lines: Sequence[str]) -> LogEvent:
     """The lines of one event, its first line first, all with their prefixes."""
     found = first_line(lines[0])
     if found is None:
-        return headless(source, line, lines)
-    prefix, first = found
+        return headless(source, line, [stripped(text) for text in lines])
+    return headed(source, line, *found, [stripped(text).text for text in lines[1:]])
+
+
+def headed(source: str, line: int, prefix: Stripped, first: FirstLine, continuation: Sequence[str]) -> LogEvent:
+    """`continuation` without prefixes."""
     if first.is_json:
         event = from_json(source, line, first.message, prefix)
         if event is not None:
             return event
-    trace = read_trace(first.message, (stripped(text).text for text in lines[1:]))
-    return _event(source, line, prefix, first, trace)
+    return _event(source, line, prefix, first, read_trace(first.message, continuation))
 
 
-def headless(source: str, line: int, lines: Sequence[str]) -> LogEvent:
+def headless(source: str, line: int, lines: Sequence[Stripped]) -> LogEvent:
     """A piece of text without a log line in front: an exception that somebody pasted, output of another program."""
-    taken = [stripped(text) for text in lines]
-    trace = read_trace("", (each.text for each in taken))
-    return _event(source, line, taken[0], FirstLine("", taken[0].time), trace)
+    trace = read_trace("", (each.text for each in lines))
+    return _event(source, line, lines[0], FirstLine("", lines[0].time), trace)
 
 
 def _event(source: str, line: int, prefix: Stripped, first: FirstLine, trace: Trace) -> LogEvent:

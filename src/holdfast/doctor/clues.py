@@ -31,3 +31,5 @@ class Rule:
     code: str
     needles: tuple[str, ...]
     recognise: Recognise
+    frequent: bool = False
+    """Healthy jobs write such lines all the time: a few of them per megabyte are looked at."""

@@ -112,7 +112,7 @@ def _fresh_start(event: LogEvent) -> Clue | None:
 
 
 CONTEXT_RULES = (
-    Rule(CONTEXT + "completed", ("Completed checkpoint ",), _completed),
+    Rule(CONTEXT + "completed", ("Completed checkpoint ",), _completed, frequent=True),
     Rule(CONTEXT + "network", _NETWORK, _network),
     Rule(
         CONTEXT + "pause",

@@ -81,6 +81,9 @@ def _anonymous(pattern: str) -> str:
     return re.sub(r"\(\?P<\w+>", "(?:", pattern)
 
 
+ANY_PREFIX = re.compile("|".join(f"(?P<{kind}>{_anonymous(each)})" for kind, each in _PREFIX_PATTERNS.items()))
+"""Most lines have none, and one look says so; the group that matched says which."""
+
 EVENT_START = (
     r"^\x00*(?:\xef\xbb\xbf)?(?:\x1b\[[0-9;]*m)*(?:"
     + "|".join([r"\{\"log\":\"", *map(_anonymous, _PREFIX_PATTERNS.values())])

@@ -7,26 +7,53 @@ and the lines that contain a needle; only events with such a line are assembled.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.doctor.assembling import event_of, headless
+from holdfast.doctor.assembling import headed, headless
+from holdfast.doctor.clues import Rule
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.formats import EVENT_START
-from holdfast.doctor.lines import writer_of
-from holdfast.doctor.prefixes import stripped
+from holdfast.doctor.lines import first_line, writer_of
+from holdfast.doctor.prefixes import Stripped, stripped
 from holdfast.doctor.traces import starts_trace
 from holdfast.doctor.windows import REACH, Window
 
 EVENT_LINES = 5_000
+_STRETCH = REACH // 2
+_FEW = 4
 _LINE_CHARACTERS = REACH
 
+Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 
-def needle_pattern(needles: Iterable[str]) -> str:
-    return "|".join(re.escape(needle) for needle in sorted(needles))
+
+@dataclass(frozen=True)
+class Needles:
+    """Patterns for RE2 that find what any rule looks for."""
+
+    all: str
+    rare: str
+    """Without what healthy jobs write all the time."""
+    frequent: bool
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule]) -> Needles:
+        rules = tuple(rules)
+        rare = {needle for rule in rules if not rule.frequent for needle in rule.needles}
+        everything = {needle for rule in rules for needle in rule.needles}
+        return cls(_pattern(everything), _pattern(rare), everything != rare)
+
+
+def _pattern(needles: Iterable[str]) -> str:
+    """One that matches nothing, when there are none."""
+    return "|".join(re.escape(needle) for needle in sorted(needles)) or r"[^\x00-\xff]"
 
 
 class Grouping:
@@ -36,14 +63,19 @@ class Grouping:
         self._source = source
         self._window = window
         self._writers: dict[int, tuple[str, ...]] = {}
+        self._lines: dict[int, Stripped] = {}
 
     @cached_property
-    def heads(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def heads(self) -> Indices:
         """The lines at which events begin, whoever they belong to."""
         found = np.flatnonzero(pc.match_substring_regex(self._window.lines, EVENT_START).to_numpy(zero_copy_only=False))
         return found[np.searchsorted(found, self._window.first_whole) :]
 
-    def own_heads(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    @cached_property
+    def _heads(self) -> list[int]:
+        return self.heads.tolist()
+
+    def own_heads(self) -> Indices:
         first, end = self._window.own
         return self.heads[np.searchsorted(self.heads, first) : np.searchsorted(self.heads, end)]
 
@@ -51,46 +83,64 @@ class Grouping:
         for head in self.own_heads():
             yield self._event(int(head))
 
-    def events_with(self, pattern: str) -> Iterator[LogEvent]:
+    def events_with(self, needles: Needles) -> Iterator[LogEvent]:
         """In the order of their first lines; of those that begin with a log line and those that do not."""
         first, end = self._window.own
-        hits = np.flatnonzero(
-            pc.match_substring_regex(self._window.lines.slice(first), pattern).to_numpy(zero_copy_only=False)
-        )
-        begins = {self._beginning(int(hit) + first) for hit in hits}
-        for index, headed in sorted(begins):
+        begins = {self._beginning(hit) for hit in self._hits(needles).tolist()}
+        for index, has_head in sorted(begins):
             if first <= index < end:
-                yield self._event(index) if headed else self._headless_event(index)
+                yield self._event(index) if has_head else self._headless_event(index)
+
+    def _hits(self, needles: Needles) -> Indices:
+        lines = self._window.lines
+        hits = np.flatnonzero(pc.match_substring_regex(lines, needles.all).to_numpy(zero_copy_only=False))
+        if not needles.frequent or not len(hits):
+            return self._from_own(hits)
+        rare = pc.match_substring_regex(lines.take(pa.array(hits)), needles.rare).to_numpy(zero_copy_only=False)
+        return np.concatenate((self._from_own(hits[rare]), self._thinned(hits[~rare])))
+
+    def _from_own(self, hits: Indices) -> Indices:
+        return hits[np.searchsorted(hits, self._window.own[0]) :]
+
+    def _thinned(self, hits: Indices) -> Indices:
+        """The first few and the last of each stretch of the file: the same wherever a window begins."""
+        window = self._window
+        offsets = window.starts[hits].astype(np.int64) + window.offset
+        stretches = offsets // _STRETCH
+        rank = np.arange(len(hits)) - np.searchsorted(stretches, stretches)
+        last = np.append(stretches[1:] != stretches[:-1], True)
+        seen_whole = (offsets >= window.own_start) & (offsets < window.own_end + _STRETCH)
+        return hits[((rank < _FEW) | last) & seen_whole]
 
     def _beginning(self, hit: int) -> tuple[int, bool]:
         """Where the event of this line begins, and whether with a log line."""
+        nearest = self._nearest_head(hit)
+        if nearest == hit:
+            return hit, True
         writer = self._writer(hit)
-        head = self._nearest_head(hit) if not writer else self._nearest_head_of(hit, writer)
+        head = nearest if not writer else self._nearest_head_of(hit, writer, nearest)
         if head is not None:
             return head, True
         return self._nearest_exception(hit, writer), False
 
     def _nearest_head(self, hit: int) -> int | None:
-        place = int(np.searchsorted(self.heads, hit, side="right")) - 1
-        if place < 0:
-            return None
-        head = int(self.heads[place])
-        return head if self._within_reach(head, hit) else None
+        place = bisect_right(self._heads, hit) - 1
+        return self._heads[place] if place >= 0 and self._within_reach(self._heads[place], hit) else None
 
-    def _nearest_head_of(self, hit: int, writer: tuple[str, ...]) -> int | None:
+    def _nearest_head_of(self, hit: int, writer: tuple[str, ...], nearest: int | None) -> int | None:
         """What looks like a writer is one when it begins events, too; else it was only text."""
-        place = int(np.searchsorted(self.heads, hit, side="right")) - 1
-        nearest = self._nearest_head(hit)
-        while place >= 0 and self._within_reach(head := int(self.heads[place]), hit):
-            if self._writer(head) == writer:
-                return head
+        place = bisect_right(self._heads, hit) - 1
+        while place >= 0 and self._within_reach(self._heads[place], hit):
+            if self._writer(self._heads[place]) == writer:
+                return self._heads[place]
             place -= 1
         return nearest if nearest is not None and not self._writer(nearest) else None
 
     def _nearest_exception(self, hit: int, writer: tuple[str, ...]) -> int:
         index = hit
         while index >= self._window.first_whole and self._within_reach(index, hit):
-            if self._writer(index) == writer and starts_trace(stripped(self._text(index)).text):
+            line = self._line(index)
+            if line.writer == writer and starts_trace(line.text):
                 return index
             index -= 1
         return hit
@@ -100,38 +150,54 @@ class Grouping:
         return line - head < EVENT_LINES and int(starts[line]) - int(starts[head]) < REACH
 
     def _event(self, head: int) -> LogEvent:
-        return event_of(self._source, self._window.line_number(head), self._lines_from(head, exceptions_end=False))
+        text, number = self._text(head), self._window.line_number(head)
+        found = first_line(text)
+        if found is None:
+            return headless(self._source, number, [stripped(text)])
+        prefix, first = found
+        if prefix.writer or prefix.written:
+            continuation = [line.text for line in self._lines_after(head, prefix.writer)]
+        else:
+            continuation = [self._text(each) for each in range(head + 1, self._limit(head, ()))]
+        return headed(self._source, number, prefix, first, continuation)
 
     def _headless_event(self, index: int) -> LogEvent:
-        return headless(self._source, self._window.line_number(index), self._lines_from(index, exceptions_end=True))
+        """An exception with its trace, or else one line of which nobody knows what it belongs to."""
+        lines = [self._line(index)]
+        if starts_trace(lines[0].text):
+            lines += takewhile(lambda line: not starts_trace(line.text), self._lines_after(index, lines[0].writer))
+        return headless(self._source, self._window.line_number(index), lines)
 
-    def _lines_from(self, index: int, exceptions_end: bool) -> Sequence[str]:
-        writer = self._writer(index)
-        lines = [self._text(index)]
-        for each in range(index + 1, self._limit(index, writer)):
-            if writer and self._writer(each) != writer:
-                continue
-            text = self._text(each)
-            if exceptions_end and starts_trace(stripped(text).text):
-                break
-            lines.append(text)
-        return lines
+    def _lines_after(self, index: int, writer: tuple[str, ...]) -> Iterator[Stripped]:
+        lines = (self._line(each) for each in range(index + 1, self._limit(index, writer)) if not self._is_head(each))
+        return (line for line in lines if not writer or line.writer == writer)
 
     def _limit(self, index: int, writer: tuple[str, ...]) -> int:
         """The first line behind the event."""
-        starts = self._window.starts
-        limit = min(int(np.searchsorted(starts, int(starts[index]) + REACH)), index + EVENT_LINES, len(starts))
-        place = int(np.searchsorted(self.heads, index, side="right"))
-        while place < len(self.heads) and int(self.heads[place]) < limit:
-            if not writer or self._writer(int(self.heads[place])) == writer:
-                return int(self.heads[place])
+        place = bisect_right(self._heads, index)
+        while place < len(self._heads) and self._within_reach(index, self._heads[place]):
+            if not writer or self._writer(self._heads[place]) == writer:
+                return self._heads[place]
             place += 1
-        return limit
+        starts = self._window.starts
+        return min(int(np.searchsorted(starts, int(starts[index]) + REACH)), index + EVENT_LINES, len(starts))
 
     def _writer(self, index: int) -> tuple[str, ...]:
+        if not self._is_head(index):
+            return self._line(index).writer
         if index not in self._writers:
             self._writers[index] = writer_of(self._text(index))
         return self._writers[index]
+
+    def _is_head(self, index: int) -> bool:
+        place = bisect_left(self._heads, index)
+        return place < len(self._heads) and self._heads[place] == index
+
+    def _line(self, index: int) -> Stripped:
+        """A line that begins no event."""
+        if index not in self._lines:
+            self._lines[index] = stripped(self._text(index))
+        return self._lines[index]
 
     def _text(self, index: int) -> str:
         return self._window.text(index, _LINE_CHARACTERS)

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from holdfast.doctor.blocks import compression_of
 from holdfast.doctor.scanning import Piece
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import NotFound
 
 PIECE = 64 * 1024 * 1024
 _GLOB = frozenset("*?[")
@@ -62,7 +62,7 @@ def pieces_of(files: Iterable[str], size: int = PIECE) -> Iterator[Piece]:
     """In order, for each file. A compressed file is one piece: nothing can start in its middle."""
     for path in files:
         length = _length(path)
-        if length <= size or compression_of(path) is not None:
+        if length <= size or _is_compressed(path):
             yield Piece(path)
             continue
         cuts = [*range(0, length, size)]
@@ -88,14 +88,22 @@ def _weight(piece: Piece) -> int:
     if piece.end is not None:
         return piece.end - piece.start
     length = max(0, _length(piece.path) - piece.start)
-    return length * _SWOLLEN if piece.start == 0 and compression_of(piece.path) else length
+    return length * _SWOLLEN if piece.start == 0 and _is_compressed(piece.path) else length
 
 
 def _length(path: str) -> int:
+    """What is gone or cannot be read counts as empty: the worker that tries to read it says why it could not."""
     try:
         return os.stat(path).st_size
-    except OSError as error:
-        raise HoldfastError(f"Reading {path} failed: {error.strerror}", hint="look at its permissions") from error
+    except OSError:
+        return 0
+
+
+def _is_compressed(path: str) -> bool:
+    try:
+        return compression_of(path) is not None
+    except OSError:
+        return False
 
 
 def _files(path: str) -> Iterator[str]:

@@ -17,11 +17,7 @@ _CHECKPOINT = re.compile(
 )
 _SUBTASK = re.compile(r" ?\((\d+/\d+)\)")
 _STAGE = re.compile(r"\btask (\d+)\.\d+ in (stage \d+\.\d+)")
-_LEAD_IN = re.compile(
-    r".*(?:\bfor operator |\bbackend for |\btriggering task |\bresources for |\b[Tt]ask |"
-    r"\bfor (?=Source)|\bof (?=Source)|: (?=Source:)|^[-\s]+)",
-    re.DOTALL,
-)
+_LEAD_INS = ("for operator ", "backend for ", "task ", "Task ", "resources for ")
 _LOOKED_AT = 4_000
 _TASK_CHARACTERS = 300
 
@@ -46,11 +42,18 @@ def task_of(text: str) -> tuple[str | None, str | None]:
     """Name and subtask: Flink's `Source: orders (3/8)`, Spark's `task 3.0 in stage 12.0`."""
     text = text[:_LOOKED_AT]
     if (found := _SUBTASK.search(text)) is not None:
-        name = _LEAD_IN.sub("", text[: found.start()]).strip(" .,:")
+        name = _name_at_end(text[: found.start()])
         return (name[:_TASK_CHARACTERS] or None), found[1]
     if (stage := _STAGE.search(text)) is not None:
         return stage[2], stage[1]
     return None, None
+
+
+def _name_at_end(text: str) -> str:
+    start = text.find("Source: ")
+    if start < 0:
+        start = max((text.rfind(lead) + len(lead) for lead in _LEAD_INS if lead in text), default=0)
+    return text[start:].strip(" .,:-")
 
 
 def host_in_path(source: str) -> str | None:

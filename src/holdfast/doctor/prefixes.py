@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from holdfast.doctor.formats import DOCKER_START, PREFIXES
+from holdfast.doctor.formats import ANY_PREFIX, DOCKER_START, PREFIXES
 from holdfast.doctor.times import has_zone, milliseconds
 
 _MOST = 3
@@ -32,8 +32,12 @@ class Stripped:
     text: str
     writer: tuple[str, ...] = ()
     host: str | None = None
-    time: int | None = None
-    """By the collector's clock, which says its zone."""
+    written: str | None = None
+    """When, by the collector's clock, which says its zone."""
+
+    @property
+    def time(self) -> int | None:
+        return milliseconds(self.written) if self.written else None
 
 
 def stripped(line: str) -> Stripped:
@@ -53,20 +57,18 @@ def unwrapped(line: str) -> Stripped:
 
 
 def without_one(line: Stripped) -> Stripped | None:
-    for kind, pattern in PREFIXES.items():
-        found = pattern.match(line.text)
-        if found is None or found.groupdict().get("host") in _LEVELS:
-            continue
-        parts = found.groupdict()
-        host = parts.get("host") or _labelled(parts.get("labels"))
-        writer = tuple(part for part in (kind, parts.get("host"), parts.get("labels"), parts.get("stream")) if part)
-        return Stripped(
-            line.text[found.end() :],
-            line.writer if kind == "timestamps" else (*line.writer, *writer),
-            host or line.host,
-            _exact(parts.get("time")) or line.time,
-        )
-    return None
+    kind = which.lastgroup if (which := ANY_PREFIX.match(line.text)) else None
+    found = PREFIXES[kind].match(line.text) if kind else None
+    if kind is None or found is None or (parts := found.groupdict()).get("host") in _LEVELS:
+        return None
+    host, written = parts.get("host") or _labelled(parts.get("labels")), parts.get("time")
+    writer = (kind, *(parts[part] for part in ("host", "labels", "stream") if parts.get(part)))
+    return Stripped(
+        line.text[found.end() :],
+        line.writer if kind == "timestamps" else (*line.writer, *writer),
+        host or line.host,
+        written if written and has_zone(written) else line.written,
+    )
 
 
 def _undocked(line: str) -> Stripped:
@@ -77,11 +79,7 @@ def _undocked(line: str) -> Stripped:
         docker = _docker.decode(text)
     except (msgspec.DecodeError, UnicodeError):
         return Stripped(text.removeprefix(DOCKER_START), ("docker", ""))  # cut off
-    return Stripped(docker.log.rstrip("\r\n"), ("docker", docker.stream), time=milliseconds(docker.time))
-
-
-def _exact(text: str | None) -> int | None:
-    return milliseconds(text) if text and has_zone(text) else None
+    return Stripped(docker.log.rstrip("\r\n"), ("docker", docker.stream), written=docker.time)
 
 
 def _labelled(labels: str | None) -> str | None:

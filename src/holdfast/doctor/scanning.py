@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from holdfast.doctor.blocks import SAMPLE, Damaged, is_binary, opened, sample_of
 from holdfast.doctor.clues import Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.grouping import EVENT_LINES, Grouping, needle_pattern
+from holdfast.doctor.grouping import EVENT_LINES, Grouping, Needles
 from holdfast.doctor.sightings import Sighting, observe
 from holdfast.doctor.windows import Read, Window, windows
 
@@ -64,9 +64,9 @@ def events_of(piece: Piece) -> Iterator[LogEvent]:
 
 
 def _scan(reading: Reading, windows: Iterable[Window], rules: Sequence[Rule]) -> None:
-    pattern = needle_pattern({needle for rule in rules for needle in rule.needles})
+    needles = Needles.of(rules)
     groupings = _groupings(reading, windows)
-    reading.sightings = observe((event for each in groupings for event in each.events_with(pattern)), rules)
+    reading.sightings = observe((event for each in groupings for event in each.events_with(needles)), rules)
 
 
 def _groupings(reading: Reading, windows: Iterable[Window]) -> Iterator[Grouping]:

@@ -94,13 +94,18 @@ class Sighting:
 def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]:
     """What the rules see in these events, added up."""
     rules = tuple(rules)
+    wanting: dict[str, set[int]] = {}
+    for number, rule in enumerate(rules):
+        for needle in rule.needles:
+            wanting.setdefault(needle, set()).add(number)
     seen: dict[Key, Sighting] = {}
     for event in events:
         text = whole(event)
-        for rule in rules:
-            clue = rule.recognise(event) if any(needle in text for needle in rule.needles) else None
+        wanted = [numbers for needle, numbers in wanting.items() if needle in text]
+        for number in sorted(set().union(*wanted)):
+            clue = rules[number].recognise(event)
             if clue is not None:
-                _add(seen, _sighting(rule.code, event, clue))
+                _add(seen, _sighting(rules[number].code, event, clue))
     return list(seen.values())
 
 

@@ -73,7 +73,7 @@ class _Reader:
         self._in_frames = False
 
     def take(self, line: str) -> None:
-        if not line or _MORE.match(line):
+        if not line or (line.startswith("\tat ") and self._enough_frames()) or _MORE.match(line):
             return
         if self._in_python and line[0] == " ":
             return
@@ -102,6 +102,9 @@ class _Reader:
         self._in_frames = True
         if self._aside is None and self._links and len(self._links[-1].frames) < _FRAMES_EACH:
             self._links[-1].frames.append(name)
+
+    def _enough_frames(self) -> bool:
+        return self._in_frames and bool(self._links) and len(self._links[-1].frames) >= _FRAMES_EACH
 
     def _open_from_message(self) -> None:
         """`Lost task 1.0 in stage 2.0: java.io.IOException: No space left on device`, and then its frames."""
