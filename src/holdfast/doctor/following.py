@@ -25,11 +25,11 @@ Told = Callable[[Sequence[Sighting]], None]
 
 
 @dataclass
-class _ToRead(InputPartition):
+class _ToRead(InputPartition):  # type: ignore[misc]
     stretch: Stretch
 
 
-class _GrowingLogs(DataSource):
+class _GrowingLogs(DataSource):  # type: ignore[misc]
     @classmethod
     def name(cls) -> str:
         return _FORMAT
@@ -41,7 +41,7 @@ class _GrowingLogs(DataSource):
         return _Reader(self.options["path"], pickle.loads(bytes.fromhex(self.options["rules"])))
 
 
-class _Reader(DataSourceStreamReader):
+class _Reader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, directory: str, rules: Sequence[Rule]) -> None:
         self._directory = directory
         self._rules = rules

@@ -32,6 +32,7 @@ _FEW = 4
 _LINE_CHARACTERS = REACH
 
 Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
+Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Grouping:
         hits = np.flatnonzero(pc.match_substring_regex(lines, needles.all).to_numpy(zero_copy_only=False))
         if not needles.frequent or not len(hits):
             return self._from_own(hits)
-        rare = pc.match_substring_regex(lines.take(pa.array(hits)), needles.rare).to_numpy(zero_copy_only=False)
+        rare: Mask = pc.match_substring_regex(lines.take(pa.array(hits)), needles.rare).to_numpy(zero_copy_only=False)
         return np.concatenate((self._from_own(hits[rare]), self._thinned(hits[~rare])))
 
     def _from_own(self, hits: Indices) -> Indices:
@@ -110,7 +111,8 @@ class Grouping:
         rank = np.arange(len(hits)) - np.searchsorted(stretches, stretches)
         last = np.append(stretches[1:] != stretches[:-1], True)
         seen_whole = (offsets >= window.own_start) & (offsets < window.own_end + _STRETCH)
-        return hits[((rank < _FEW) | last) & seen_whole]
+        kept: Indices = hits[((rank < _FEW) | last) & seen_whole]
+        return kept
 
     def _beginning(self, hit: int) -> tuple[int, bool]:
         """Where the event of this line begins, and whether with a log line."""

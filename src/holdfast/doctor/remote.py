@@ -48,10 +48,11 @@ def scanned(spark: SparkSession, urls: Sequence[str], rules: Sequence[Rule]) -> 
 
 def _scanned(spark: SparkSession, urls: Sequence[str], rules: tuple[Rule, ...]) -> list[Reading]:
     lines = spark.read.option("lineSep", "\n").option("recursiveFileLookup", "true").text(list(urls))
-    zstd = [file for file in lines.inputFiles() if file.endswith(_ENDS_IN_ZSTD)]
+    files = [unquote(file) for file in lines.inputFiles()]
+    zstd = [file for file in files if file.endswith(_ENDS_IN_ZSTD)]
     if not zstd:
         return _scanned_lines(lines, rules)
-    others = [file for file in lines.inputFiles() if not file.endswith(_ENDS_IN_ZSTD)]
+    others = [file for file in files if not file.endswith(_ENDS_IN_ZSTD)]
     readings = _scanned_whole(spark.read.format("binaryFile").load(zstd), rules)
     return readings + (_scanned_lines(spark.read.option("lineSep", "\n").text(others), rules) if others else [])
 
