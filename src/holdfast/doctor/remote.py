@@ -38,7 +38,7 @@ def scanned(spark: SparkSession, urls: Sequence[str], rules: Sequence[Rule]) -> 
         with _settings(spark, _ONE_FILE_EACH):
             return _scanned(spark, urls, tuple(rules))
     except AnalysisException as error:
-        if error.getCondition() in ("PATH_NOT_FOUND",):
+        if "PATH_NOT_FOUND" in str(error):
             raise NotFound(f"No logs to read: {' '.join(urls)} does not exist", hint="look at the spelling") from error
         raise HoldfastError(f"Reading {' '.join(urls)} failed: {_first_line(error)}") from error
     except PySparkException as error:
