@@ -21,19 +21,24 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
+from tests.end_to_end.warm_jvm import WarmJvm
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = 120.0
+TORTURE = "HOLDFAST_KILLS" in os.environ
+WARM_JVM = WarmJvm()
 Row = tuple[datetime, int, int, int]
 
 
 class Driver:
     """One life of the driver process."""
 
-    def __init__(self, given: dict[str, Any], log: Path) -> None:
+    def __init__(self, given: dict[str, Any], log: Path, jvm: WarmJvm | None) -> None:
         self._log = log.open("ab")
+        self._jvm = jvm
         command = [sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True)
+        environment = {**os.environ, **(jvm.environment() if jvm else {})}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -74,6 +79,8 @@ class Driver:
             pass
         code = self.process.wait(PATIENCE)
         self._log.close()
+        if self._jvm:
+            self._jvm.clear()
         return code, last
 
     def send(self, number: signal.Signals) -> None:
@@ -91,8 +98,10 @@ class Pipeline:
         sink: str = "delta",
         state_format: str = "rocksdb-changelog",
         home_url: str | None = None,
+        own_jvms: bool = False,
     ) -> None:
         self.root = root
+        self._jvm = None if own_jvms or TORTURE else WARM_JVM
         self.sink = sink
         self.source, self.home, self.work, self.output = (root / n for n in ("source", "home", "work", "output"))
         self.log = root / "driver.log"
@@ -126,7 +135,7 @@ class Pipeline:
             "log_level": log_level,
             "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
         }
-        return Driver(given, self.log)
+        return Driver(given, self.log, self._jvm)
 
     def finish(self, damage_at: str | None = None, log_level: str = "INFO") -> None:
         """Let one run process what is left and end by itself, with everything durable."""

@@ -1,12 +1,13 @@
 """A query that changed between two runs of `holdfast run`: refused, forced, and put right again, nothing lost."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from holdfast.repository.entries import RunEnded
-from tests.end_to_end.harness import Pipeline
+from tests.end_to_end.harness import WARM_JVM, Pipeline
 
 FILES = 14
 PIPELINE = """
@@ -36,9 +37,9 @@ class Deployment:
         self._file.write_text(PIPELINE.format(source=str(self.pipeline.source), key=key, name=name))
         command = [sys.executable, "-m", "holdfast.cli", "run", str(self._file), "--trigger", "available-now"]
         command += ["--home", f"file://{self.pipeline.home}", "--work", str(self.pipeline.work)]
-        command += ["--sink", f"delta:{self.pipeline.output}", "--master", "local[2]"]
-        command += ["--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false", *options]
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        command += ["--sink", f"delta:{self.pipeline.output}", *options]
+        environment = {**os.environ, **WARM_JVM.environment()}
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
     def more_input(self, files: int | None = None) -> None:
         for path in sorted(self._later.iterdir())[:files]:

@@ -15,6 +15,8 @@ import pyarrow.dataset
 import pytest
 from deltalake import DeltaTable
 
+from tests.end_to_end.harness import WARM_JVM
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE_S = 200
 
@@ -28,7 +30,7 @@ def place(tmp_path: Path) -> Path:
 @contextmanager
 def started(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
-    environment["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --conf spark.ui.enabled=false pyspark-shell"
+    environment |= WARM_JVM.environment()
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, *arguments], env=environment, stdout=log, stderr=log, start_new_session=True

@@ -37,11 +37,13 @@ def test_random_kills(tmp_path: Path, sink: str) -> None:
     kills = KILLS // 2
     seed = SEED + (sink == "files")
     print(f"HOLDFAST_SEED={SEED}")  # noqa: T201
-    kill_at_random(Pipeline(tmp_path, files=10 * kills, sink=sink), kills, seed)
+    kill_at_random(Pipeline(tmp_path, files=10 * kills, sink=sink, own_jvms=True), kills, seed)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("state_format", [name for name in STATE_FORMATS if KILLS > 10 or name != USUAL])
+@pytest.mark.parametrize(
+    "state_format", [name for name in STATE_FORMATS if KILLS > 10 or name not in (USUAL, "hdfs-unmerged")]
+)
 def test_random_kills_in_every_state_format(tmp_path: Path, state_format: str) -> None:
     print(f"HOLDFAST_SEED={SEED}")  # noqa: T201
     kill_at_random(Pipeline(tmp_path, files=15, state_format=state_format), kills=2 if KILLS > 10 else 1, seed=SEED)
