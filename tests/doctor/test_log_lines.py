@@ -71,6 +71,14 @@ LINES = {
     "grep": (f"logs/jobmanager.log:12:{FLINK}", AT, "INFO", COORDINATOR, None, None),
     "colours": ("\x1b[32m2026-01-02 03:04:05,678 \x1b[1mINFO\x1b[0m Foo: x", AT, "INFO", "Foo", None, None),
     "NUL bytes in front": (f"\x00\x00\x00{FLINK}", AT, "INFO", COORDINATOR, None, None),
+    "Spark's progress bar": (
+        "\r[Stage 0:>            (0 + 2) / 2]\r                  \r26/01/02 03:04:05 WARN Foo: x",
+        SECOND,
+        "WARN",
+        "Foo",
+        None,
+        None,
+    ),
     "byte order mark": (f"\ufeff{FLINK}", AT, "INFO", COORDINATOR, None, None),
     "hard spaces": (FLINK.replace("  ", "\xa0 "), AT, "INFO", COORDINATOR, None, None),
     "docker": (

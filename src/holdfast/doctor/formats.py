@@ -85,7 +85,7 @@ ANY_PREFIX = re.compile("|".join(f"(?P<{kind}>{_anonymous(each)})" for kind, eac
 """Most lines have none, and one look says so; the group that matched says which."""
 
 EVENT_START = (
-    r"^\x00*(?:\xef\xbb\xbf)?(?:\x1b\[[0-9;]*m)*(?:"
+    r"^(?:\r?\[Stage [^\n]*\r *)?\x00*(?:\xef\xbb\xbf)?(?:\x1b\[[0-9;]*m)*(?:"
     + "|".join([r"\{\"log\":\"", *map(_anonymous, _PREFIX_PATTERNS.values())])
     + "){0,3}(?:"
     + "|".join(map(_anonymous, [*_LAYOUT_PATTERNS, JSON_START.pattern]))

@@ -7,8 +7,8 @@ logs. It does not depend on how the files were cut, nor on who read which piece.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -58,6 +58,22 @@ def added_up(readings: Iterable[Reading]) -> Examination:
         binary=tuple(path for path, file in files.items() if any(reading.binary for reading in file)),
         troubles=tuple(reading.trouble for reading in everything if reading.trouble),
         first_lines=_first_lines(files.values()),
+    )
+
+
+def renamed(examination: Examination, names: Mapping[str, str]) -> Examination:
+    """With other names for some of the files."""
+
+    def other(sighting: Sighting) -> Sighting:
+        samples = tuple(replace(sample, source=names.get(sample.source, sample.source)) for sample in sighting.samples)
+        last = replace(sighting.last, source=names.get(sighting.last.source, sighting.last.source))
+        key = replace(sighting.key, source=names.get(sighting.key.source, sighting.key.source))
+        return replace(sighting, key=key, samples=samples, last=last)
+
+    return (
+        replace(examination, sightings=[other(sighting) for sighting in examination.sightings])
+        if names
+        else examination
     )
 
 

@@ -72,6 +72,8 @@ def without_one(line: Stripped) -> Stripped | None:
 
 
 def _undocked(line: str) -> Stripped:
+    if "\r" in line:  # Spark's progress bar, which the terminal would have overwritten
+        line = line[line.rindex("\r") + 1 :].lstrip(" ")
     text = (_COLOUR.sub("", line) if "\x1b" in line else line).lstrip("\x00\ufeff")
     if not text.startswith(DOCKER_START):
         return Stripped(text)

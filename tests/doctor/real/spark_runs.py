@@ -38,6 +38,7 @@ builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driv
 for setting in settings:
     builder = builder.config(*setting.split("=", 1))
 spark = builder.getOrCreate()
+spark.sparkContext.setLogLevel("INFO")
 numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3000).load()
 orders = numbers.selectExpr("value % 3000 AS customer", "repeat(string(value), 20) AS payload")
 counts = orders.groupBy("customer", "payload").count()
