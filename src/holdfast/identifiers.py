@@ -52,5 +52,10 @@ def job_name(value: object) -> JobName:
     return JobName(_checked_name("job", value))
 
 
+def identity_name(value: object) -> str:
+    """What a process is called in the heartbeat that others read."""
+    return _checked_name("identity", value)
+
+
 def savepoint_name(value: object, field: str = "savepoint") -> str:
     return _checked_name(field, value)

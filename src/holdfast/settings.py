@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.errors import InvalidSettings
-from holdfast.identifiers import savepoint_name
+from holdfast.identifiers import identity_name, savepoint_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +65,9 @@ class Settings:
     deletes_per_second: int = 100
     """How fast what is not needed any more is deleted in the background."""
     on_conflict: Literal["refuse", "takeover"] = "refuse"
+    identity: str | None = None
+    """A name that only one process has at a time, such as a pod's: a start under the same name is that process's next
+    life and takes the job over at once, without waiting for the heartbeat to go stale."""
     force: bool = False
     """Start also when the query differs from its checkpoint in what Spark breaks on, or gets wrong without a word."""
     from_savepoint: str | None = None
@@ -96,6 +99,8 @@ class Settings:
         _require_trigger(self.trigger)
         if not isinstance(self.force, bool):
             raise InvalidSettings.of("force", self.force, "must be True or False")
+        if self.identity is not None:
+            identity_name(self.identity)
         _require_start(self.from_savepoint, self.from_checkpoint)
         if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
             raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
@@ -105,6 +110,11 @@ class Settings:
 
     def duration(self, name: str) -> float:
         return seconds(name, getattr(self, name))
+
+    def identity_in(self, environment: Mapping[str, str]) -> str | None:
+        """`identity`, else the one that the deployment gave the process."""
+        given = self.identity or environment.get("HOLDFAST_IDENTITY") or None
+        return None if given is None else identity_name(given)
 
     def scrub_period(self) -> float | None:
         return None if self.scrub == "off" else seconds("scrub", self.scrub, least=1.0)

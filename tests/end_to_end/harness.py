@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,13 @@ Row = tuple[datetime, int, int, int]
 class Driver:
     """One life of the driver process."""
 
-    def __init__(self, given: dict[str, Any], log: Path, jvm: WarmJvm | None) -> None:
+    def __init__(
+        self, given: dict[str, Any], log: Path, jvm: WarmJvm | None = None, *, launcher: Sequence[str] = ()
+    ) -> None:
+        """`launcher` is a command that starts the command behind it."""
         self._log = log.open("ab")
         self._jvm = jvm
-        command = [sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
+        command = [*launcher, sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
         environment = {**os.environ, **(jvm.environment() if jvm else {})}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment)
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -119,6 +122,7 @@ class Pipeline:
         damage_at: str | None = None,
         files_per_batch: int = 1,
         log_level: str = "INFO",
+        launcher: Sequence[str] = (),
         **options: Any,
     ) -> Driver:
         given = {
@@ -135,11 +139,13 @@ class Pipeline:
             "log_level": log_level,
             "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
         }
-        return Driver(given, self.log, self._jvm)
+        return Driver(given, self.log, self._jvm, launcher=launcher)
 
-    def finish(self, damage_at: str | None = None, log_level: str = "INFO") -> None:
+    def finish(self, damage_at: str | None = None, log_level: str = "INFO", **options: Any) -> None:
         """Let one run process what is left and end by itself, with everything durable."""
-        driver = self.start(damage_at=damage_at, files_per_batch=20, log_level=log_level, trigger="available-now")
+        driver = self.start(
+            damage_at=damage_at, files_per_batch=20, log_level=log_level, trigger="available-now", **options
+        )
         code, last = driver.end()
         assert code == 0, f"exit {code}: {last}; see {self.log}"
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from holdfast.checkpoint.manifest import digest_of
 from holdfast.cli.main import main
 from holdfast.repository.entries import Failure, Requests
 from holdfast.repository.journal import entry_key
 from holdfast.repository.ownership import current_process
-from tests.unit.job_histories import EXPIRED, History
+from tests.unit.job_histories import ELSEWHERE, EXPIRED, History
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +150,19 @@ def test_status_of_a_run_that_is_known_dead_on_this_host_is_not_running_though_i
     history.run(type(here)(here.host, 2**22 + 1, here.boot_id, here.pid_namespace, 1))
     history.beat()
     assert document(capsys, "status", *of(home))["state"] == "lost"
+
+
+def test_status_shows_the_identity_and_is_no_successor_itself(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command in the pod of the owner, whose environment it has."""
+    monkeypatch.setenv("HOLDFAST_IDENTITY", "orders-0")
+    history = History(home)
+    history.run(replace(ELSEWHERE, identity="orders-0"))
+    history.beat()
+    shown = document(capsys, "status", *of(home))
+    assert (shown["running"], shown["owner"]["identity"]) == (True, "orders-0")
+    assert "pid 4711, identity orders-0, run 1" in succeeding(capsys, "status", *of(home))
 
 
 def test_checkpoints_are_newest_first_with_failures_and_reasons(

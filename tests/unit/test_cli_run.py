@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast.checkpoint.difference import refuse, warn
@@ -18,7 +19,7 @@ from holdfast.cli.main import main
 from holdfast.cli.run import OPTION_HELP, add_spark_arguments
 from holdfast.errors import Incompatible, InvalidSettings, OwnedByAnotherRun
 from holdfast.settings import Settings
-from tests.unit.job_histories import History
+from tests.unit.job_histories import ELSEWHERE, History
 
 
 class Calls:
@@ -41,6 +42,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Calls]:
     monkeypatch.setattr(holdfast, "run", calls, raising=False)
     monkeypatch.delenv("HOLDFAST_JOB", raising=False)
     monkeypatch.delenv("HOLDFAST_DEBUG", raising=False)
+    monkeypatch.delenv("HOLDFAST_IDENTITY", raising=False)
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     logger = logging.getLogger("holdfast")
     before = logger.handlers, logger.level, logger.propagate
@@ -154,7 +156,7 @@ def test_functions_of_the_file_travel_to_workers_with_their_code(calls: Calls, h
 
 def test_options_become_settings(calls: Calls, home: str, tmp_path: Path) -> None:
     options = "--interval 10s --timeout 1m --min-pause 2s --max-concurrent 2 --tolerable-failures 5 --on-exceeded fail "
-    options += "--retained 3 --on-conflict takeover --restart-delay 2s --restart-attempts 4 --heartbeat 1s "
+    options += "--retained 3 --on-conflict takeover --restart-delay 2s --restart-attempts 4 --heartbeat 1s --identity orders-0 "
     options += f"--parallelism 2 --output-mode update --trigger available-now --work {tmp_path}/work"
     assert main(["run", pipeline(tmp_path, ONE), "--home", home, *options.split()]) == 0
     assert calls.options["settings"] == Settings(
@@ -170,6 +172,7 @@ def test_options_become_settings(calls: Calls, home: str, tmp_path: Path) -> Non
         restart_attempts=4,
         heartbeat="1s",
         parallelism=2,
+        identity="orders-0",
         output_mode="update",
         trigger="available-now",
         work=f"{tmp_path}/work",
@@ -191,6 +194,7 @@ def test_every_setting_has_an_option() -> None:
         "--bogus 1",
         "--job ../x",
         "--job a/b",
+        "--identity a/b",
         "--sink nowhere",
         "--conf novalue",
     ],
@@ -269,6 +273,38 @@ def test_a_job_that_a_living_run_owns_is_refused_before_the_file_is_loaded(
         assert "build-3" in message
         assert "pid 4711" in message
         assert "--on-conflict takeover" in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "options", "code"),
+    [
+        ("orders-0", "", 0),
+        (None, "--identity orders-0", 0),
+        ("orders-1", "--identity orders-0", 0),
+        ("orders-1", "", 5),
+        ("", "", 5),
+        (None, "", 5),
+        ("orders/0", "", 2),
+    ],
+)
+def test_a_job_of_the_same_identity_is_not_refused(
+    calls: Calls,
+    home: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str | None,
+    options: str,
+    code: int,
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("HOLDFAST_IDENTITY", variable)
+    history = History(tmp_path / "home", "orders")
+    history.run(replace(ELSEWHERE, identity="orders-0"))
+    history.beat()
+    command = ["run", pipeline(tmp_path, ONE), "--home", home, "--job", "orders", *options.split()]
+    assert main(command) == code
+    assert ("identity" in capsys.readouterr().err) is (code != 0)
 
 
 def test_force_is_a_flag(calls: Calls, home: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, JobName
@@ -16,7 +17,7 @@ from holdfast.repository.views import job_status
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.launching import Surroundings, run_started
 from holdfast.runtime.maintenance import maintenance
-from tests.unit.job_histories import History
+from tests.unit.job_histories import ELSEWHERE, History
 
 JOB = JobName("orders")
 
@@ -64,6 +65,15 @@ def test_it_is_refused_while_the_owner_shows_life_and_the_owner_is_named(history
         pytest.fail("it must not begin")
     assert "takeover" not in str(caught.value), "a command does not take a job from its run"
     assert state_of(history).head == before
+
+
+def test_it_takes_no_job_from_a_run_whose_identity_it_has(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command in the pod of the owner, whose environment it has."""
+    history.run(replace(ELSEWHERE, identity="orders-0"))
+    history.beat()
+    monkeypatch.setenv("HOLDFAST_IDENTITY", "orders-0")
+    with pytest.raises(OwnedByAnotherRun, match="identity orders-0"), maintained(history):
+        pytest.fail("it must not begin")
 
 
 def test_a_run_that_vanished_is_replaced_and_fenced(history: History) -> None:

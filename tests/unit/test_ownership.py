@@ -5,12 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.cli.observing import job_names, refuse_if_owned
 from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import JobName
 from holdfast.repository.entries import Process
-from holdfast.repository.ownership import Claimable, Held, availability, read_heartbeat
+from holdfast.repository.ownership import Claimable, Held, availability, current_process, read_heartbeat
 from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
 from tests.unit.job_histories import History
@@ -53,6 +54,48 @@ def test_a_fresh_heartbeat_holds_the_job_and_names_its_owner(tmp_path: Path) -> 
     ) as held:
         refuse_if_owned(f"file://{history.home}", JobName("orders"))
     assert "--on-conflict takeover" in str(held.value)
+
+
+POD = Process("orders-0", 1, boot_id="node-1", pid_namespace="pid:[1]", started_ticks=10, identity="orders-0")
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["heartbeat", "no heartbeat yet"])
+@pytest.mark.parametrize(
+    ("successor", "claimable"),
+    [
+        pytest.param(replace(POD, boot_id="node-2", started_ticks=99), True, id="same name on another node"),
+        pytest.param(replace(POD, pid_namespace="pid:[2]", started_ticks=99), True, id="same name in a new container"),
+        pytest.param(replace(POD, boot_id="node-2", identity="orders-1"), False, id="another name"),
+        pytest.param(replace(POD, boot_id="node-2", identity=""), False, id="no name"),
+    ],
+)
+def test_the_next_life_of_an_identity_does_not_wait(
+    tmp_path: Path, successor: Process, claimable: bool, shown: bool
+) -> None:
+    history = History(tmp_path / "home")
+    history.run(POD)
+    if shown:
+        history.beat()
+    answer = availability(history.state(), read_heartbeat(history.store), successor, history.now)
+    assert isinstance(answer, Claimable) is claimable
+
+
+def test_an_identity_given_to_two_living_processes_makes_no_successor(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    alive = current_process("orders-0")
+    history.run(alive)
+    history.beat()
+    second = replace(alive, pid=alive.pid + 1, started_ticks=alive.started_ticks + 1)
+    assert isinstance(availability(history.state(), read_heartbeat(history.store), second, history.now), Held)
+    with pytest.raises(OwnedByAnotherRun, match=rf"pid {alive.pid}, identity orders-0, application app-1"):
+        refuse_if_owned(f"file://{history.home}", JobName("orders"), "orders-0")
+
+
+def test_runs_without_an_identity_are_not_each_others_successors(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run(replace(POD, identity=""))
+    nobody = replace(POD, boot_id="node-2", identity="")
+    assert isinstance(availability(history.state(), None, nobody, history.now), Held)
 
 
 def test_a_run_stalled_across_a_trim_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

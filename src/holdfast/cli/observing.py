@@ -33,11 +33,11 @@ def observe(home: str, job: str, store: ObjectStore | None = None, state: JobSta
     return Observation(job=job, home=home, state=state, heartbeat=heartbeat, alive=alive, now=now)
 
 
-def refuse_if_owned(home: str, job: JobName) -> None:
-    """Raise `OwnedByAnotherRun` when a living run owns the job, as a starting run would."""
+def refuse_if_owned(home: str, job: JobName, identity: str | None = None) -> None:
+    """Raise `OwnedByAnotherRun` when a living run owns the job, as a starting run of that identity would."""
     store = open_store(home).scoped(job)
     state = JobState.of(read_entries(store))
-    answer = availability(state, read_heartbeat(store), current_process(), datetime.now(UTC))
+    answer = availability(state, read_heartbeat(store), current_process(identity), datetime.now(UTC))
     if isinstance(answer, Held):
         raise refusal(job, home, answer)
 

@@ -40,6 +40,7 @@ OPTION_HELP = {
     "grace": "How long the objects of a retired checkpoint stay for whoever is restoring it.",
     "deletes_per_second": "How fast what is not needed any more is deleted.",
     "on_conflict": "When a living run owns the job: refuse or takeover.",
+    "identity": "A name that only one process has at a time: its next start takes over at once. Or HOLDFAST_IDENTITY.",
     "force": "Start even if the query differs from its checkpoint in what Spark breaks on or gets wrong.",
     "from_savepoint": "Go back to this savepoint, once; the sink is rewound to it.",
     "from_checkpoint": "Go back to this checkpoint, once.",
@@ -92,10 +93,11 @@ def run_pipeline(
     expected_job = job or reference.function
     if expected_job is not None:
         job_name(expected_job)
+    identity = settings.identity_in(os.environ)
     add_spark_arguments(os.environ, master, conf or ())
     if expected_job is not None and settings.on_conflict == "refuse":
         # `holdfast.run` asks again; asked here too, the answer does not wait for the user's file and PySpark to load.
-        refuse_if_owned(home, job_name(expected_job))
+        refuse_if_owned(home, job_name(expected_job), identity)
     parsed_sink = _sink(sink)
     with standard_output_kept_clean() if as_json else nullcontext():
         name, build = load_pipeline(reference, job)

@@ -66,7 +66,8 @@ def _owner_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
     if owner is None:
         return
     application = f", application {owner.application_id}" if owner.application_id else ""
-    yield labelled("owner", f"{owner.host}, pid {owner.pid}, run {owner.fencing_epoch}{application}")
+    identity = f", identity {owner.identity}" if owner.identity else ""
+    yield labelled("owner", f"{owner.host}, pid {owner.pid}{identity}, run {owner.fencing_epoch}{application}")
     yield labelled("started", f"{figures.moment(owner.started_at)}, {figures.age(owner.started_at, now)}")
     if status.ended_at is not None:
         yield labelled("ended", f"{figures.age(status.ended_at, now)}: {status.ended_reason}")

@@ -22,6 +22,8 @@ class Process(msgspec.Struct, frozen=True):
     boot_id: str = ""
     pid_namespace: str = ""
     started_ticks: int = 0
+    identity: str = ""
+    """A name that only one process has at a time, such as a pod's; a newer process of that name is its successor."""
 
 
 class Phase(msgspec.Struct, frozen=True):

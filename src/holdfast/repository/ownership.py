@@ -25,15 +25,26 @@ MISSED_BEATS = 6
 """A heartbeat is stale after this many intervals without a new one."""
 
 
-def current_process() -> Process:
+def current_process(identity: str | None = None) -> Process:
     pid = os.getpid()
-    return Process(socket.gethostname(), pid, _boot_id(), _pid_namespace(), _started_ticks(pid))
+    return Process(socket.gethostname(), pid, _boot_id(), _pid_namespace(), _started_ticks(pid), identity or "")
 
 
 def known_dead(process: Process, here: Process) -> bool:
     """True only when `process` would be visible from `here` and is not there."""
-    visible = process.boot_id and (process.boot_id, process.pid_namespace) == (here.boot_id, here.pid_namespace)
-    return bool(visible) and _started_ticks(process.pid) != process.started_ticks
+    return _visible(process, here) and _started_ticks(process.pid) != process.started_ticks
+
+
+def succeeded(process: Process, here: Process) -> bool:
+    """Whether `here` is the next life of `process`. A name proves it only for a process that cannot be seen: of one
+    that can be, it is known whether it lives, and if it does, its name was given twice."""
+    return bool(process.identity) and process.identity == here.identity and not _visible(process, here)
+
+
+def _visible(process: Process, here: Process) -> bool:
+    """Whether `here` would see `process` among its processes."""
+    place = (process.boot_id, process.pid_namespace)
+    return bool(process.boot_id) and place == (here.boot_id, here.pid_namespace)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -69,11 +80,20 @@ def availability(state: JobState, heartbeat: Heartbeat | None, here: Process, no
         return Claimable("the last run ended by itself")
     if heartbeat is None or heartbeat.fencing_epoch != state.fencing_epoch:
         return _by_last_entry(state, here, now)
-    if known_dead(heartbeat.process, here):
-        return Claimable(f"the last run's process {heartbeat.process.pid} on this host is dead")
+    if (over := _over(heartbeat.process, here)) is not None:
+        return over
     if heartbeat.is_fresh(now):
         return Held(heartbeat, state.run.purpose)
     return Claimable(f"the last run's heartbeat is stale since {heartbeat.heartbeat_at.isoformat()}")
+
+
+def _over(process: Process, here: Process) -> Claimable | None:
+    """What says without a look at the clock that the owner's life is over."""
+    if known_dead(process, here):
+        return Claimable(f"the last run's process {process.pid} on this host is dead")
+    if succeeded(process, here):
+        return Claimable(f"this is the next life of {process.identity!r}, which owned the job")
+    return None
 
 
 def _by_last_entry(state: JobState, here: Process, now: datetime) -> Claimable | Held:
@@ -87,8 +107,8 @@ def _by_last_entry(state: JobState, here: Process, now: datetime) -> Claimable |
         heartbeat_at=state.head_at,
         interval_s=state.run.heartbeat_s,
     )
-    if known_dead(stand_in.process, here):
-        return Claimable(f"the last run's process {stand_in.process.pid} on this host is dead")
+    if (over := _over(stand_in.process, here)) is not None:
+        return over
     if stand_in.is_fresh(now):
         return Held(stand_in, state.run.purpose)
     return Claimable("the last run never showed a heartbeat")
@@ -100,10 +120,11 @@ TAKE_OVER = "stop that run, or take the job from it: --on-conflict takeover"
 def refusal(job: JobName, home: str, held: Held, doing: str = "start", hint: str = TAKE_OVER) -> OwnedByAnotherRun:
     beat = held.heartbeat
     application = f", application {beat.application_id}" if beat.application_id else ""
+    identity = f", identity {beat.process.identity}" if beat.process.identity else ""
     owned = "is owned by" if held.purpose == "pipeline" else "is being maintained by a command on"
     return OwnedByAnotherRun(
         f"could not {doing} job {job!r} on {home}: it {owned} host {beat.process.host}, pid {beat.process.pid}"
-        f"{application}, run {beat.fencing_epoch}, started {_shown(beat.started_at)}, "
+        f"{identity}{application}, run {beat.fencing_epoch}, started {_shown(beat.started_at)}, "
         f"last heartbeat {_shown(beat.heartbeat_at)}",
         hint=hint,
     )

@@ -105,6 +105,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     pid: int
+    identity: str | None
     application_id: str | None
     fencing_epoch: FencingEpoch
     started_at: datetime
@@ -212,6 +213,7 @@ def _owner(run: RunStarted | None, seen: Observation) -> Owner | None:
     return Owner(
         host=run.host,
         pid=run.pid,
+        identity=run.process.identity or None,
         application_id=beat.application_id if beat else None,
         fencing_epoch=run.fencing_epoch,
         started_at=_utc(run.at),

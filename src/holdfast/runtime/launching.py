@@ -68,8 +68,8 @@ class Surroundings:
     """Keeps the heartbeat alive until the loop runs."""
 
     @classmethod
-    def real(cls, step: Step = no_step) -> "Surroundings":
-        around = cls(SystemClock(), current_process(), _new_attempt, random.random, step)
+    def real(cls, step: Step = no_step, identity: str | None = None) -> "Surroundings":
+        around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)
         return replace(around, beating=beating_in_a_thread)
 
 
@@ -108,6 +108,7 @@ def _require_claimable(place: Place, journal: Journal) -> None:
     answer = availability(state, read_heartbeat(place.store), place.around.process, place.around.clock.wall())
     if isinstance(answer, Held):
         raise refusal(place.job, place.home, answer)
+    log.debug("the job may be claimed: %s", answer.why)
 
 
 def rules_of(settings: Settings, jitter: float) -> Rules:

@@ -60,7 +60,8 @@ def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings:
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = Path(settings.work).absolute() if settings.work is not None else _default_work(home)
-    place = look(name, home.rstrip("/") or home, work, settings, Surroundings.real(step))
+    around = Surroundings.real(step, settings.identity_in(os.environ))
+    place = look(name, home.rstrip("/") or home, work, settings, around)
 
     # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
     try:
