@@ -156,7 +156,8 @@ def test_functions_of_the_file_travel_to_workers_with_their_code(calls: Calls, h
 
 def test_options_become_settings(calls: Calls, home: str, tmp_path: Path) -> None:
     options = "--interval 10s --timeout 1m --min-pause 2s --max-concurrent 2 --tolerable-failures 5 --on-exceeded fail "
-    options += "--retained 3 --on-conflict takeover --restart-delay 2s --restart-attempts 4 --heartbeat 1s --identity orders-0 "
+    options += "--retained 3 --on-conflict takeover --restart-delay 2s --restart-attempts 4 --heartbeat 1s "
+    options += "--identity orders-0 "
     options += f"--parallelism 2 --output-mode update --trigger available-now --work {tmp_path}/work"
     assert main(["run", pipeline(tmp_path, ONE), "--home", home, *options.split()]) == 0
     assert calls.options["settings"] == Settings(
