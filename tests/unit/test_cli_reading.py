@@ -140,6 +140,11 @@ def test_status_of_a_run_whose_heartbeat_is_stale_is_not_running(
     history.beat()
     assert document(capsys, "status", *of(home))["running"] is False
     assert "not running" in succeeding(capsys, "status", *of(home))
+    assert main(["status", *of(home), "--running"]) == 1
+    assert "does not run" in capsys.readouterr().err
+    history.now = datetime.now(UTC)
+    history.beat()
+    assert main(["status", *of(home), "--running"]) == 0
 
 
 def test_status_of_a_run_that_is_known_dead_on_this_host_is_not_running_though_its_heartbeat_is_fresh(

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import typer
 
 from holdfast.cli import figures
 from holdfast.cli.doctor_text import STYLES
@@ -12,6 +13,7 @@ from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
+from holdfast.errors import JobFailed
 from holdfast.repository.entries import Requests
 from holdfast.repository.views import CheckpointDocument, JobStatus, Observation, checkpoints, job_status
 from holdfast.storage.metered import Usage
@@ -22,17 +24,21 @@ if TYPE_CHECKING:
 
 _RECENT = 30
 
+Running = Annotated[bool, typer.Option("--running", help="Exit with 1 unless the pipeline runs, for probes.")]
 
-def status(home: Home, job: Job, as_json: AsJson = False) -> None:
+
+def status(home: Home, job: Job, running: Running = False, as_json: AsJson = False) -> None:
     """One job: owner, last good checkpoint, failures."""
     seen = observe(home, job)
     document = msgspec.structs.replace(job_status(seen), findings=_findings(seen))
     if as_json:
         print_json(document)
-        return
-    console = answer()
-    for line in _lines(document, checkpoints(seen), seen.now):
-        console.print(line)
+    else:
+        console = answer()
+        for line in _lines(document, checkpoints(seen), seen.now):
+            console.print(line)
+    if running and not document.running:
+        raise JobFailed(f"job {job!r} of {home} does not run", hint="holdfast run, or wait until it has started")
 
 
 def _findings(seen: Observation) -> tuple[dict[str, Any], ...]:

@@ -17,6 +17,7 @@ from holdfast.runtime.launching import Surroundings, look
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
+from holdfast.spark.uncaught import explain_uncaught
 
 
 def start(
@@ -42,8 +43,10 @@ def run(
     """The same, and wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
 
     Raises what the job ended with: `OwnedByAnotherRun` when it may not start, `Incompatible` when the query does not
-    fit its checkpoint, `Fenced` when it was taken over, `JobFailed` when it was given up.
+    fit its checkpoint, `Fenced` when it was taken over, `JobFailed` when it was given up. When nobody catches it, the
+    process ends with the words and the exit code of `holdfast run`.
     """
+    explain_uncaught()
     running = start(build, job=job, home=home, sink=sink, settings=settings, **options)
     with _stopping_on_signals(running):
         while not running.await_termination("1s"):

@@ -1,0 +1,182 @@
+"""The files in deploy/ are what Kubernetes and systemd accept, and agree with the product that they start."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+import holdfast
+from holdfast import errors
+from holdfast.cli.main import main
+from holdfast.settings import Settings, seconds
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBERNETES = ("1.37", "1.27")
+"""The newest that the schemas know, and the first in which every field that is used is on by default."""
+
+
+def documents() -> list[dict[str, Any]]:
+    return [found for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")) for found in parsed(path.read_text())]
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def named(document: dict[str, Any]) -> str:
+    return f"{document['kind']} {document['metadata']['name']}"
+
+
+def require_valid(document: dict[str, Any], version: str) -> None:
+    kubernetes_validate.validate(document, version, strict=True)
+
+
+@pytest.fixture(scope="module")
+def stateful_set() -> dict[str, Any]:
+    (found,) = (document for document in documents() if document["kind"] == "StatefulSet")
+    return found
+
+
+def pod_of(stateful_set: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = stateful_set["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("document", documents(), ids=named)
+def test_a_manifest_is_what_kubernetes_accepts(document: dict[str, Any], version: str) -> None:
+    require_valid(document, version)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("replicas: 1", "replicas: one"),
+        ("terminationGracePeriodSeconds: 660", "terminationGracePeriod: 660"),
+        ("image: holdfast:0.1.0", "imagePullPolicy: Always\n          imge: holdfast:0.1.0"),
+        ("            - name: HOLDFAST_JOB\n              value: orders", "            - value: orders"),
+        ("periodSeconds: 20", "periodSeconds: 20s"),
+        ("  serviceName: orders", "  service: orders"),
+    ],
+)
+def test_a_broken_manifest_is_not(right: str, wrong: str) -> None:
+    """Wrong types, unknown and missing fields, at every depth."""
+    text = (DEPLOY / "kubernetes" / "orders.yaml").read_text()
+    assert right in text
+    broken = next(document for document in parsed(text.replace(right, wrong)) if document["kind"] == "StatefulSet")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        require_valid(broken, KUBERNETES[0])
+
+
+def test_the_pods_name_is_the_identity_of_the_one_replica(stateful_set: dict[str, Any]) -> None:
+    (container,) = pod_of(stateful_set)["containers"]
+    variables = {variable["name"]: variable for variable in container["env"]}
+    assert variables["HOLDFAST_IDENTITY"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
+    assert stateful_set["spec"]["replicas"] == 1
+
+
+def test_what_a_pod_mounts_exists(stateful_set: dict[str, Any]) -> None:
+    pod = pod_of(stateful_set)
+    (container,) = pod["containers"]
+    claims = {document["metadata"]["name"] for document in documents() if document["kind"] == "PersistentVolumeClaim"}
+    used = {v["persistentVolumeClaim"]["claimName"] for v in pod["volumes"] if "persistentVolumeClaim" in v}
+    assert used == claims
+    own = {template["metadata"]["name"] for template in stateful_set["spec"]["volumeClaimTemplates"]}
+    assert {m["name"] for m in container["volumeMounts"]} == {v["name"] for v in pod["volumes"]} | own
+
+
+def test_holdfast_understands_the_pods_command(
+    stateful_set: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (container,) = pod_of(stateful_set)["containers"]
+    file = tmp_path / "orders.py"
+    file.write_text("def orders(spark): ...\n")
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOLDFAST_HOME", f"file://{tmp_path}/home")
+    monkeypatch.setenv("HOLDFAST_JOB", "orders")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(holdfast, "run", lambda build, **options: given.update(options), raising=False)
+    assert main([argument.replace("/pipelines/orders.py", str(file)) for argument in container["args"]]) == 0
+    assert given["job"] == "orders"
+    assert given["settings"].work == "/work"
+    grace = pod_of(stateful_set)["terminationGracePeriodSeconds"]
+    assert grace > given["settings"].duration("timeout"), "the last checkpoint must have its time"
+    program, *probe = container["readinessProbe"]["exec"]["command"]
+    assert (program, main(probe)) == ("holdfast", 3), "nothing has run yet, which is what it says"
+
+
+# --- systemd ---
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit with a program that exists here: systemd looks for it."""
+    text = (DEPLOY / "systemd" / "holdfast@.service").read_text()
+    program = Path(sys.executable).with_name("holdfast")
+    path = tmp_path / "holdfast@.service"
+    path.write_text(text.replace("/opt/holdfast/bin/holdfast", str(program)))
+    return path
+
+
+def complaints(unit: Path) -> str:
+    if (analyze := shutil.which("systemd-analyze")) is None:
+        pytest.skip("systemd-analyze is not here: apt-get install systemd")
+    command = [analyze, "verify", str(unit.with_name("holdfast@orders.service"))]
+    verified = subprocess.run(command, capture_output=True, text=True, check=False)
+    return verified.stderr if verified.returncode == 0 else f"exit {verified.returncode}: {verified.stderr}"
+
+
+def test_systemd_accepts_the_unit(unit: Path) -> None:
+    assert complaints(unit) == ""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("KillMode=mixed", "KillMode=some"), ("RestartSec=15s", "RestartSec=soon"), ("StateDirectory=", "StateDir=")],
+)
+def test_systemd_complains_about_a_broken_one(unit: Path, right: str, wrong: str) -> None:
+    assert right in unit.read_text()
+    unit.write_text(unit.read_text().replace(right, wrong))
+    assert complaints(unit) != ""
+
+
+@pytest.fixture
+def service() -> configparser.SectionProxy:
+    read = configparser.ConfigParser(interpolation=None, strict=False)
+    read.optionxform = str  # type: ignore[assignment, method-assign]
+    read.read(DEPLOY / "systemd" / "holdfast@.service")
+    return read["Service"]
+
+
+def test_the_unit_gives_the_last_checkpoint_its_time_and_its_jvm(service: configparser.SectionProxy) -> None:
+    assert service["KillMode"] == "mixed"
+    limit = seconds("TimeoutStopSec", service["TimeoutStopSec"].removesuffix("in"))
+    assert limit > Settings().duration("timeout")
+
+
+def test_what_would_fail_again_is_not_restarted(service: configparser.SectionProxy) -> None:
+    final = {errors.InvalidSettings, errors.NotFound, errors.Corrupt, errors.OwnedByAnotherRun, errors.Fenced}
+    assert {int(code) for code in service["RestartPreventExitStatus"].split()} == {kind.exit_code for kind in final}
+    assert {kind.exit_code for kind in all_errors()} - {kind.exit_code for kind in final} == {1, 6}
+
+
+def all_errors() -> Iterator[type[errors.HoldfastError]]:
+    pending = [errors.HoldfastError]
+    while pending:
+        kind = pending.pop()
+        yield kind
+        pending += kind.__subclasses__()
+
+
+def test_the_units_options_are_options_of_run(service: configparser.SectionProxy) -> None:
+    options = [word for word in service["ExecStart"].split() if word.startswith("--")]
+    assert {option.removeprefix("--") for option in options} <= {field.name for field in fields(Settings)}

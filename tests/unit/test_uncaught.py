@@ -1,0 +1,44 @@
+"""A script that calls `holdfast.run` and catches nothing ends like the command: an exit code and words that say why."""
+
+import os
+import subprocess
+import sys
+
+WRONG_JOB = "import holdfast\nholdfast.run(print, job='../x', home='file:///nowhere')"
+
+
+def ended(script: str, *flags: str, **variables: str) -> tuple[int, str]:
+    environment = {name: value for name, value in os.environ.items() if name != "HOLDFAST_DEBUG"} | variables
+    command = [sys.executable, *flags, "-c", script]
+    done = subprocess.run(command, env=environment, input="", capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stderr
+
+
+def test_an_error_that_nobody_catches_is_explained() -> None:
+    code, message = ended(WRONG_JOB)
+    assert (code, message.count("\n")) == (2, 1)
+    assert message.startswith("holdfast: job='../x' is not valid: ")
+
+
+def test_its_traceback_can_be_had() -> None:
+    code, message = ended(WRONG_JOB, HOLDFAST_DEBUG="1")
+    assert code == 2
+    assert "Traceback" in message
+
+
+def test_other_errors_are_left_alone() -> None:
+    code, message = ended(f"try:\n    {WRONG_JOB.replace(chr(10), '; ')}\nfinally:\n    raise ValueError('mine')")
+    assert code == 1
+    assert message.endswith("ValueError: mine\n")
+
+
+def test_what_the_script_catches_it_gets() -> None:
+    catching = WRONG_JOB.replace("\n", "; ")
+    code, message = ended(f"try:\n    {catching}\nexcept holdfast.HoldfastError as error:\n    print(error.exit_code)")
+    assert (code, message) == (0, "")
+
+
+def test_a_shell_lives_on() -> None:
+    code, message = ended(WRONG_JOB, "-i")
+    assert code == 0
+    assert "Traceback" in message
