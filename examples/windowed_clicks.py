@@ -2,6 +2,8 @@
 
     python examples/windowed_clicks.py
 
+or `spark-submit examples/windowed_clicks.py`, of an environment that has holdfast.
+
 It makes a little input, counts it, and ends, because of the trigger: the next start counts what has arrived since.
 """
 

@@ -1,4 +1,4 @@
-"""The files in examples/ run as their headings say."""
+"""The files in examples/ run as their headings say: as scripts, by spark-submit and by `holdfast run`."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +18,10 @@ from deltalake import DeltaTable
 from tests.end_to_end.harness import WARM_JVM
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SPARK_SUBMIT = (
+    str(Path(sys.executable).with_name("spark-submit")),
+    *("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
+)
 PATIENCE_S = 200
 
 
@@ -28,12 +32,15 @@ def place(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(tmp_path: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    tmp_path: Path, *arguments: str, program: Sequence[str] = (sys.executable,)
+) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
-    environment |= WARM_JVM.environment()
+    # spark-submit is a JVM of its own, and starts Python.
+    environment |= {"PYSPARK_PYTHON": sys.executable} if program == SPARK_SUBMIT else WARM_JVM.environment()
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, *arguments], env=environment, stdout=log, stderr=log, start_new_session=True
+            [*program, *arguments], env=environment, stdout=log, stderr=log, start_new_session=True
         )
     try:
         yield process
@@ -75,14 +82,23 @@ def test_orders_run_by_the_command_line_are_all_there_once(tmp_path: Path) -> No
     assert values == list(range(len(values)))
 
 
-def test_windowed_clicks_counts_the_closed_minutes_and_ends(tmp_path: Path, place: Path) -> None:
-    with started(tmp_path, str(EXAMPLES / "windowed_clicks.py")) as process:
+def test_windowed_clicks_by_spark_submit_counts_the_closed_minutes_and_ends(tmp_path: Path, place: Path) -> None:
+    with started(tmp_path, str(EXAMPLES / "windowed_clicks.py"), program=SPARK_SUBMIT) as process:
         assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()
     rows = pyarrow.dataset.dataset([str(path) for path in (place / "clicks-per-minute").glob("*.parquet")]).to_table()
     counted = {(row["minute"].minute, row["page"]): row["clicks"] for row in rows.to_pylist()}
     # Ten minutes arrived; the tenth is not closed yet.
     assert counted == {(minute, f"/{page}"): 20 for minute in range(9) for page in range(3)}
     assert len(rows) == len(counted)
+
+
+def test_spark_submit_ends_as_the_script_does(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import holdfast\nholdfast.run(print, job='orders', home='file:///nowhere/at/all')\n")
+    with started(tmp_path, str(script), program=SPARK_SUBMIT) as process:
+        assert process.wait(PATIENCE_S) == 6, (tmp_path / "log").read_text()
+    assert "holdfast: could not" in (tmp_path / "log").read_text()
+    assert "Traceback" not in (tmp_path / "log").read_text()
 
 
 def test_own_writer_writes_and_is_checkpointed(tmp_path: Path, place: Path) -> None:

@@ -54,7 +54,7 @@ def _operators(frame: DataFrame, mode: str, kept: Mapping[str, str]) -> tuple[Op
         return planned_operators(frame, mode, kept)
     except Exception as error:
         # Not knowing is no reason not to start: Spark checks operators and schemas itself, when the first batch runs.
-        log.info("the query's state could not be looked at before the start: %s", str(error).partition("\n")[0])
+        log.warning("the query's state could not be looked at before the start: %s", str(error).partition("\n")[0])
         return None
 
 
@@ -77,7 +77,7 @@ def _sources(frame: DataFrame) -> tuple[Source, ...] | None:
         leaves = sequence(frame._jdf.queryExecution().analyzed().collectLeaves())
         return tuple(_source(leaf) for leaf in leaves if leaf.isStreaming())
     except Exception as error:
-        log.info("the query's sources could not be looked at before the start: %s", str(error).partition("\n")[0])
+        log.warning("the query's sources could not be looked at before the start: %s", str(error).partition("\n")[0])
         return None
 
 
