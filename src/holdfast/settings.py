@@ -77,6 +77,9 @@ class Settings:
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
     restart_attempts: int = 10
     """Restarts in a row without a completed batch in between before the job is given up."""
+    restart_same_error: int = 3
+    """So many deaths in a row by one and the same error of the pipeline's own code, without a completed batch in
+    between, and the job is given up: it would go on failing."""
     heartbeat: Duration = "5s"
     """How often the owner shows that it is alive; after six missed ones another run may take over."""
     parallelism: int = 4
@@ -150,6 +153,7 @@ _COUNT_LEAST = {
     "keep_daily": 0,
     "deletes_per_second": 1,
     "restart_attempts": 0,
+    "restart_same_error": 1,
     "parallelism": 1,
 }
 _CHOICES = {

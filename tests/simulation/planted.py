@@ -17,6 +17,7 @@ from holdfast.coordination.commands import PublishOutput, SealCheckpoint
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.lifecycle import Signal
+from holdfast.errors import Fenced
 from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository import retention
 from holdfast.repository.blobs import Blobs
@@ -24,10 +25,10 @@ from holdfast.repository.collection import OutwornPack
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, launching, loop, recovery, retiring, scrubbing
+from holdfast.runtime import collecting, launching, query_life, recovery, retiring, scrubbing
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
-from holdfast.runtime.loop import Runtime
+from holdfast.runtime.query_life import QueryLife
 from holdfast.runtime.recovery import Recovery
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Serving
@@ -172,7 +173,7 @@ def a_fenced_run_goes_on_behind_the_newer_one(patch: Patch) -> None:
     def applied(self: Any, mine: AnyEntry, written: AnyEntry) -> AnyEntry:
         self.state.apply(written)
         if written.attempt != mine.attempt:
-            raise loop.Fenced("once")
+            raise Fenced("once")
         return written
 
     patch.setattr(Journal, "_applied", applied)
@@ -385,14 +386,14 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
 
 @defect(dying=0.06, before=0.08)
 def a_directory_that_was_given_up_is_used_again(patch: Patch) -> None:
-    def restart_failed(self: Any, failed: Any, why: str) -> None:
-        verdict = self._parts.supervision.died(why, self._clock.monotonic())
-        if isinstance(verdict, loop.GiveUp):
-            self._give_up(loop.JobFailed(verdict.message))
+    def restart_failed(self: Any, failed: Any, death: Any) -> None:
+        verdict = self._supervision.died(death, self._clock.monotonic())
+        if isinstance(verdict, query_life.GiveUp):
+            self._end_for(verdict)
         else:
             self._restart = verdict
 
-    patch.setattr(Runtime, "_restart_failed", restart_failed)
+    patch.setattr(QueryLife, "_restart_failed", restart_failed)
 
 
 # --- commands, requests, going back ---

@@ -336,7 +336,7 @@ class Operator:
         checkers.require(last.failure is None, f"the last run ended with {last.failure!r}")
         if not checkers.owned_by(last.process):
             return  # another one woke up since and goes on
-        directory = last.runtime._resumed.directory if last.runtime else None
+        directory = last.runtime._life.resumed.directory if last.runtime else None
         barrier = directory.newest_barrier() if directory else None
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
 

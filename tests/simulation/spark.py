@@ -19,6 +19,7 @@ from holdfast.errors import Corrupt, Fenced, ObjectNotFound
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
 from holdfast.repository.entries import RunStarted
+from holdfast.runtime.causes import WHILE_STAGING
 from holdfast.sinks.protocol import SinkContext, StagedBatch
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined
 from holdfast.storage.interface import ObjectStore
@@ -30,6 +31,12 @@ PARTITIONS = 3
 MODULUS = 5
 BASE_EVERY = 4
 BATCHES_RETAINED = 5
+
+DAMAGED_STATE = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
+OTHER_DEATHS = (
+    "org.apache.spark.SparkException: the executor was lost",
+    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\nValueError: a poisonous row",
+)
 
 
 @dataclass
@@ -315,6 +322,7 @@ class SimulatedQuery:
         self._task: Task | None = None
         self._wanted = False
         self._death: str | None = None
+        self._when_ended: Callable[[], None] = lambda: None
 
     @property
     def application_id(self) -> str | None:
@@ -353,23 +361,36 @@ class SimulatedQuery:
             self._world.sleep(0.01)
 
     def death(self) -> str | None:
-        return self._death if self._wanted else None
+        if self._wanted:
+            return self._death
+        return None if self.running else ""
+
+    def when_ended(self, notice: Callable[[], None]) -> None:
+        self._when_ended = notice
 
     def _run(self, directory: SimulatedDirectory) -> None:
+        self._live(directory)
+        if self._world.chance(0.8):  # else the poll finds out
+            self._when_ended()
+
+    def _live(self, directory: SimulatedDirectory) -> None:
         self._world.note(f"query runs in {directory.location} from batch {directory.newest_barrier()}")
         if "metadata" not in directory.files:
             directory.write("metadata", b'{"id":"q"}')
         while self._wanted:
             self._world.sleep(self._pace * (0.3 + self._world.random.random()))
             if self._wanted and self._world.chance(self._dying):
-                why = "CANNOT_LOAD_STATE_STORE" if self._world.chance(0.3) else "the executor was lost"
+                why = DAMAGED_STATE if self._world.chance(0.3) else self._world.random.choice(OTHER_DEATHS)
                 self._world.note(f"query dies: {why}")
                 self._death = why
                 return
             try:
                 self._batch(directory)
-            except (Fenced, KeyError) as error:
-                # A newer run on this host has removed the directory, or fenced the sink.
+            except Fenced as error:
+                self._death = f"{WHILE_STAGING}: holdfast.errors.Fenced: {error.message}"
+                return
+            except KeyError as error:
+                # A newer run on this host has removed the directory.
                 self._death = f"the batch failed: {error!r}"
                 return
 

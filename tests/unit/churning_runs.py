@@ -105,6 +105,8 @@ class ChurningQuery:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
+        self._why: str | None = None
+        self._notice: Callable[[], None] = lambda: None
         self.directory = Path()
 
     def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
@@ -117,14 +119,23 @@ class ChurningQuery:
         raise AssertionError("there is no sink")
 
     def start(self, directory: WorkDirectory) -> None:
+        self._why = None
         self.directory = Path(directory.location)
         if not (self.directory / "metadata").exists():
             write(self.directory, {"metadata": b'{"id":"the same for ever"}'})
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        self.die("")
 
     def death(self) -> str | None:
-        return None
+        return self._why
+
+    def when_ended(self, notice: Callable[[], None]) -> None:
+        self._notice = notice
+
+    def die(self, why: str) -> None:
+        self._why = why
+        self._notice()
 
     def batch(self) -> None:
         commits = [int(path.name) for path in (self.directory / "commits").glob("*")]

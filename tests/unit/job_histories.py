@@ -15,6 +15,7 @@ from holdfast.repository.entries import (
     Failure,
     Phase,
     Process,
+    QueryRestarted,
     Retention,
     RunEnded,
     RunStarted,
@@ -131,6 +132,13 @@ class History:
             shards=4,
             shards_acknowledged=3,
             bytes_new=1000,
+        )
+
+    def restart(self, number: int = 1, duration_ms: int | None = 1400, cause: str = "user code") -> None:
+        hint = "correct the pipeline's code"
+        message = "ValueError: a poisonous row"
+        self._append(
+            QueryRestarted, cause=cause, message=message, attempt_number=number, hint=hint, duration_ms=duration_ms
         )
 
     def retire(self, *ids: int) -> None:

@@ -132,6 +132,32 @@ def test_status_shows_what_the_last_checkpoint_asked_of_the_home(
     assert "18 PUT, 13 GET, 2 DELETE in 1m 00s" in succeeding(capsys, "status", *of(home))
 
 
+def test_restarts_of_the_query_are_shown_with_cause_duration_and_what_to_change(
+    home: Path, history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "restart" not in succeeding(capsys, "status", *of(home))
+    history.restart(number=2)
+    assert document(capsys, "status", *of(home))["last_restart"]["duration_ms"] == 1400
+    words = succeeding(capsys, "status", *of(home))
+    assert "2 restarts in this run, the last " in words
+    assert "ago, took 1.4s" in words
+    assert "user code: ValueError: a poisonous row" in words
+    assert "Try: correct the pipeline's code" in words
+    assert document(capsys, "checkpoints", *of(home))["restarts"][0]["cause"] == "user code"
+    row = next(line for line in succeeding(capsys, "checkpoints", *of(home)).splitlines() if "poisonous" in line)
+    assert [cell.strip() for cell in row.split("  ") if cell.strip()][1:4] == ["1", "1.4s", "user code"]
+
+
+def test_restarts_are_shown_before_there_is_a_checkpoint(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fresh = History(home, "fresh")
+    fresh.run()
+    fresh.restart(duration_ms=None)
+    assert main(["checkpoints", *of(home, "fresh")]) == 0
+    captured = capsys.readouterr()
+    assert "failed" in captured.out
+    assert "no checkpoint yet" in captured.err
+
+
 def test_status_of_a_run_whose_heartbeat_is_stale_is_not_running(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

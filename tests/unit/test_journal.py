@@ -12,7 +12,7 @@ import pytest
 
 from holdfast.errors import Corrupt, DamagedJournal, Fenced, OutcomeUnknown, StorageUnreachable
 from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch
-from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, RunStarted
+from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, QueryRestarted, RunStarted
 from holdfast.repository.entry_bytes import decode_entry
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
 from holdfast.storage.interface import Created, ObjectStore
@@ -317,3 +317,13 @@ def test_ones_own_entry_that_was_damaged_before_the_answer_came_is_settled_when_
     store.put(entry_key(2), sound)
     journal.append(started(journal, 2))
     assert sequences(store) == [1, 2, 3]
+
+
+def test_a_restart_written_by_the_first_versions_is_read() -> None:
+    old = (
+        b'{"kind":"query-restarted","format":1,"sequence":3,"attempt":"a","fencing_epoch":1,'
+        b'"at":"2026-01-01T00:00:00Z","cause":"query failed","message":"boom","attempt_number":1}'
+    )
+    entry = decode_entry(entry_key(3), old)
+    assert isinstance(entry, QueryRestarted)
+    assert (entry.cause, entry.duration_ms, entry.hint) == ("query failed", None, None)

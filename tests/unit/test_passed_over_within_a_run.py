@@ -22,8 +22,7 @@ def test_the_same_bytes_are_uploaded_anew(tmp_path: Path, monkeypatch: pytest.Mo
     for key in {file.key for file in manifest_of(home, newest).files()} - shared:
         (home / "churn" / key).write_bytes(b"damaged")
 
-    deaths = ["Bad table magic number"]
-    run.query.death = lambda: deaths.pop() if deaths else None  # type: ignore[method-assign]
+    run.query.die("Bad table magic number")
     run.wait(5)
     assert newest.id in state_of(home).passed_over
     run.query._random.setstate(before_the_last)

@@ -23,6 +23,7 @@ from holdfast.checkpoint.query_facts import (
 )
 from holdfast.errors import Incompatible
 from holdfast.identifiers import BatchId, JobName
+from holdfast.runtime.causes import Cause, Death, death_of_text
 from holdfast.runtime.preflight import require_compatible
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 
@@ -281,22 +282,23 @@ def test_the_table_is_aligned() -> None:
 NOT_MATCHING = (
     "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] Streaming stateful operator name does not match"
 )
+UNREADABLE = Death(Cause.STATE_UNREADABLE, "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE")
 
 
 def test_a_query_that_does_not_fit_is_not_restarted_and_its_state_not_blamed() -> None:
-    supervision = Supervision(delay=1.0, attempts=3)
-    verdict = supervision.died(NOT_MATCHING, now=0.0)
+    supervision = Supervision(delay=1.0, attempts=3, same_error=3)
+    verdict = supervision.died(death_of_text(NOT_MATCHING), now=0.0)
     assert isinstance(verdict, GiveUp)
-    assert verdict.incompatible
-    assert isinstance(supervision.died("CANNOT_LOAD_STATE_STORE", now=0.0), Restart)
+    assert isinstance(verdict.error(JOB), Incompatible)
+    assert isinstance(supervision.died(UNREADABLE, now=0.0), Restart)
 
 
 def test_after_a_forced_start_state_that_cannot_be_read_is_the_querys_fault() -> None:
     """Else every checkpoint would be marked as damaged, one after the other, because of one changed query."""
-    supervision = Supervision(delay=1.0, attempts=3)
+    supervision = Supervision(delay=1.0, attempts=3, same_error=3)
     supervision.overridden = True
-    verdict = supervision.died("STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE", now=0.0)
+    verdict = supervision.died(UNREADABLE, now=0.0)
     assert isinstance(verdict, GiveUp)
-    assert verdict.incompatible
+    assert isinstance(verdict.error(JOB), Incompatible)
     supervision.progressed()
-    assert isinstance(supervision.died("STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE", now=0.0), Restart)
+    assert isinstance(supervision.died(UNREADABLE, now=0.0), Restart)

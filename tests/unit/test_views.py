@@ -182,6 +182,20 @@ def test_status_of_a_running_job(history: History) -> None:
     assert status.findings == ()
 
 
+def test_restarts_are_those_of_the_newest_run_in_the_status_and_all_in_the_history(history: History) -> None:
+    history.restart(number=7)
+    history.run()
+    assert (job_status(history.seen()).restarts, job_status(history.seen()).last_restart) == (0, None)
+    history.restart(number=1)
+    history.restart(number=2, duration_ms=None, cause="storage")
+    status = job_status(history.seen())
+    assert status.restarts == 2
+    assert status.last_restart is not None
+    assert (status.last_restart.cause, status.last_restart.duration_ms) == ("storage", None)
+    assert [item.number for item in checkpoint_list(history.seen()).restarts] == [2, 1, 7]
+    assert [item.number for item in checkpoint_list(history.seen(), limit=1).restarts] == [2]
+
+
 def test_status_of_a_run_that_ended_by_itself(history: History) -> None:
     history.end("stopped by SIGTERM")
     status = job_status(history.seen(alive=False))

@@ -11,7 +11,7 @@ from holdfast.cli import figures
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, plain_table, print_json, print_table, say
-from holdfast.repository.views import CheckpointDocument, checkpoint_list
+from holdfast.repository.views import CheckpointDocument, RestartDocument, checkpoint_list
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,14 +37,18 @@ def checkpoints(home: Home, job: Job, limit: Limit = None, as_json: AsJson = Fal
     if as_json:
         print_json(checkpoint_list(seen, limit))
         return
-    history = checkpoint_list(seen).checkpoints
+    document = checkpoint_list(seen)
+    history = document.checkpoints
     shown = history[: limit or _SHOWN]
-    if not shown:
+    if shown:
+        print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
+    else:
         say(f"job {job!r} has no checkpoint yet")
-        return
-    print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
     if len(shown) < len(history):
         say(f"{len(history) - len(shown)} older: --limit {len(history)} shows all")
+    since = shown[-1].triggered_at if len(shown) < len(history) else None
+    if restarts := [item for item in document.restarts if since is None or item.at >= since][: limit or _SHOWN]:
+        print_table(_restarts_table(restarts, seen.now))
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,21 @@ def _table(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool) 
     for item in history:
         style = "dim" if item.status == "retired" else None
         table.add_row(*(_text(column.cell(item)) for column in columns), style=style)
+    return table
+
+
+def _restarts_table(restarts: Sequence[RestartDocument], now: datetime) -> "Table":
+    """The query's deaths in the same time: many a failed checkpoint is explained by one."""
+    table = plain_table("query restarted", "run", "took", "cause")
+    table.add_column("why", overflow="fold")
+    for item in restarts:
+        table.add_row(
+            figures.age(item.at, now),
+            str(item.fencing_epoch),
+            "failed" if item.duration_ms is None else figures.duration(item.duration_ms),
+            _styled(item.cause, "red"),
+            _styled(item.message, ""),
+        )
     return table
 
 

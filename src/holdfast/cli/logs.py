@@ -53,3 +53,5 @@ def log_to_standard_error() -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.INFO)
     logger.propagate = False
+    # PySpark logs each exception that comes out of the JVM, stack trace and all, as one line of JSON: told anyway.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

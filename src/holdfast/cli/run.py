@@ -46,6 +46,7 @@ OPTION_HELP = {
     "from_checkpoint": "Go back to this checkpoint, once.",
     "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
+    "restart_same_error": "Deaths in a row by the same error of the pipeline's own code before it is given up.",
     "heartbeat": "How often the owner shows that it is alive.",
     "parallelism": "Threads that copy shards.",
     "scrub": "Read every retained object back once in this time, such as 7d; or off.",

@@ -62,6 +62,7 @@ def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: dateti
     if status.state == "lost":
         yield labelled("next", "the last run vanished; start it again and it continues from there or newer")
     yield from _failure_lines(status)
+    yield from _restart_lines(status, now)
     if history:
         yield _recent_line(history)
     yield from _finding_lines(status)
@@ -122,6 +123,18 @@ def _finding_lines(status: JobStatus) -> Iterator["Text"]:
     for finding in status.findings:
         yield labelled("finding", (finding["code"], STYLES[finding["severity"]]), f": {finding['cause']}")
         yield from (labelled("", ("Try: ", "bold"), line) for line in finding["fix"] if not line.startswith("#"))
+
+
+def _restart_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
+    last = status.last_restart
+    if last is None:
+        return
+    took = "failed" if last.duration_ms is None else f"took {figures.duration(last.duration_ms)}"
+    counted = figures.counted(status.restarts, "restart")
+    yield labelled("query", (f"{counted} in this run", "yellow"), f", the last {figures.age(last.at, now)}, {took}")
+    yield labelled("", f"{last.cause}: {last.message}")
+    if last.hint:
+        yield labelled("", ("Try: ", "bold"), last.hint)
 
 
 def _recent_line(history: Sequence[CheckpointDocument]) -> "Text":

@@ -222,11 +222,15 @@ class RequestAnswered(Entry, frozen=True, kw_only=True, tag="request-answered"):
 
 
 class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
-    """History: the query died and was started again within the run."""
+    """History: the query died and was started again within the run, or the attempt to do so failed."""
 
     cause: str
+    """One of `runtime/causes.py`; the first versions knew only `state unreadable` and `query failed`."""
     message: str
     attempt_number: int
+    hint: str | None = None
+    duration_ms: int | None = None
+    """From the death until the query ran again; None when it did not, and in entries of the first versions."""
 
 
 AnyEntry = (

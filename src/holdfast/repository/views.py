@@ -18,6 +18,7 @@ from holdfast.repository.entries import (
     CheckpointStarted,
     Failure,
     Phase,
+    QueryRestarted,
     Requests,
     RunStarted,
     ShardSummary,
@@ -100,6 +101,20 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
     slowest_shards: tuple[ShardSummary, ...] = ()
 
 
+class RestartDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """The query died, and was started again within its run."""
+
+    number: int
+    """Counted from 1 in each run."""
+    fencing_epoch: FencingEpoch
+    at: datetime
+    cause: str
+    message: str
+    hint: str | None
+    duration_ms: int | None
+    """From the death until the query ran again; null when the attempt failed."""
+
+
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """A run, alive or not."""
 
@@ -126,6 +141,9 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The newest of the consecutive failures, null when there are none."""
     ended_at: datetime | None
     ended_reason: str | None
+    restarts: int = 0
+    """Of the query, by the newest run of the pipeline."""
+    last_restart: RestartDocument | None = None
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
     findings: tuple[dict[str, Any], ...] = ()
@@ -140,6 +158,8 @@ class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     home: str
     checkpoints: tuple[CheckpointDocument, ...]
+    restarts: tuple[RestartDocument, ...] = ()
+    """Of the query, newest first, as far as the journal still holds them."""
 
 
 class SavepointList(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +171,8 @@ class SavepointList(msgspec.Struct, frozen=True, kw_only=True):
 def job_status(seen: Observation) -> JobStatus:
     state, completed = seen.state, _newest_completed(seen.state)
     failures = _failures_since(completed, state)
+    epoch = state.pipeline.fencing_epoch if state.pipeline else None
+    restart = next((entry for entry in reversed(state.restarts) if entry.fencing_epoch == epoch), None)
     return JobStatus(
         job=seen.job,
         home=seen.home,
@@ -163,6 +185,8 @@ def job_status(seen: Observation) -> JobStatus:
         last_failure=_brief(_of_failed(max(failures, key=_finished_at))) if failures else None,
         ended_at=_utc(state.pipeline_ended.at) if state.pipeline_ended else None,
         ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
+        restarts=restart.attempt_number if restart else 0,
+        last_restart=_of_restart(restart) if restart else None,
         maintenance=_owner(state.run, seen) if seen.maintained else None,
     )
 
@@ -184,7 +208,8 @@ def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
 
 def checkpoint_list(seen: Observation, limit: int | None = None) -> CheckpointList:
     listed = tuple(_brief(document) for document in checkpoints(seen)[:limit])
-    return CheckpointList(job=seen.job, home=seen.home, checkpoints=listed)
+    restarts = tuple(_of_restart(entry) for entry in reversed(seen.state.restarts))
+    return CheckpointList(job=seen.job, home=seen.home, checkpoints=listed, restarts=restarts[:limit])
 
 
 def checkpoint_detail(seen: Observation, id: int) -> CheckpointDetail | None:
@@ -305,6 +330,18 @@ def _of_started(entry: CheckpointStarted, seen: Observation) -> CheckpointDetail
         fencing_epoch=entry.fencing_epoch,
         triggered_at=_utc(entry.at),
         failure=RUN_ENDED if status == "failed" else None,
+    )
+
+
+def _of_restart(entry: QueryRestarted) -> RestartDocument:
+    return RestartDocument(
+        number=entry.attempt_number,
+        fencing_epoch=entry.fencing_epoch,
+        at=_utc(entry.at),
+        cause=entry.cause,
+        message=entry.message,
+        hint=entry.hint,
+        duration_ms=entry.duration_ms,
     )
 
 

@@ -345,7 +345,9 @@ def _put_together(
         recovery=Recovery(place.store, journal, workplace),
         workplace=workplace,
         watch=watch,
-        supervision=Supervision(settings.duration("restart_delay"), settings.restart_attempts),
+        supervision=Supervision(
+            settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
+        ),
         alarms=alarms,
         query=query,
         clock=around.clock,

@@ -6,7 +6,7 @@ lane and comes back as an event, or as a function to be called on the loop's thr
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from holdfast.coordination.commands import (
     AbandonCheckpoint,
@@ -25,14 +25,12 @@ from holdfast.coordination.commands import (
 )
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import (
-    BarrierReached,
     CheckpointDamaged,
     CheckpointRequested,
     Event,
     Kind,
     OutputPublished,
     PublishFailed,
-    QueryEnded,
     QueryStarted,
     RunFenced,
     StopRequested,
@@ -40,9 +38,8 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
-from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
+from holdfast.errors import Fenced, HoldfastError, JobFailed
 from holdfast.identifiers import BatchId, JobName, RequestId
-from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.checkpointing import Checkpointing
@@ -52,13 +49,14 @@ from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch
-from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Recovery, Resumed, align_sink
+from holdfast.runtime.ports import Query, WorkDirectory, Workplace
+from holdfast.runtime.query_life import QueryLife, Told
+from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Abilities, Reply, Serving
 from holdfast.runtime.status import JobStatus, StorageUse
-from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.supervision import Supervision
 from holdfast.sinks.protocol import Step
 from holdfast.storage.interface import ObjectStore
 
@@ -108,22 +106,29 @@ class Runtime:
         self._clock = parts.clock
         self._lanes = parts.lanes
         self._post = parts.post
-        self._resumed = resumed
         self._finished = finished
         self._answers: dict[RequestId, Answer] = {}
         self._next_request = 1
-        self._running = False
         self._publishing = False
-        self._barrier: BatchId | None = None
         self._published: BatchId | None = resumed.durable
-        self._restart: Restart | None = None
-        self._restarts = 0
         self._next_beat = self._clock.monotonic()
         self._beating = False
         self._next_poll = self._clock.monotonic()
         self._ending = False
-        self._stop_asked = False
         self._failure: HoldfastError | None = None
+        self._life = QueryLife(
+            job=parts.job,
+            query=parts.query,
+            resumed=resumed,
+            supervision=parts.supervision,
+            recovery=parts.recovery,
+            journal=parts.journal,
+            alarms=parts.alarms,
+            clock=parts.clock,
+            lanes=parts.lanes,
+            post=parts.post,
+            told=Told(self.turn, self._query_started, self._end_with, parts.checkpointing.distrust),
+        )
         self._serving = Serving(
             store=parts.store,
             journal=parts.journal,
@@ -137,10 +142,11 @@ class Runtime:
     # Driven by the loop's thread.
 
     def begin(self) -> None:
-        """The query has been started on `resumed.directory`."""
-        self._running = True
-        self.turn(QueryStarted(replaced=True, durable=self._resumed.durable, durable_id=self._resumed.durable_id))
-        if (newest := self._resumed.durable_id) in self._parts.journal.state.corrupt:
+        """The query has been started on the directory of its recovery."""
+        resumed = self._life.resumed
+        self._life.begin()
+        self._query_started(resumed, True)
+        if (newest := resumed.durable_id) in self._parts.journal.state.corrupt:
             self.turn(CheckpointDamaged(newest))
         self.poll()
 
@@ -163,12 +169,8 @@ class Runtime:
         if self._ending:
             return
         self._parts.collector.poll()
-        self._parts.scrubbing.poll(now, self._resumed.directory, busy=not self._checkpointing.idle)
-        if self._running:
-            self._look_for_barrier()
-            self._look_for_death()
-        elif self._restart is not None and now >= self._restart.at and not (self._publishing or self._stop_asked):
-            self._begin_restart(self._restart)
+        self._parts.scrubbing.poll(now, self._directory, busy=not self._checkpointing.idle)
+        self._life.poll(may_restart=not self._publishing)
         self.turn(TimePassed())
 
     def _beat(self) -> None:
@@ -186,6 +188,10 @@ class Runtime:
                 self._beating = False
 
         self._lanes.submit("heartbeat", beat)
+
+    @property
+    def _directory(self) -> WorkDirectory:
+        return self._life.resumed.directory
 
     def next_deadline(self) -> float:
         deadline = self._coordinator.next_deadline()
@@ -206,7 +212,7 @@ class Runtime:
     def stop(self, savepoint: str | None, answer: Answer) -> None:
         """Stop the query, checkpoint what it committed, end the run."""
         # At once: a signal to the whole process group ends the JVM too, and that death is no failure.
-        self._stop_asked = True
+        self._life.stop_asked = True
         self._post(lambda: self._lanes.submit("query", lambda: self._stop_query(savepoint, answer)))
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
@@ -214,11 +220,7 @@ class Runtime:
         self._post(lambda: self._query_stopped(savepoint, answer))
 
     def _query_stopped(self, savepoint: str | None, answer: Answer) -> None:
-        self._restart = None
-        if self._running:
-            self._running = False
-            self._look_for_barrier()
-            self.turn(QueryEnded())
+        self._life.stopped()
         self.turn(StopRequested(self._expect(answer), savepoint))
 
     def _expect(self, answer: Answer) -> RequestId:
@@ -227,142 +229,23 @@ class Runtime:
         self._answers[request] = answer
         return request
 
-    # The query's life.
+    # The query's life, as the rest of the run sees it.
 
-    def _look_for_barrier(self) -> None:
-        barrier = self._resumed.directory.newest_barrier()
-        if barrier is not None and (self._barrier is None or barrier > self._barrier):
-            self._barrier = barrier
-            if self._resumed.barrier is None or barrier > self._resumed.barrier:
-                self._parts.supervision.progressed()
-            self.turn(BarrierReached(barrier))
-
-    def _look_for_death(self) -> None:
-        why = self._query.death()
-        if why is None or self._stop_asked:
-            return
-        self._running = False
-        self._look_for_barrier()
-        if why == "":
-            self.turn(QueryEnded())
-            self.turn(StopRequested(self._expect(lambda answer: None)))
-            return
-        verdict = self._parts.supervision.died(why, self._clock.monotonic())
-        if isinstance(verdict, GiveUp):
-            log.error("%s", verdict.message)
-            self._failure = self._given_up(verdict)
-            self.turn(QueryEnded())
-            self.turn(StopRequested(self._expect(lambda answer: None)))
-            return
-        delay = verdict.at - self._clock.monotonic()
-        log.warning("the query died (%s), restarting in %.1f s: %s", verdict.cause, delay, _first_line(why))
-        self._restart = verdict
-        self._restarts += 1
-        self._record_restart(verdict, why)
-        self.turn(QueryEnded(replaced=verdict.elsewhere))
-
-    def _record_restart(self, restart: Restart, why: str) -> None:
-        number = self._restarts
-
-        def record() -> None:
-            journal = self._parts.journal
-            try:
-                journal.append(
-                    lambda sequence, attempt, at: QueryRestarted(
-                        sequence=sequence,
-                        attempt=attempt,
-                        at=at,
-                        fencing_epoch=journal.fencing_epoch,
-                        cause=restart.cause,
-                        message=_first_line(why),
-                        attempt_number=number,
-                    )
-                )
-            except Fenced as error:
-                self._post(RunFenced(error.message))
-            except StorageError as error:
-                log.warning("could not record the restart: %s", error.message)
-
-        self._lanes.submit("journal", record)
-
-    def _begin_restart(self, restart: Restart) -> None:
-        self._restart = None
-        if restart.elsewhere:
-            # On the journal lane: no checkpoint of the old directory can be appended while the new one is chosen.
-            self._lanes.submit("journal", lambda: self._restarting(restart, self._resume_elsewhere))
-        else:
-            self._lanes.submit("query", lambda: self._restarting(restart, self._start_again))
-
-    def _restarting(self, restart: Restart, start: Callable[[], Resumed]) -> None:
-        try:
-            resumed = start()
-        except Fenced as error:
-            self._post(RunFenced(error.message))
-        except (Corrupt, Incompatible) as error:
-            failure = error
-            self._post(lambda: self._give_up(failure))
-        except Exception as error:
-            why = message_of(error)
-            self._post(lambda: self._restart_failed(restart, why))
-        else:
-            self._post(lambda: self._restarted(resumed))
-
-    def _start_again(self) -> Resumed:
-        self._query.start(self._resumed.directory)
-        return self._resumed
-
-    def _resume_elsewhere(self) -> Resumed:
-        """The directory is unreadable. So is the checkpoint it came from, if nothing was committed since."""
-        recovery, old = self._parts.recovery, self._resumed
-        journal = self._parts.journal
-        journal.settle()
-        known = set(journal.state.corrupt)
-        old.directory.set_aside("Spark could not read its state")
-        if old.checkpoint is not None and old.directory.newest_barrier() == old.barrier:
-            recovery.mark_corrupt(old.checkpoint, "Spark could not read the state restored from it")
-        resumed = recovery.resume(local=False)
-        self._checkpointing.distrust(journal.state.corrupt.keys() - known, resumed.checkpoint)
-        self._parts.supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)
-        if self._query.sink is not None:
-            align_sink(self._query.sink, resumed)
-        self._query.start(resumed.directory)
-        return resumed
-
-    def _restart_failed(self, failed: Restart, why: str) -> None:
-        verdict = self._parts.supervision.died(why, self._clock.monotonic())
-        if isinstance(verdict, GiveUp):
-            self._give_up(self._given_up(verdict))
-        else:
-            log.warning("the restart failed, trying again: %s", _first_line(why))
-            # A directory that was given up stays given up: the sink may have discarded what was staged from it.
-            self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
-
-    def _given_up(self, verdict: GiveUp) -> HoldfastError:
-        message = f"job {self._parts.job!r} was given up: {verdict.message}"
-        if not verdict.incompatible:
-            return JobFailed(message)
-        hint = "start the query that the checkpoint is of, or give the changed one a new job name; nothing is lost"
-        return Incompatible(message, hint=hint)
-
-    def _give_up(self, failure: HoldfastError) -> None:
-        self._failure = failure
-        self.turn(StopRequested(self._expect(lambda answer: None)))
-
-    def _restarted(self, resumed: Resumed) -> None:
-        replaced = resumed is not self._resumed
-        self._running = True
+    def _query_started(self, resumed: Resumed, replaced: bool) -> None:
         if replaced:
-            self._resumed = resumed
-            self._barrier = None
             self._published = resumed.durable
         self.turn(QueryStarted(replaced=replaced, durable=resumed.durable, durable_id=resumed.durable_id))
+
+    def _end_with(self, failure: HoldfastError | None) -> None:
+        self._failure = failure
+        self.turn(StopRequested(self._expect(lambda answer: None)))
 
     # Commands.
 
     def _perform(self, command: Command) -> None:  # noqa: C901  one line per command
         match command:
             case BeginCheckpoint():
-                self._checkpointing.begin(command, self._resumed.directory)
+                self._checkpointing.begin(command, self._directory)
             case PlanSnapshot(ticket=ticket):
                 self._checkpointing.plan(ticket, self._published)
             case CopyShards(ticket=ticket, shards=shards, again=again):
@@ -389,7 +272,7 @@ class Runtime:
                 self._end(command)
 
     def _publish(self, upto: BatchId) -> None:
-        sink, directory = self._query.sink, self._resumed.directory
+        sink, directory = self._query.sink, self._directory
         if sink is None:
             self._post(OutputPublished(upto))
             return
@@ -422,6 +305,7 @@ class Runtime:
 
     def _end(self, command: EndRun) -> None:
         self._ending = True
+        self._life.stop_asked = True
         if command.fenced:
             self._failure = Fenced(
                 f"job {self._parts.job!r} was taken over, this run stops: {command.failure}",
@@ -462,11 +346,11 @@ class Runtime:
         return JobStatus(
             job=self._parts.job,
             fencing_epoch=self._parts.journal.fencing_epoch,
-            running=self._running,
+            running=self._life.running,
             ended=self._ending,
-            barrier=self._barrier,
+            barrier=self._life.barrier,
             published=self._published,
-            restarts=self._restarts,
+            restarts=self._life.restarts,
             statistics=history.statistics,
             recent=history.records[-10:],
             alarms=tuple(self._parts.alarms.active.values()),
@@ -487,7 +371,3 @@ def _tell(record: CheckpointRecord) -> None:
         )
     else:
         log.warning("%s failed: %s: %s", name, record.failure.reason.value, record.failure.message)
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:500]

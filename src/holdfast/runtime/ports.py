@@ -91,3 +91,7 @@ class Query(Protocol):
 
     def death(self) -> str | None:
         """Why the query ended, "" when it ended by itself, None while it runs."""
+
+    def when_ended(self, notice: Callable[[], None]) -> None:
+        """Have `notice` called, from any thread, whenever the query has ended. Only a wake-up: it may come late, more
+        than once, or never."""

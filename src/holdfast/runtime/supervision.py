@@ -1,28 +1,24 @@
 """What to do when the query dies. Pure."""
 
-import re
 from dataclasses import dataclass
+
+from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
+from holdfast.identifiers import JobName
+from holdfast.runtime.causes import Cause, Death
 
 _LONGEST_DELAY_S = 60.0
 
-# State or logs in the work directory that Spark cannot read; restarting on the same directory cannot help.
-_UNREADABLE = re.compile(
-    r"CANNOT_LOAD_STATE_STORE|bad table magic number|Corruption:|ChecksumException|checksum (mismatch|verification)"
-    r"|STATE_STORE_(CHECKPOINT|INVALID|KEY_ROW_FORMAT|VALUE_ROW_FORMAT)|Incomplete log file|Malformed log file"
-    r"|MISSING_METADATA_FILE|delta file .* does not exist|Error reading (delta|snapshot) file"
-    r"|/state/\S+ (\(No such file|does not exist)|RocksDBException: (IO error: )?.*No such file",
-    re.IGNORECASE,
-)
+_ERRORS: dict[Cause, type[HoldfastError]] = {
+    Cause.INCOMPATIBLE: Incompatible,
+    Cause.STATE_UNREADABLE: Corrupt,
+    Cause.STORAGE: StorageError,
+    Cause.FENCED: Fenced,
+}
 
 
-# The query is another one than the directory's. No restart helps, and the directory is not to blame.
-_INCOMPATIBLE = re.compile(
-    r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_(VALUE_SCHEMA_EVOLUTION|CONFIG_AFTER_RESTART)"
-    r"|STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
-    r"|STATE_STORE_(VALUE_SCHEMA_EVOLUTION|STATE_SCHEMA_FILES)_THRESHOLD_EXCEEDED"
-    r"|STREAMING_STATEFUL_OPERATOR_(NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY)"
-    r"|STREAMING_QUERY_EVOLUTION_ERROR|sources in the checkpoint offsets and now there are"
-)
+def ending_of(cause: Cause) -> type[HoldfastError]:
+    """What a job ends with that is given up for this cause."""
+    return _ERRORS.get(cause, JobFailed)
 
 
 @dataclass(frozen=True)
@@ -30,26 +26,28 @@ class Restart:
     at: float
     elsewhere: bool
     """The work directory is unreadable: resume from the next candidate instead."""
-    cause: str
+    death: Death
 
 
 @dataclass(frozen=True)
 class GiveUp:
+    death: Death
     message: str
-    incompatible: bool = False
-    """The query does not fit its checkpoint."""
 
-
-GONE = "Spark is gone"
-"""How a death begins that no restart within this process can mend."""
+    def error(self, job: JobName) -> HoldfastError:
+        return ending_of(self.death.cause)(f"job {job!r} was given up: {self.message}", hint=self.death.cause.hint)
 
 
 class Supervision:
-    """Growing delay, reset by progress; gives up after `attempts` restarts without a completed batch in between."""
+    """Growing delay, reset by progress. Gives up after `attempts` restarts without a completed batch in between, and
+    earlier when the pipeline's own code fails `same_error` times in the same way: it would go on doing so."""
 
-    def __init__(self, delay: float, attempts: int) -> None:
+    def __init__(self, delay: float, attempts: int, same_error: int) -> None:
         self._delay = delay
         self._attempts = attempts
+        self._same_error = same_error
+        self._previous: Death | None = None
+        self._repeated = 0
         self.restarts = 0
         self.overridden = False
         """The query was started although it differs from its checkpoint, and has not completed a batch yet."""
@@ -57,15 +55,42 @@ class Supervision:
     def progressed(self) -> None:
         self.restarts = 0
         self.overridden = False
+        self._previous = None
 
-    def died(self, why: str, now: float) -> Restart | GiveUp:
-        if why.startswith(GONE):
-            return GiveUp(f"{why}; only a new process can start it again")
-        unreadable = bool(_UNREADABLE.search(why))
-        if _INCOMPATIBLE.search(why) or (unreadable and self.overridden):
-            return GiveUp(f"Spark could not go on with this query: {why}", incompatible=True)
-        if self.restarts >= self._attempts:
-            return GiveUp(f"the query died {self.restarts + 1} times without completing a batch; the last time: {why}")
+    def died(self, death: Death, now: float) -> Restart | GiveUp:
+        death = self._blaming_the_query(death)
+        self._repeated = self._repeated + 1 if self._previous and death.repeats(self._previous) else 1
+        self._previous = death
+        if (message := self._hopeless(death)) is not None:
+            return GiveUp(death, message)
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)
         self.restarts += 1
-        return Restart(now + delay, unreadable, "state unreadable" if unreadable else "query failed")
+        return Restart(now + delay, death.cause is Cause.STATE_UNREADABLE, death)
+
+    def _blaming_the_query(self, death: Death) -> Death:
+        """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
+        if death.cause is Cause.STATE_UNREADABLE and self.overridden:
+            return Death(Cause.INCOMPATIBLE, death.message)
+        return death
+
+    def _hopeless(self, death: Death) -> str | None:
+        """Why another restart would not help, None when it may."""
+        match death.cause:
+            case Cause.FENCED:
+                return death.message
+            case Cause.SPARK_GONE:
+                return f"{death.message}; only a new process can start it again"
+            case Cause.INCOMPATIBLE:
+                return f"Spark could not go on with this query: {death.message}"
+            case Cause.USER_CODE if self._repeated >= self._same_error:
+                return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {death.message}"
+        if self.restarts >= self._attempts:
+            deaths = _times(self.restarts + 1)
+            return (
+                f"the query died {deaths} without completing a batch, the last time of {death.cause}: {death.message}"
+            )
+        return None
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,13 +15,15 @@ from holdfast.checkpoint.compatibility import as_it_will_run
 from holdfast.checkpoint.query_facts import QueryFacts, described
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
+from holdfast.runtime.causes import GONE, StartFailed, death_of_text
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.preflight import require_compatible
-from holdfast.runtime.supervision import GONE
+from holdfast.runtime.supervision import ending_of
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, Step
 from holdfast.snapshot.query_record import held_facts, write_record
+from holdfast.spark.death_text import death_text, exception_text
 from holdfast.spark.query_facts import facts_of
 
 log = logging.getLogger("holdfast")
@@ -46,6 +49,9 @@ class SparkQuery:
         self._directory: Path | None = None
         self._stopped = False
         self._described: dict[str, str] = {}
+        self._over = threading.Event()
+        self._when_ended: Callable[[], None] = lambda: None
+        self._staging_failed: Exception | None = None
         self.query: StreamingQuery | None = None
         self.still_owner: Callable[[], bool] = lambda: True
 
@@ -80,8 +86,16 @@ class SparkQuery:
     def start(self, directory: WorkDirectory) -> None:
         self._directory = Path(directory.location)
         writer = self._writer().option("checkpointLocation", directory.location)
-        self.query = writer.start()
+        self._staging_failed = None
+        try:
+            self.query = writer.start()
+        except Exception as error:
+            raise StartFailed(exception_text(error)) from error
         _require_synchronous_progress(self.query)
+        self._over = threading.Event()
+        waiting = threading.Thread(target=self._await_end, args=(self.query, self._over), daemon=True)
+        waiting.name = "holdfast-query-end"
+        waiting.start()
         self._described["query"] = str(self.query.id)
 
     def stop(self) -> None:
@@ -93,15 +107,29 @@ class SparkQuery:
                 # A query that is already dead, or a JVM that is gone, is stopped.
                 log.debug("stopping the query: %s", error)
 
+    def when_ended(self, notice: Callable[[], None]) -> None:
+        self._when_ended = notice
+
+    def _await_end(self, query: StreamingQuery, over: threading.Event) -> None:
+        """On a thread of its own, which lives as long as the query: no other way tells of a JVM's death as well."""
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            log.debug("the query ended: %s", error)
+        over.set()
+        self._when_ended()
+
     def death(self) -> str | None:
         assert self.query is not None
+        if not self._over.is_set():
+            return None
         try:
             if self.query.isActive:
-                return None
-            cause = self.query.exception()
+                return None  # the wait was broken off, not the query
+            why = death_text(self._spark, self.query, self._staging_failed)
         except Exception as error:
             return f"{GONE}: {error}"
-        return "" if cause is None or self._stopped else str(cause)
+        return "" if why is None or self._stopped else why
 
     def _writer(self) -> DataStreamWriter:
         if isinstance(self._built, DataStreamWriter):
@@ -118,7 +146,11 @@ class SparkQuery:
         if not self.still_owner():
             raise Fenced("another run owns the job now")
         self._step("batch.begin")
-        staged = self._sink.stage(batch, BatchId(batch_id))
+        try:
+            staged = self._sink.stage(batch, BatchId(batch_id))
+        except Exception as error:
+            self._staging_failed = error
+            raise
         self._step("batch.staged")
         ledger.write(self._directory, staged)
         self._step("batch.ledger")
@@ -181,5 +213,8 @@ def as_holdfast_error(error: Exception) -> HoldfastError:
     """A failure of Spark while the job starts, in one line."""
     if isinstance(error, HoldfastError):
         return error
+    if isinstance(error, StartFailed):
+        death = death_of_text(str(error))
+        return ending_of(death.cause)(f"could not start the query: {death.message}", hint=death.cause.hint)
     text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return HoldfastError(f"could not start the query: {text}")

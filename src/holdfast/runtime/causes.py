@@ -1,0 +1,182 @@
+"""Why a query died, from what is said of its end. Pure.
+
+The text is a chain of exceptions as Java prints it, innermost last. The innermost one that a rule knows decides: "the
+state could not be loaded" because the disk is full is no damage, and what a user's exception says is never taken for
+what Spark says.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from holdfast.errors import Fenced, HoldfastError, StorageError
+from holdfast.runtime.exception_chain import Link, chain_of
+
+
+class Cause(StrEnum):
+    USER_CODE = "user code"
+    SOURCE = "source"
+    SINK = "sink"
+    STATE_UNREADABLE = "state unreadable"
+    INCOMPATIBLE = "incompatible"
+    STORAGE = "storage"
+    OUT_OF_MEMORY = "out of memory"
+    FENCED = "fenced"
+    SPARK_GONE = "spark gone"
+    UNKNOWN = "unknown"
+
+    @property
+    def hint(self) -> str:
+        """What to change."""
+        return _HINTS[self]
+
+
+_HINTS = {
+    Cause.USER_CODE: "correct the pipeline's code, or the input that it fails on; nothing is lost, it goes on there",
+    Cause.SOURCE: "look at what the query reads: is it there, readable and of the right format?",
+    Cause.SINK: "look at where the query writes: is it there, writable and of the same columns?",
+    Cause.STATE_UNREADABLE: "holdfast verify --all; what could not be read is kept in <work>/<job>/*.aside",
+    Cause.INCOMPATIBLE: "start the query that the checkpoint is of, or give the changed one a new job name; nothing is "
+    "lost",
+    Cause.STORAGE: "look at the disks and file systems of the driver and the executors: full, read-only or gone?",
+    Cause.OUT_OF_MEMORY: "give Spark more memory (spark.driver.memory, spark.executor.memory, and for Python "
+    "spark.executor.memoryOverhead), or each batch less to do (maxFilesPerTrigger, maxOffsetsPerTrigger)",
+    Cause.FENCED: "stop one of the two deployments",
+    Cause.SPARK_GONE: "start the process again; Spark's log, or the kernel's (killed for memory?), says why it went",
+    Cause.UNKNOWN: "read Spark's log of that time: it has the whole chain of exceptions",
+}
+
+
+class StartFailed(Exception):
+    """The query could not be started; says so with the chain of exceptions."""
+
+
+GONE = "Spark is gone"
+"""How a death begins that no restart within this process can mend."""
+WHILE_STAGING = "while the sink staged a batch"
+"""How a death begins that came out of a sink's `stage`."""
+
+
+@dataclass(frozen=True)
+class Death:
+    cause: Cause
+    message: str
+    """One line: what was raised, innermost, and in a user's code also where."""
+
+    def repeats(self, other: "Death") -> bool:
+        """The same error again, whatever numbers it names."""
+        return self.cause is other.cause and _without_numbers(self.message) == _without_numbers(other.message)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    cause: Cause
+    kind: re.Pattern[str]
+    says: re.Pattern[str]
+    within: re.Pattern[str]
+
+    def knows(self, link: Link) -> bool:
+        return bool(self.kind.search(link.kind) and self.says.search(link.message) and self.within.search(link.frames))
+
+
+def _rule(cause: Cause, *, kind: str = "", says: str = "", within: str = "") -> _Rule:
+    return _Rule(cause, re.compile(kind), re.compile(says), re.compile(within))
+
+
+_OF_ANY_LANGUAGE = (
+    _rule(Cause.FENCED, kind=r"^holdfast\.errors\.Fenced$"),
+    _rule(Cause.OUT_OF_MEMORY, kind=r"\bOutOfMemoryError$|\bSparkOutOfMemoryError$|^MemoryError$"),
+    _rule(Cause.STORAGE, kind=r"^OSError$|^holdfast\.errors\.Storage", says=r"\[Errno (5|28|30|116|122)\]"),
+)
+_OF_SPARK = (
+    _rule(
+        Cause.OUT_OF_MEMORY,
+        says=r"UNABLE_TO_ACQUIRE_MEMORY|_OUT_OF_MEMORY\b|Python worker exited unexpectedly|memory limits|OOMKilled",
+    ),
+    _rule(Cause.STORAGE, says=r"No space left on device|Disk quota exceeded|Read-only file system|Stale file handle"),
+    # The query is another one than the directory's. No restart helps, and the directory is not to blame.
+    _rule(
+        Cause.INCOMPATIBLE,
+        says=r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE"
+        r"|STATE_STORE_INVALID_(VALUE_SCHEMA_EVOLUTION|CONFIG_AFTER_RESTART|VARIABLE_TYPE_CHANGE)"
+        r"|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
+        r"|STATE_STORE_(VALUE_SCHEMA_EVOLUTION|STATE_SCHEMA_FILES)_THRESHOLD_EXCEEDED"
+        r"|STREAMING_STATEFUL_OPERATOR_(NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY)"
+        r"|STREAMING_QUERY_EVOLUTION_ERROR|sources in the checkpoint offsets and now there are",
+    ),
+    # Spark's own trouble with a store that is sound: another thread holds it, or it could not be written.
+    _rule(Cause.UNKNOWN, says=r"CANNOT_LOAD_STATE_STORE\.(UNRELEASED_THREAD_ERROR|FAILED_TO_GET_CHANGELOG_WRITER)"),
+    # State or logs in the work directory that Spark cannot read; restarting on the same directory cannot help.
+    _rule(
+        Cause.STATE_UNREADABLE,
+        says=r"CANNOT_LOAD_STATE_STORE|(?i:bad table magic number|checksum mismatch)|Corruption:"
+        r"|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_(CHECKPOINT_LOCATION_NOT_EMPTY|(KEY|VALUE)_ROW_FORMAT|ROW_CHECKSUM)"
+        r"|MISSING_METADATA_FILE|MALFORMED_LOG_FILE|INVALID_LOG_VERSION|(?i:log file was malformed)"
+        r"|Incomplete log file|^batch \d+ doesn't exist|delta file .* does not exist"
+        r"|Error reading (delta|snapshot) file|/state/\S+ (\(No such file|does not exist)",
+    ),
+    _rule(
+        Cause.STATE_UNREADABLE,
+        kind=r"\.EOFException$|\.jackson\.|\.MappingException$|\.NumberFormatException$|\.IllegalArgumentException$",
+        within=r"\.(HDFSMetadataLog|StreamMetadata|CommitLog|OffsetSeqLog|CompactibleFileStreamLog"
+        r"|StateSchemaCompatibilityChecker|OperatorStateMetadata\w*)\$?\.",
+    ),
+    _rule(Cause.STATE_UNREADABLE, kind=r"\.AssertionError$", within=r"\A.*assert\n.*\.initializeExecution\n"),
+    _rule(Cause.STATE_UNREADABLE, kind=r"\.ChecksumException$"),
+    _rule(Cause.STATE_UNREADABLE, kind=r"\.RocksDBException$", says=r"No such file"),
+    _rule(
+        Cause.SOURCE,
+        says=r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|MALFORMED_RECORD_IN_PARSING|KAFKA_(?!NULL_TOPIC)"
+        r"|PYTHON_STREAMING_DATA_SOURCE|UNABLE_TO_INFER_SCHEMA)",
+    ),
+    _rule(
+        Cause.SINK,
+        says=r"\[(TASK_WRITE_FAILED|PATH_ALREADY_EXISTS|DATA_SOURCE_EXTERNAL_ERROR)|Mkdirs failed|_spark_metadata\b",
+    ),
+    _rule(Cause.SINK, kind=r"\.(ParentNotDirectoryException|FileAlreadyExistsException)$"),
+    _rule(Cause.SINK, kind=r"^org\.apache\.kafka\.", says=r"not present in metadata after|^Expiring \d+ record"),
+    _rule(Cause.SOURCE, kind=r"^org\.apache\.kafka\."),
+    _rule(Cause.USER_CODE, kind=r"\.PythonException$|ForeachBatchUserFuncException$"),
+    _rule(Cause.USER_CODE, says=r"\bSQLSTATE: (22|38|39)\w{3}"),
+)
+
+
+def death_of_text(text: str) -> Death:
+    """Why the query died that ended with this."""
+    if text.startswith(GONE):
+        return Death(Cause.SPARK_GONE, text.splitlines()[0])
+    chain = chain_of(text.removeprefix(f"{WHILE_STAGING}: "))
+    for link in reversed(chain):
+        if (cause := _cause_of(link)) is not None:
+            return Death(cause, link.line)
+    innermost = next((link.line for link in reversed(chain) if link.line), "")
+    return Death(Cause.SINK if text.startswith(WHILE_STAGING) else Cause.UNKNOWN, innermost)
+
+
+def death_of_start(error: Exception) -> Death:
+    """Why a restart failed."""
+    match error:
+        case StartFailed():
+            return death_of_text(str(error))
+        case Fenced():
+            return Death(Cause.FENCED, error.message)
+        case StorageError():
+            return Death(Cause.STORAGE, error.message)
+        case HoldfastError():
+            return Death(Cause.UNKNOWN, error.message)
+    return death_of_text(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
+
+
+def _cause_of(link: Link) -> Cause | None:
+    if link.python and not _SPARKS_OWN.match(link.kind):
+        known = next((rule.cause for rule in _OF_ANY_LANGUAGE if rule.knows(link)), None)
+        return known or Cause.USER_CODE
+    return next((rule.cause for rule in (*_OF_ANY_LANGUAGE, *_OF_SPARK) if rule.knows(link)), None)
+
+
+_SPARKS_OWN = re.compile(r"pyspark\.errors\.|py4j\.protocol\.")
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
+
+
+def _without_numbers(message: str) -> str:
+    return _NUMBER.sub("#", message)

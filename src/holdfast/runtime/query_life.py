@@ -1,0 +1,250 @@
+"""The query's life within a run: barriers, death, restart. Called on the loop's thread unless said otherwise.
+
+A query that died is started again in the same directory, or, when that is unreadable, from the next candidate. What
+`supervision` decides is done here; what becomes of it is told to the rest of the runtime through `Told`.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from holdfast.coordination.events import BarrierReached, Event, QueryEnded, RunFenced
+from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, StorageError
+from holdfast.identifiers import BatchId, CheckpointId, JobName
+from holdfast.repository.entries import QueryRestarted
+from holdfast.repository.journal import Journal
+from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.causes import Cause, Death, death_of_start, death_of_text
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.ports import Query
+from holdfast.runtime.recovery import Recovery, Resumed, align_sink
+from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+
+log = logging.getLogger("holdfast")
+
+QUERY_DIED = "query_died"
+"""The alarm of a death; over when a batch completes again."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Whom the query's life concerns."""
+
+    event: Callable[[Event], None]
+    """Let the coordinator decide about it, now."""
+    started: Callable[[Resumed, bool], None]
+    """It runs again; True when it does so in another directory."""
+    end: Callable[[HoldfastError | None], None]
+    """It will not be started again: it is done, or was given up."""
+    distrust: Callable[[Collection[CheckpointId], CheckpointId | None], None]
+    """These checkpoints were found damaged, and the query goes on from that one. Called on the journal lane."""
+
+
+class QueryLife:
+    def __init__(
+        self,
+        *,
+        job: JobName,
+        query: Query,
+        resumed: Resumed,
+        supervision: Supervision,
+        recovery: Recovery,
+        journal: Journal,
+        alarms: Alarms,
+        clock: Clock,
+        lanes: Lanes,
+        post: Callable[[Event | Callable[[], None]], None],
+        told: Told,
+    ) -> None:
+        self._job = job
+        self._query = query
+        self._supervision = supervision
+        self._recovery = recovery
+        self._journal = journal
+        self._alarms = alarms
+        self._clock = clock
+        self._lanes = lanes
+        self._post = post
+        self._told = told
+        self._restart: Restart | None = None
+        self._died_at = 0.0
+        self._gone = False
+        self.resumed = resumed
+        self.running = False
+        self.barrier: BatchId | None = None
+        self.restarts = 0
+        self.stop_asked = False
+        """From now on its end is no death."""
+
+    def begin(self) -> None:
+        self.running = True
+        self._query.when_ended(lambda: self._post(self.look_for_death))
+
+    def poll(self, *, may_restart: bool) -> None:
+        if self.running:
+            self.look_for_barrier()
+            self.look_for_death()
+        elif may_restart and not self.stop_asked:
+            self._restart_when_due()
+
+    def _restart_when_due(self) -> None:
+        if self._restart is not None and self._clock.monotonic() >= self._restart.at:
+            self._begin_restart(self._restart)
+
+    def stopped(self) -> None:
+        """It was stopped on request."""
+        self._restart = None
+        if self.running:
+            self.running = False
+            self.look_for_barrier()
+            self._told.event(QueryEnded())
+
+    def look_for_barrier(self) -> None:
+        barrier = self.resumed.directory.newest_barrier()
+        if barrier is not None and (self.barrier is None or barrier > self.barrier):
+            self.barrier = barrier
+            if self.resumed.barrier is None or barrier > self.resumed.barrier:
+                self._supervision.progressed()
+                self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
+            self._told.event(BarrierReached(barrier))
+
+    def look_for_death(self) -> None:
+        """Also called when the query says that it ended: then it is noticed at once."""
+        if not self.running or self.stop_asked:
+            return
+        why = self._query.death()
+        if why is None:
+            return
+        death = death_of_text(why)
+        if death.cause is Cause.SPARK_GONE and not self._gone:
+            # A signal to the whole process group ends the JVM too, and our own handler may be a moment behind.
+            self._gone = True
+            return
+        self.running = False
+        self._died_at = self._clock.monotonic()
+        self.look_for_barrier()
+        if why == "":
+            self._told.event(QueryEnded())
+            self._told.end(None)
+        else:
+            self._died(death)
+
+    def _died(self, death: Death) -> None:
+        verdict = self._supervision.died(death, self._died_at)
+        if isinstance(verdict, GiveUp):
+            self._told.event(QueryEnded())
+            self._end_for(verdict)
+            return
+        delay = verdict.at - self._died_at
+        self._warn(f"the query died ({death.cause}), restarting in {delay:.1f} s: {death.message}", death)
+        self._restart = verdict
+        self.restarts += 1
+        self._told.event(QueryEnded(replaced=verdict.elsewhere))
+
+    def _warn(self, message: str, death: Death) -> None:
+        self._alarms.raise_alarm(QUERY_DIED, "warning", message, death.cause.hint)
+
+    def _end_for(self, verdict: GiveUp) -> None:
+        if verdict.death.cause is Cause.FENCED:
+            self._told.event(RunFenced(verdict.death.message))
+        else:
+            self._give_up(verdict.error(self._job))
+
+    def _give_up(self, error: HoldfastError) -> None:
+        self._alarms.raise_alarm(QUERY_DIED, "critical", error.message, error.hint or "")
+        self._told.end(error)
+
+    def _begin_restart(self, restart: Restart) -> None:
+        self._restart = None
+        if restart.elsewhere:
+            # On the journal lane: no checkpoint of the old directory can be appended while the new one is chosen.
+            self._lanes.submit("journal", lambda: self._restarting(restart, self._resume_elsewhere))
+        else:
+            self._lanes.submit("query", lambda: self._restarting(restart, self._start_again))
+
+    def _restarting(self, restart: Restart, start: Callable[[], Resumed]) -> None:
+        """On a lane."""
+        try:
+            resumed = start()
+        except Fenced as error:
+            self._post(RunFenced(error.message))
+        except (Corrupt, Incompatible) as error:
+            failure = error
+            self._post(lambda: self._cannot_resume(restart, failure))
+        except Exception as error:
+            death = death_of_start(error)
+            self._post(lambda: self._restart_failed(restart, death))
+        else:
+            self._post(lambda: self._restarted(restart, resumed))
+
+    def _start_again(self) -> Resumed:
+        self._query.start(self.resumed.directory)
+        return self.resumed
+
+    def _resume_elsewhere(self) -> Resumed:
+        """The directory is unreadable. So is the checkpoint it came from, if nothing was committed since."""
+        recovery, old = self._recovery, self.resumed
+        self._journal.settle()
+        known = set(self._journal.state.corrupt)
+        old.directory.set_aside("Spark could not read its state")
+        if old.checkpoint is not None and old.directory.newest_barrier() == old.barrier:
+            recovery.mark_corrupt(old.checkpoint, "Spark could not read the state restored from it")
+        resumed = recovery.resume(local=False)
+        self._told.distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
+        self._supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)
+        if self._query.sink is not None:
+            align_sink(self._query.sink, resumed)
+        self._query.start(resumed.directory)
+        return resumed
+
+    def _cannot_resume(self, restart: Restart, failure: HoldfastError) -> None:
+        self._record(restart, None)
+        self._give_up(failure)
+
+    def _restart_failed(self, failed: Restart, death: Death) -> None:
+        self._record(failed, None)
+        self._died_at = self._clock.monotonic()
+        verdict = self._supervision.died(death, self._died_at)
+        if isinstance(verdict, GiveUp):
+            self._end_for(verdict)
+            return
+        self._warn(f"the restart failed ({death.cause}), trying again: {death.message}", death)
+        # A directory that was given up stays given up: the sink may have discarded what was staged from it.
+        self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
+        self.restarts += 1
+
+    def _restarted(self, restart: Restart, resumed: Resumed) -> None:
+        self._record(restart, self._clock.monotonic() - self._died_at)
+        replaced = resumed is not self.resumed
+        self.running = True
+        if replaced:
+            self.resumed = resumed
+            self.barrier = None
+        self._told.started(resumed, replaced)
+
+    def _record(self, restart: Restart, seconds: float | None) -> None:
+        """A place in the history for each restart, with the time from the death until the query ran again."""
+        number, journal, death = self.restarts, self._journal, restart.death
+
+        def record() -> None:
+            try:
+                journal.append(
+                    lambda sequence, attempt, at: QueryRestarted(
+                        sequence=sequence,
+                        attempt=attempt,
+                        at=at,
+                        fencing_epoch=journal.fencing_epoch,
+                        cause=death.cause.value,
+                        message=death.message,
+                        attempt_number=number,
+                        hint=death.cause.hint,
+                        duration_ms=None if seconds is None else round(seconds * 1000),
+                    )
+                )
+            except Fenced as error:
+                self._post(RunFenced(error.message))
+            except StorageError as error:
+                log.warning("could not record the restart: %s", error.message)
+
+        self._lanes.submit("journal", record)

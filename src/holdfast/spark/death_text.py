@@ -1,0 +1,29 @@
+"""What Spark says of the end of a query: the chain of causes as Java prints it, innermost last.
+
+Not PySpark's own text, which has only the outermost message, followed by the query's plan: there a path or a literal of
+the query could be taken for what went wrong.
+"""
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from holdfast.errors import HoldfastError
+from holdfast.runtime.causes import WHILE_STAGING
+
+
+def death_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exception | None) -> str | None:
+    """None when the query ended by itself. `staging_failed` is what the sink raised in the query's last batch."""
+    caught = query._jsq.exception()
+    if not caught.isDefined():
+        return None
+    if staging_failed is not None:
+        return f"{WHILE_STAGING}: {exception_text(staging_failed)}"
+    printed = getattr(spark.sparkContext._jvm, "org.apache.spark.util.Utils").exceptionString
+    return str(printed(caught.get().getCause()))
+
+
+def exception_text(error: Exception) -> str:
+    if chain := getattr(error, "_stackTrace", None):  # of Spark's own exceptions, as PySpark keeps it
+        return str(chain)
+    message = error.message if isinstance(error, HoldfastError) else str(error)
+    return f"{type(error).__module__}.{type(error).__qualname__}: {message}"

@@ -1,0 +1,143 @@
+"""Which exception of a chain decides, with chains that are hard to bring about. `tests/spark/test_causes.py` has the
+others, from Spark itself."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Fenced, HoldfastError, StorageUnreachable
+from holdfast.runtime.causes import GONE, WHILE_STAGING, Cause, Death, death_of_start, death_of_text
+from holdfast.runtime.exception_chain import chain_of
+
+FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
+
+
+def chain(*exceptions: str) -> str:
+    """As Java prints it, outermost first."""
+    return f"\n{FRAMES}\nCaused by: ".join(exceptions) + f"\n{FRAMES}"
+
+
+CANNOT_LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
+TASK = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most "
+    "recent failure: Lost task 0.0 in stage 7.0 (TID 9) (10.0.0.7 executor driver): "
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause", "line"),
+    [
+        (
+            chain(CANNOT_LOAD, "org.rocksdb.RocksDBException: Corruption: bad block contents"),
+            Cause.STATE_UNREADABLE,
+            "RocksDBException: Corruption: bad block contents",
+        ),
+        (
+            chain(CANNOT_LOAD, "java.io.IOException: No space left on device"),
+            Cause.STORAGE,
+            "IOException: No space left on device",
+        ),
+        (
+            chain(CANNOT_LOAD, "java.lang.OutOfMemoryError: Java heap space"),
+            Cause.OUT_OF_MEMORY,
+            "OutOfMemoryError: Java heap space",
+        ),
+        (
+            chain(
+                "x.y.StateStoreException: [CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY] Could not load"
+            ),
+            Cause.OUT_OF_MEMORY,
+            "StateStoreException: [CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY] Could not load",
+        ),
+        (
+            chain("x.y.StateStoreException: [CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] RocksDB is held"),
+            Cause.UNKNOWN,
+            "StateStoreException: [CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] RocksDB is held",
+        ),
+        (
+            chain(TASK + "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable"),
+            Cause.OUT_OF_MEMORY,
+            "SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable",
+        ),
+        (
+            chain(TASK + "ExecutorLostFailure (executor 3 exited caused by one of the running tasks)"),
+            Cause.UNKNOWN,
+            "ExecutorLostFailure (executor 3 exited caused by one of the running tasks)",
+        ),
+        (
+            chain(
+                TASK + "org.apache.spark.sql.kafka010.KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] "
+                "Some data may have been lost. SQLSTATE: 22000"
+            ),
+            Cause.SOURCE,
+            "KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost. "
+            "SQLSTATE: 22000",
+        ),
+        (
+            "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic",
+            Cause.SOURCE,
+            "UnknownTopicOrPartitionException: This server does not host this topic",
+        ),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Topic out not present in metadata after 60000 ms.",
+            Cause.SINK,
+            "TimeoutException: Topic out not present in metadata after 60000 ms.",
+        ),
+        (
+            f"{WHILE_STAGING}: holdfast.errors.StorageFull: could not stage: [Errno 28] No space left on device",
+            Cause.STORAGE,
+            "StorageFull: could not stage: [Errno 28] No space left on device",
+        ),
+        (
+            f"{WHILE_STAGING}: pyarrow.lib.ArrowInvalid: Parquet magic bytes not found",
+            Cause.SINK,
+            "ArrowInvalid: Parquet magic bytes not found",
+        ),
+        (f"{GONE}: Answer from Java side is empty", Cause.SPARK_GONE, f"{GONE}: Answer from Java side is empty"),
+        ("java.lang.IllegalStateException", Cause.UNKNOWN, "IllegalStateException"),
+        ("something nobody has seen", Cause.UNKNOWN, "something nobody has seen"),
+    ],
+)
+def test_the_innermost_exception_that_is_known_decides(text: str, cause: Cause, line: str) -> None:
+    assert death_of_text(text) == Death(cause, line)
+
+
+def test_a_message_that_quotes_a_chain_is_one_exception() -> None:
+    """Frames come after a message; before them every line is part of it."""
+    said = "x.Y: all went wrong\nCaused by: org.rocksdb.RocksDBException: Corruption: block"
+    assert [link.kind for link in chain_of(chain(said, "java.lang.Error: inner"))] == ["x.Y", "java.lang.Error"]
+
+
+def test_what_python_raised_last_counts_and_its_place_is_the_users() -> None:
+    text = chain(
+        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "/job/orders.py", line 8, in write\n    int("x")\nValueError: invalid literal\n\n'
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "/venv/lib/python3.11/site-packages/pyspark/sql/utils.py", line 163, in call\n    self.func(batch)\n'
+        '  File "/job/orders.py", line 10, in write\n    raise Rejected("no") from None\n'
+        "orders.Rejected: no\n"
+    )
+    assert death_of_text(text) == Death(Cause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (StorageUnreachable("could not read manifests/x: no answer"), Cause.STORAGE),
+        (Fenced("run 7 owns the job"), Cause.FENCED),
+        (HoldfastError("could not stage"), Cause.UNKNOWN),
+        (OSError(28, "No space left on device"), Cause.STORAGE),
+        (ValueError("x"), Cause.UNKNOWN),
+    ],
+)
+def test_why_a_restart_failed(error: Exception, cause: Cause) -> None:
+    assert death_of_start(error).cause is cause
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_cause_says_what_to_change_and_is_in_the_manual(cause: Cause) -> None:
+    assert cause.hint
+    manual = Path(__file__).parents[2] / "docs" / "operating.md"
+    assert f"| `{cause}` |" in manual.read_text()

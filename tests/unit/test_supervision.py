@@ -1,0 +1,93 @@
+"""What follows a death: a restart, sooner or later, in this directory or another one; or the end."""
+
+import pytest
+
+from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
+from holdfast.identifiers import JobName
+from holdfast.runtime.causes import Cause, Death
+from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+
+JOB = JobName("orders")
+POISON = Death(Cause.USER_CODE, "ValueError: not a number: 17 (orders.py, line 12, in parse)")
+
+
+def supervision(delay: float = 1.0, attempts: int = 10, same_error: int = 3) -> Supervision:
+    return Supervision(delay, attempts, same_error)
+
+
+def lives_until_given_up(supervised: Supervision, death: Death) -> int:
+    for number in range(1, 100):
+        if isinstance(supervised.died(death, now=0.0), GiveUp):
+            return number
+    raise AssertionError("it would go on for ever")
+
+
+@pytest.mark.parametrize("cause", [Cause.SOURCE, Cause.SINK, Cause.STORAGE, Cause.OUT_OF_MEMORY, Cause.UNKNOWN])
+def test_what_may_pass_is_tried_as_often_as_allowed(cause: Cause) -> None:
+    assert lives_until_given_up(supervision(attempts=4), Death(cause, "the same each time")) == 5
+
+
+def test_an_error_of_the_users_code_that_repeats_is_given_up_early() -> None:
+    assert lives_until_given_up(supervision(), POISON) == 3
+    assert lives_until_given_up(supervision(same_error=1), POISON) == 1
+    assert lives_until_given_up(supervision(attempts=1), POISON) == 2
+
+
+def test_numbers_do_not_make_it_another_error() -> None:
+    supervised = supervision()
+    supervised.died(POISON, now=0.0)
+    supervised.died(Death(Cause.USER_CODE, POISON.message.replace("17", "0x7f3a")), now=0.0)
+    verdict = supervised.died(Death(Cause.USER_CODE, POISON.message.replace("17", "18")), now=0.0)
+    assert isinstance(verdict, GiveUp)
+
+
+def test_another_error_in_between_or_a_completed_batch_begins_the_count_anew() -> None:
+    other = Death(Cause.USER_CODE, "KeyError: 'customer'")
+    supervised = supervision()
+    for death in (POISON, POISON, other, other, POISON, POISON):
+        assert isinstance(supervised.died(death, now=0.0), Restart)
+    supervised.progressed()
+    for death in (POISON, POISON):
+        assert isinstance(supervised.died(death, now=0.0), Restart)
+
+
+def test_the_delay_grows_to_a_minute_and_a_completed_batch_resets_it() -> None:
+    supervised = supervision(delay=1.0, attempts=100)
+    delays = [restart.at for _ in range(8) if isinstance(restart := supervised.died(_passing(), now=0.0), Restart)]
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    supervised.progressed()
+    restart = supervised.died(_passing(), now=5.0)
+    assert isinstance(restart, Restart)
+    assert restart.at == 6.0
+
+
+def _passing() -> Death:
+    return Death(Cause.UNKNOWN, "an executor was lost")
+
+
+@pytest.mark.parametrize("cause", [Cause.FENCED, Cause.SPARK_GONE, Cause.INCOMPATIBLE])
+def test_what_no_restart_can_mend_is_not_tried(cause: Cause) -> None:
+    assert lives_until_given_up(supervision(), Death(cause, "")) == 1
+
+
+def test_only_unreadable_state_moves_to_another_directory() -> None:
+    moved = [cause for cause in Cause if getattr(supervision().died(Death(cause, ""), now=0.0), "elsewhere", False)]
+    assert moved == [Cause.STATE_UNREADABLE]
+
+
+ENDS: dict[Cause, tuple[type[HoldfastError], int]] = {
+    Cause.INCOMPATIBLE: (Incompatible, 2),
+    Cause.STATE_UNREADABLE: (Corrupt, 4),
+    Cause.FENCED: (Fenced, 5),
+    Cause.STORAGE: (StorageError, 6),
+}
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_the_job_ends_with_the_exit_code_of_the_cause_and_says_what_to_change(cause: Cause) -> None:
+    verdict = supervision(attempts=0, same_error=1).died(Death(cause, "this happened"), now=0.0)
+    assert isinstance(verdict, GiveUp)
+    error = verdict.error(JOB)
+    assert (type(error), error.exit_code) == ENDS.get(cause, (JobFailed, 1))
+    assert "this happened" in error.message
+    assert error.hint == cause.hint
