@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STAMP := .venv/.holdfast-ready
 
-.PHONY: setup demo test lint bench simulate torture clean
+.PHONY: setup demo test lint bench simulate torture doctor-real clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,12 @@ simulate: setup
 torture: setup
 	HOLDFAST_OUTAGE=120 HOLDFAST_SLOW=2 $(PYTHON) -m pytest -o timeout=1800 tests/end_to_end/test_store_in_trouble.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_survives_kills.py tests/end_to_end/test_crash_points.py tests/end_to_end/test_unreadable_state.py
+
+# Flink and Spark jobs broken on purpose; their logs, trimmed, in DOCTOR_LOGS. Needs the right to mount a tmpfs.
+DOCTOR_LOGS ?= /tmp/holdfast-doctor-logs
+doctor-real: setup
+	$(PYTHON) -m tests.doctor.real.spark_runs $(DOCTOR_LOGS)
+	$(PYTHON) -m tests.doctor.real.flink_runs $(DOCTOR_LOGS)
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -13,6 +13,7 @@ _COMPLETED = re.compile(
 )
 _PAUSE = re.compile(r"pause of approximately (\d+)ms")
 _GC_LOG = re.compile(r"Pause (?:Full|Young).* (\d+)(?:\.\d+)?ms|Full GC.* (\d+)\.(\d+) secs")
+_IN_QUEUE = re.compile(r"checkpoint request time in queue: (\d+)")
 _HEARTBEAT_DELAY = re.compile(r"heartbeat was sent \[(\d+)\] ms ago")
 _SLOW_HDFS = re.compile(r"[Ss]low (?:waitForAckedSeqno|ReadProcessor|flushOrSync|BlockReceiver)\D*?(\d+) ?ms")
 _ASYNC_PART = re.compile(r"asynchronous part\) in thread .* took (\d+) ms")
@@ -68,7 +69,12 @@ def _pause(event: LogEvent) -> Clue | None:
     if match := _GC_LOG.search(text):
         milliseconds = int(match[1]) if match[1] else int(match[2]) * 1000
         return Clue(shown(event), "gc", measures={"pause_ms": milliseconds}) if milliseconds >= _LONG_PAUSE_MS else None
-    if "checkpoint request time in queue" in text or "Thread starvation or clock leap" in text:
+    if match := _IN_QUEUE.search(text):
+        milliseconds = int(match[1])
+        return (
+            Clue(shown(event), "cpu", measures={"pause_ms": milliseconds}) if milliseconds >= _LONG_PAUSE_MS else None
+        )
+    if "Thread starvation or clock leap" in text:
         return Clue(shown(event), "cpu")
     return None
 

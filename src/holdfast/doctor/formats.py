@@ -60,8 +60,6 @@ LAYOUTS = tuple(re.compile(pattern) for pattern in _LAYOUT_PATTERNS)
 JSON_START = re.compile(rf'\{{(?:.*[^\\])?"(?:{_JSON_KEYS})" ?:')
 
 AFTER_LEVEL = (
-    # Logger, and the message was wrapped.
-    re.compile(rf"(?P<logger>{_DOTTED_LOGGER})\s*(?P<context>\[\])?\s*-?\s*(?P<message>)$"),
     # Flink: logger, nested context in brackets, dash.
     re.compile(
         rf"(?:\[(?P<thread>[^\]]*)\][ \t]+)?(?P<logger>{_LOGGER})[ \t]*"
@@ -72,6 +70,8 @@ AFTER_LEVEL = (
     re.compile(rf"(?:\[(?P<thread>[^\]]*)\][ \t]+)?(?P<logger>{_LOGGER}): (?P<message>.*)", re.DOTALL),
     # Kafka: message, logger in parentheses.
     re.compile(rf"(?P<message>.*) \((?P<logger>{_DOTTED_LOGGER})\)\s*$", re.DOTALL),
+    # Logger, and the message was wrapped.
+    re.compile(rf"(?P<logger>{_DOTTED_LOGGER})\s*(?P<context>\[\])?\s*-?\s*(?P<message>)$"),
 )
 
 WITHOUT_TIME = re.compile(rf"(?:{_BRACKETS}[ \t]+)?(?:{_TIME}[ \t]+)?")

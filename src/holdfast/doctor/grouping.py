@@ -160,7 +160,7 @@ class Grouping:
         if prefix.writer or prefix.written:
             continuation = [line.text for line in self._lines_after(head, prefix.writer)]
         else:
-            continuation = [self._text(each) for each in range(head + 1, self._limit(head, ()))]
+            continuation = self._window.texts(head + 1, self._limit(head, ()))
         return headed(self._source, number, prefix, first, continuation)
 
     def _headless_event(self, index: int) -> LogEvent:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.doctor import remote
@@ -18,6 +19,7 @@ from holdfast.doctor.clues import Rule
 from holdfast.doctor.inputs import PIECE, Inputs, pieces_of, shared_out
 from holdfast.doctor.scanning import Piece, Reading, placed, scan, unparsed
 from holdfast.doctor.sightings import Sighting, merged
+from holdfast.errors import HoldfastError
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,19 @@ def _scanned(spark: SparkSession, pieces: Sequence[Piece], rules: Sequence[Rule]
         return []
     tasks = [[pieces[place] for place in task] for task in shared_out(pieces, size)]
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_scanning(tasks, tuple(rules)), "reading BINARY")
-    return [pickle.loads(row.reading) for row in frame.collect()]
+    try:
+        return [pickle.loads(row.reading) for row in frame.collect()]
+    except PySparkException as error:
+        raise _reading_failed(error) from error
+
+
+def _reading_failed(error: PySparkException) -> HoldfastError:
+    said = str(error)
+    if "ModuleNotFoundError" in said:
+        missing = said.split("ModuleNotFoundError: ", 1)[-1].split("\n", 1)[0]
+        hint = "install 'holdfast[doctor]' where Spark's workers run, or use --master 'local[*]'"
+        return HoldfastError(f"Reading the logs failed on a worker: {missing}", hint=hint)
+    return HoldfastError(f"Reading the logs on Spark failed: {said.strip().splitlines()[0]}")
 
 
 def _scanning(

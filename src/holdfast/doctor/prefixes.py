@@ -11,6 +11,8 @@ from holdfast.doctor.formats import ANY_PREFIX, DOCKER_START, PREFIXES
 from holdfast.doctor.times import has_zone, milliseconds
 
 _MOST = 3
+_INNERMOST = frozenset(("cri", "docker"))
+"""What the container runtime puts there: behind it, everything is the process's own."""
 _LEVELS = frozenset(("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"))
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LABEL = re.compile(r'(?:pod|pod_name|instance|host|hostname)="([^"]*)"')
@@ -43,7 +45,7 @@ class Stripped:
 def stripped(line: str) -> Stripped:
     """All prefixes, also in front of a line that continues an event."""
     taken = _undocked(line)
-    for _ in range(_MOST):
+    while len(taken.writer) <= 2 * _MOST and not (taken.writer and taken.writer[0] in _INNERMOST):
         without = without_one(taken)
         if without is None:
             break

@@ -72,6 +72,15 @@ class Window:
         """From 0, counted from the piece's first line."""
         return self.lines_before + index - self.own[0]
 
+    def texts(self, first: int, end: int) -> list[str]:
+        """Lines from and up to, together at most as long as an event may be."""
+        if first >= end:
+            return []
+        begin = int(self.starts[first])
+        limit = int(self.starts[end]) if end < len(self.starts) else len(self.data)
+        text = self.data[begin : min(limit, begin + REACH)].decode("utf-8", "replace").replace("\xa0", " ")
+        return text.rstrip("\r\n").split("\n")
+
     def text(self, index: int, most: int) -> str:
         start = int(self.starts[index])
         end = int(self.starts[index + 1]) if index + 1 < len(self.starts) else len(self.data)

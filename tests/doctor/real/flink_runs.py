@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.doctor.real.trimming import trim
+
 VERSIONS = ("2.1.0", "1.20.3")
 _CACHE = Path.home() / ".cache" / "holdfast-tests"
 _PATTERN = "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m%n"
@@ -59,6 +61,10 @@ class Flink:
             f"appender.console.type = CONSOLE\nappender.console.layout.type = PatternLayout\n"
             f"appender.console.layout.pattern = {_PATTERN}\n"
         )
+
+    def jar(self) -> Path:
+        """The job's classes, for a cluster that does not have them."""
+        return Path(shutil.make_archive(str(self.place / "job"), "zip", self._classes))
 
     @contextmanager
     def java(self, log: Path, main: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -132,7 +138,7 @@ def two_deployments(flink: Flink, log: Path) -> None:
     with flink.job(other, **given) as first:
         until(other, "Completed checkpoint 4", first)
         with flink.job(log, **given) as second:
-            second.wait(_PATIENCE_S)
+            until(log, "_metadata already exists", second)
 
 
 def corrupt_state(flink: Flink, log: Path) -> None:
@@ -156,34 +162,42 @@ def killed_worker(flink: Flink, log: Path) -> None:
     """A cluster of two processes; the one that works is killed."""
     conf = flink.place / "conf"
     conf.mkdir()
-    memory = {"jobmanager.memory.process.size": "1g", "taskmanager.memory.process.size": "1g"}
-    ports = {"rest.port": 18471, "jobmanager.rpc.port": 16471, "jobmanager.rpc.address": "127.0.0.1"}
-    heartbeats = {"heartbeat.interval": 500, "heartbeat.timeout": 4000, "slot.request.timeout": 3000}
-    worker = {
-        "taskmanager.numberOfTaskSlots": 2,
-        "taskmanager.cpu.cores": 1,
-        "taskmanager.memory.task.heap.size": "200m",
-        "taskmanager.memory.task.off-heap.size": "0m",
-        "taskmanager.memory.network.min": "64m",
-        "taskmanager.memory.network.max": "64m",
-        "taskmanager.memory.managed.size": "64m",
-        "taskmanager.host": "127.0.0.1",
-    }
-    settings = {**memory, **ports, **heartbeats, **worker, **_USUAL, **_directory(flink.place / "checkpoints")}
+    settings = {**_CLUSTER, **_USUAL, **_directory(flink.place / "checkpoints")}
     (conf / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
     runtime, at = "org.apache.flink.runtime", ("--configDir", str(conf))
-    main = f"{runtime}.entrypoint.StandaloneSessionClusterEntrypoint"
+    master, worker = (
+        f"{runtime}.entrypoint.StandaloneSessionClusterEntrypoint",
+        f"{runtime}.taskexecutor.TaskManagerRunner",
+    )
     tasks = log.with_suffix(".worker")
-    with flink.java(log, main, *at), flink.java(tasks, f"{runtime}.taskexecutor.TaskManagerRunner", *at) as killed:
-        until(tasks, "Successful registration at resource manager")
-        with flink.job(
-            log.with_suffix(".client"),
-            **settings,
-            **{"execution.target": "remote", "rest.address": "127.0.0.1", "execution.attached": "false"},
-        ):
+    with flink.java(log, master, *at), flink.java(tasks, worker, *at) as killed:
+        until(tasks, "Successful registration at resource manager", killed)
+        remote = {"execution.target": "remote", "execution.attached": "false", "pipeline.jars": flink.jar().as_uri()}
+        with flink.job(log.with_suffix(".client"), **settings, **remote):
             until(log, "Completed checkpoint 2")
             killed.send_signal(signal.SIGKILL)
             until(log, "to FAILED")
+
+
+_MEMORY = "taskmanager.memory"
+_CLUSTER: dict[str, object] = {
+    "jobmanager.memory.process.size": "1g",
+    "jobmanager.rpc.address": "127.0.0.1",
+    "jobmanager.rpc.port": 16471,
+    "rest.address": "127.0.0.1",
+    "rest.port": 18471,
+    "heartbeat.interval": 500,
+    "heartbeat.timeout": 4000,
+    "slot.request.timeout": 3000,
+    "taskmanager.host": "127.0.0.1",
+    "taskmanager.numberOfTaskSlots": 2,
+    "taskmanager.cpu.cores": 1,
+    **{f"{_MEMORY}.{part}": "64m" for part in ("framework.heap.size", "framework.off-heap.size", "managed.size")},
+    **{f"{_MEMORY}.{part}": "64m" for part in ("network.min", "network.max", "jvm-overhead.min", "jvm-overhead.max")},
+    f"{_MEMORY}.task.heap.size": "200m",
+    f"{_MEMORY}.task.off-heap.size": "0m",
+    f"{_MEMORY}.jvm-metaspace.size": "128m",
+}
 
 
 def _directory(place: Path) -> dict[str, object]:
@@ -210,6 +224,7 @@ def main() -> None:
         try:
             log.touch()
             SCENARIOS[name](Flink(version, place / "run"), log)
+            trim(log)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 

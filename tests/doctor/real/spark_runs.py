@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pyspark
 
+from tests.doctor.real.trimming import trim
+
 _PATIENCE_S = 120
 _LOGGING = """
 rootLogger.level = info
@@ -188,6 +190,7 @@ def main() -> None:
         try:
             log.touch()
             SCENARIOS[name](Spark(place / "run"), log)
+            trim(log)
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
