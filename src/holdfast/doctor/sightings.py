@@ -12,6 +12,7 @@ from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.engines import engine_of
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.reading import whole
+from holdfast.doctor.trust import is_about_the_job
 
 WINDOW_MS = 5 * 60 * 1000
 _SAMPLES = 3
@@ -99,7 +100,7 @@ def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]
         for needle in rule.needles:
             wanting.setdefault(needle, set()).add(number)
     seen: dict[Key, Sighting] = {}
-    for event in events:
+    for event in filter(is_about_the_job, events):
         text = whole(event)
         wanted = [numbers for needle, numbers in wanting.items() if needle in text]
         for number in sorted(set().union(*wanted)):

@@ -11,9 +11,12 @@ from holdfast.doctor.reading import shown, whole
 CODE = "executor-lost"
 _WANTED = re.compile(
     r"idle for|killed by driver|explicit termination request|exited with code 0\b|kill(?:ed)? request|shutdown hook"
-    r"|because: (?:.*finished|.*idle timeout)|Command exited with code 0|has been stopped|dynamic allocation"
+    r"|because: (?:.*finished|.*idle timeout)|has been stopped|dynamic allocation|is shutting down"
 )
-_HEARTBEAT = re.compile(r"[Hh]eartbeat|no longer reachable|Remote RPC client disassociated")
+_KILLED = re.compile(r"[Ee]xit(?:ed)?(?: with)?(?: exit)?(?: code| status)?:? (?:is )?137\b|SIGKILL")
+_HEARTBEAT = re.compile(
+    r"[Hh]eartbeat|no longer reachable|Remote RPC client disassociated|remote task manager was lost"
+)
 _TAKEN = re.compile(
     r"[Dd]ecommission|[Pp]reempt|spot|deleted by a user|node.{0,20}(?:lost|terminated|not ready)|Evicted", re.I
 )
@@ -25,6 +28,8 @@ def _recognise(event: LogEvent) -> Clue | None:
         return None
     if _TAKEN.search(text):
         return Clue(shown(event), "taken")
+    if _KILLED.search(text):
+        return Clue(shown(event), "killed")
     return Clue(shown(event), "heartbeat" if _HEARTBEAT.search(text) else "")
 
 
@@ -44,6 +49,11 @@ KNOWLEDGE = Knowledge(
                 "TaskManager was lost/killed",
                 "Closing TaskExecutor connection",
                 "Lost connection to task manager",
+                "remote task manager was lost",
+                "is now LOST",
+                "code 137",
+                "status: 137",
+                "code is 137",
                 "Executor Process Lost",
                 "worker lost",
                 "Worker lost",
@@ -65,6 +75,25 @@ KNOWLEDGE = Knowledge(
                 holdfast=('restart_delay="1s"', "# state on the lost node comes back from the newest checkpoint"),
             ),
             for_variant("taken", weight=60),
+        ),
+        Cause(
+            "killed",
+            "the worker was killed from outside (SIGKILL, exit code 137): most often by the kernel or the "
+            "platform because it "
+            "used more memory than it may, else by hand",
+            Fix(
+                flink=(
+                    "taskmanager.memory.process.size: <half as much again>",
+                    "taskmanager.memory.jvm-overhead.fraction: 0.2",
+                    "# the kernel's log on that host says whether it was the memory",
+                ),
+                spark=(
+                    "spark.executor.memoryOverhead=2g",
+                    "# the kernel's log on that host says whether it was the memory",
+                ),
+                holdfast=("# the query is restarted by policy: restart_attempts, restart_delay",),
+            ),
+            for_variant("killed", weight=58),
         ),
         Cause(
             "pause",

@@ -10,8 +10,7 @@ from holdfast.doctor.reading import link_with, shown, whole
 CODE = "out-of-memory"
 _OOM = re.compile(r"OutOfMemory|OUT_OF_MEMORY|OOM")
 _CONTAINER = re.compile(
-    r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond the .*memory limit|[Ee]xit(?:ed)?(?: with)?"
-    r"(?: exit)?(?: code| status)?:? (?:is )?137\b|SIGKILL, possible container OOM"
+    r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond the .*memory limit|possible container OOM"
 )
 
 
@@ -37,11 +36,9 @@ KNOWLEDGE = Knowledge(
             (
                 "OutOfMemoryError",
                 "OOMKilled",
+                "possible container OOM",
                 "memory limits",
                 "memory limit. ",
-                "code 137",
-                "status: 137",
-                "status 137",
                 "OUT_OF_MEMORY",
                 "GC overhead limit exceeded",
             ),

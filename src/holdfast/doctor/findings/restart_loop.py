@@ -11,7 +11,7 @@ from holdfast.doctor.reading import root, shown, whole
 CODE = "restart-loop"
 _LOOP = 3
 _RESUMED = re.compile(r"Resuming at batch (\d+)")
-_RESTARTING = re.compile(r"switched from state \w+ to RESTARTING")
+_RESTARTING = re.compile(r"switched from state \w+ to RESTARTING|Transition from state \w+ to Restarting")
 
 
 def _recognise(event: LogEvent) -> Clue | None:
@@ -52,7 +52,9 @@ KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
     symptom="the job restarts again and again",
-    rules=(Rule(CODE, ("to RESTARTING", "Recovery is suppressed by", "Resuming at batch "), _recognise),),
+    rules=(
+        Rule(CODE, ("to RESTARTING", "to Restarting", "Recovery is suppressed by", "Resuming at batch "), _recognise),
+    ),
     causes=(
         Cause(
             "gave-up",

@@ -24,11 +24,10 @@ _THROTTLED = re.compile(
     r"many|object)|ThrottlingException|RequestLimitExceeded"
 )
 _MISSING = re.compile(
-    r"Path doesn't exist|File does not exist|No lease on|NoSuchBucket|NoSuchKey|specified "
-    r"(?:bucket|key|container|path) "
-    r"does not exist|FileNotFoundException|NoSuchFileException|No such file or directory|Mkdirs "
-    r"failed|ContainerNotFound"
-    r"|Failed to create (?:directory|parent)|parent directory does not exist|Holder \S+ does not have any open files"
+    r"Path doesn't exist|File does not exist|No lease on|NoSuchBucket|NoSuchKey|ContainerNotFound|FileNotFoundException"
+    r"|specified (?:bucket|key|container|path) does not exist|NoSuchFileException|No such file or directory"
+    r"|[Mm]kdirs? (?:of \S+ )?failed|mkdirs returned false|Holder \S+ does not have any open files"
+    r"|(?:Cannot|Could not|Unable to|Failed to) (?:create|make) (?:\w+ )?(?:directory|parent|folder)"
 )
 _UNREACHABLE = re.compile(
     r"Connection refused|UnknownHostException|SocketTimeoutException|ConnectTimeoutException|Connection reset"
