@@ -5,13 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-from holdfast.doctor.scanning import Piece, scan
 
 from holdfast.doctor.diagnosis import diagnose
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.rules import RULES
+from holdfast.doctor.scanning import Piece, placed, scan
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"
@@ -26,6 +26,8 @@ class Excerpt:
     fix: str = ""
     also: tuple[str, ...] = ()
     """Further critical findings that are right."""
+    held_out: bool = False
+    """Written when the rules were done."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,18 @@ def score(verdicts: Iterable[Verdict]) -> Score:
 def excerpts() -> list[Excerpt]:
     expected = tomllib.loads((HERE / "expected.toml").read_text())
     return [
-        Excerpt(name, CASES / f"{name}.log", says["first"], says.get("fix", ""), tuple(says.get("also", ())))
+        Excerpt(
+            name,
+            CASES / f"{name}.log",
+            says["first"],
+            says.get("fix", ""),
+            tuple(says.get("also", ())),
+            says.get("held_out", False),
+        )
         for name, says in expected.items()
     ]
 
 
+@cache
 def examined(excerpt: Excerpt) -> Verdict:
-    return Verdict(excerpt, diagnose(scan(Piece(str(excerpt.path)), RULES).sightings))
+    return Verdict(excerpt, diagnose(placed([scan(Piece(str(excerpt.path)), RULES)])))

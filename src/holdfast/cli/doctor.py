@@ -27,12 +27,12 @@ def doctor(
     logs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOGS]...", help="Files, directories, globs or URLs; - for standard input.", show_default=False
+            metavar="[LOGS]...", show_default=False, help="Files, directories, globs, URLs; - is standard input."
         ),
     ] = None,
     home: Annotated[
         str | None,
-        typer.Option("--home", envvar="HOLDFAST_HOME", metavar="URL", help="Where the job's checkpoints are."),
+        typer.Option("--home", envvar="HOLDFAST_HOME", metavar="URL", help="The home of the job, without LOGS."),
     ] = None,
     job: Annotated[
         str | None,
@@ -44,19 +44,31 @@ def doctor(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there instead.")
     ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Mask secrets, hosts and addresses.")] = False,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="DIR", help="Also keep every event of LOGS there, as Parquet.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on reading the directory LOGS, and tell what is new. Ctrl-C ends it.")
+    ] = False,
+    master: Annotated[
+        str | None, typer.Option("--master", metavar="URL", help="The Spark that reads LOGS. Default: this machine.")
+    ] = None,
 ) -> None:
     """Findings from Flink and Spark logs, or from a job's history.
 
-    Exit code 0: nothing critical. 1: something critical.
+    Exit code 0: nothing critical. 1: something critical. 3: nothing to examine.
     """
     from holdfast.doctor.finding import worst_is_critical
     from holdfast.doctor.reports.redaction import Redactor
 
-    report = _from_logs(logs) if logs else _from_history(home, job)
-    if redact:
-        report = Redactor().report(report)
-    _write(report, as_json, form, output)
-    if worst_is_critical(report.findings):
+    redactor = Redactor() if redact else None
+    if follow:
+        critical = _follow(logs or [], as_json, redactor, master)
+    else:
+        report = _from_logs(logs, keep, master) if logs else _from_history(home, job)
+        _write(redactor.report(report) if redactor else report, as_json, form, output)
+        critical = worst_is_critical(report.findings)
+    if critical:
         raise typer.Exit(_CRITICAL)
 
 
@@ -73,8 +85,32 @@ def _from_history(home: str | None, job: str | None) -> "Report":
     return Report(findings=history_findings(observe(home, job)), job=job, home=home)
 
 
-def _from_logs(logs: list[str]) -> "Report":
-    raise NotImplementedError
+def _from_logs(logs: list[str], keep: str | None, master: str | None) -> "Report":
+    from holdfast.cli.doctor_logs import examined
+
+    return examined(logs, keep, master)
+
+
+def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None) -> bool:
+    from holdfast.cli.doctor_logs import followed
+    from holdfast.cli.doctor_text import finding_lines
+    from holdfast.doctor.finding import Finding
+    from holdfast.doctor.reports.document import Report
+    from holdfast.doctor.reports.redaction import Redactor
+
+    console = answer()
+
+    def tell(finding: Finding) -> None:
+        if isinstance(redactor, Redactor):
+            (finding,) = redactor.report(Report(findings=(finding,))).findings
+        if as_json:
+            print_json(finding)
+            sys.stdout.flush()
+            return
+        for line in finding_lines(finding):
+            console.print(line, soft_wrap=True)
+
+    return followed(logs, master, tell)
 
 
 def _write(report: "Report", as_json: bool, form: Form, output: Path | None) -> None:
@@ -85,16 +121,23 @@ def _write(report: "Report", as_json: bool, form: Form, output: Path | None) -> 
 
         console = answer()
         for line in lines(report):
-            console.print(line)
+            console.print(line, soft_wrap=True)
     else:
         _deliver(_written(report, form), output)
 
 
 def _written(report: "Report", form: Form) -> str:
-    from holdfast.doctor.reports.markdown import markdown
-    from holdfast.doctor.reports.page import page
+    if form is Form.HTML:
+        from holdfast.doctor.reports.page import page
 
-    return page(report) if form is Form.HTML else markdown(report)
+        return page(report)
+    if form is Form.MARKDOWN:
+        from holdfast.doctor.reports.markdown import markdown
+
+        return markdown(report)
+    from holdfast.cli.doctor_text import lines
+
+    return "".join(f"{line.plain}\n" for line in lines(report))
 
 
 def _deliver(text: str, output: Path | None) -> None:

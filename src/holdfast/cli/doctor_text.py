@@ -18,14 +18,13 @@ def lines(report: Report) -> Iterator["Text"]:
     from rich.text import Text
 
     for finding in report.findings:
-        yield from _finding(finding)
-        yield Text()
+        yield from finding_lines(finding)
     for skipped in report.logs.skipped if report.logs else ():
         yield Text.assemble(("not read: ", "yellow"), skipped)
     yield Text(summary(report))
 
 
-def _finding(finding: Finding) -> Iterator["Text"]:
+def finding_lines(finding: Finding) -> Iterator["Text"]:
     from rich.text import Text
 
     yield Text.assemble((finding.severity, STYLES[finding.severity]), "  ", (finding.code, "bold"))
@@ -39,6 +38,7 @@ def _finding(finding: Finding) -> Iterator["Text"]:
     yield from _changes(finding.fix)
     yield from _column("evidence", [f"{place(each)}  {each.text}" for each in finding.evidence])
     yield from _column("see", [", ".join(finding.references)] if finding.references else [])
+    yield Text()
 
 
 def _changes(fix: Sequence[str]) -> Iterator["Text"]:

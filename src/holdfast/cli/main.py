@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from holdfast.cli import checkpoints, collect, copy, jobs, restore, run, savepoint, show, status, verify
+from holdfast.cli import checkpoints, collect, copy, doctor, jobs, restore, run, savepoint, show, status, verify
 from holdfast.cli.demo import command as demo
 from holdfast.cli.output import say
 from holdfast.errors import HoldfastError
@@ -45,6 +45,7 @@ app.command("show")(show.show)
 app.command("restore")(restore.restore)
 app.command("verify")(verify.verify)
 app.command("collect")(collect.collect)
+app.command("doctor")(doctor.doctor)
 app.command("copy")(copy.copy)
 app.add_typer(savepoint.app, name="savepoint")
 

@@ -13,7 +13,7 @@ from holdfast.doctor.mentions import checkpoint_of, host_in_path, job_of, task_o
 from holdfast.doctor.prefixes import Stripped
 from holdfast.doctor.spark_event_log import from_spark_event
 from holdfast.doctor.times import milliseconds
-from holdfast.doctor.traces import MESSAGE_CHARACTERS, Trace, read_trace
+from holdfast.doctor.traces import MESSAGE_CHARACTERS, Trace, read_trace, starts_trace
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
@@ -35,6 +35,8 @@ _TRACE = (
 )
 _NESTED = ("kubernetes", "labels", "resource", "fields", "error", "log", "process", "context", "mdc", "contextMap")
 _NANOSECONDS, _MICROSECONDS, _MILLISECONDS = 10**17, 10**14, 10**11
+_PRINTED = ("extendedStackTrace", "stackTrace")
+"""log4j with stacktraceAsString: the whole chain, as it would have been printed."""
 
 
 def from_json(source: str, line: int, text: str, prefix: Stripped) -> LogEvent | None:
@@ -124,6 +126,8 @@ def _trace(row: Mapping[str, Any], message: str) -> Trace:
         return read_trace(lines[0], [*lines[1:], *written.split("\n")])
     if not isinstance(written, dict):
         return read_trace(lines[0], lines[1:])
+    if (printed := _text(written, _PRINTED)) is not None and starts_trace(printed):
+        return read_trace(lines[0], [*lines[1:], *printed.split("\n")])
     links, frames = _chain(written)
     return Trace(" ".join(lines)[:MESSAGE_CHARACTERS], tuple(links), tuple(frames))
 

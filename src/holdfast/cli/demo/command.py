@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.demo.places import JOB, Places, make_places
-from holdfast.cli.demo.requirements import require_java_and_packages
 from holdfast.cli.output import say
+from holdfast.cli.requirements import require_java_and_packages
 
 Directory = Annotated[
     Path | None,
@@ -28,7 +28,7 @@ def demo(directory: Directory = None) -> int:
     A real one, in about a minute: its driver killed, its disk and its home taken away, its output checked row by row.
     Needs Java and no server, and leaves its files to look at.
     """
-    require_java_and_packages()
+    require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
     places = make_places(directory)
 
     # Only now: what they import is not needed to say that Java is missing.

@@ -1,42 +1,43 @@
-"""What the demo needs that Python's packaging cannot bring, or may not have brought."""
+"""What a command needs that Python's packaging cannot bring, or may not have brought."""
 
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
 
 _LEAST_JAVA = 17
-_PACKAGES = {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"}
 _HINT = "install one, e.g. apt-get install openjdk-17-jre-headless, or point JAVA_HOME at one"
 
 
-def require_java_and_packages() -> None:
-    """Before anything else: a missing Java would show up as a stack trace of Spark a few seconds later."""
-    _require_java()
-    for package, extra in _PACKAGES.items():
+def require_java_and_packages(purpose: str, packages: Mapping[str, str]) -> None:
+    """Before anything else: a missing Java would show up as a stack trace of Spark a few seconds later.
+
+    `packages`: each with the extra of holdfast that brings it.
+    """
+    _require_java(purpose)
+    for package, extra in packages.items():
         if importlib.util.find_spec(package) is None:
             raise HoldfastError(
-                f"could not start the demo: the package {package} is not installed",
-                hint=f"pip install 'holdfast[{extra}]'",
+                f"could not {purpose}: the package {package} is not installed", hint=f"pip install 'holdfast[{extra}]'"
             )
 
 
-def _require_java() -> None:
+def _require_java(purpose: str) -> None:
     java = _java()
     if java is None:
         raise HoldfastError(
-            f"could not start the demo: Spark needs Java {_LEAST_JAVA} or newer, and no java was found",
-            hint=_HINT,
+            f"could not {purpose}: Spark needs Java {_LEAST_JAVA} or newer, and no java was found", hint=_HINT
         )
     version = _java_version(java)
     if version is None or version < _LEAST_JAVA:
         found = "does not say its version" if version is None else f"is version {version}"
         raise HoldfastError(
-            f"could not start the demo: Spark needs Java {_LEAST_JAVA} or newer, and {java} {found}", hint=_HINT
+            f"could not {purpose}: Spark needs Java {_LEAST_JAVA} or newer, and {java} {found}", hint=_HINT
         )
 
 
