@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench import coordinator, doctor_scan, home_bytes, object_store, report, report_s3, restore, rounds, s3_requests
+from bench import (
+    coordinator,
+    doctor,
+    doctor_scan,
+    home_bytes,
+    object_store,
+    report,
+    report_s3,
+    restore,
+    rounds,
+    s3_requests,
+)
 from bench.pipeline import Load
 from bench.ratio import Ratio
 
@@ -90,6 +101,12 @@ def _requests(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(s3_requests.ratios(plain, holdfast, promised=not quick))
 
 
+def _doctor(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    verdicts = doctor.measure()
+    report.figures(console, "Doctor: log excerpts", doctor.rows(verdicts))
+    return tuple(doctor.ratios(verdicts))
+
+
 def _doctor_scan(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     megabytes, count = (128, 1) if quick else (2048, 3)
     with console.status("") as status:
@@ -100,6 +117,7 @@ def _doctor_scan(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
 
 _PARTS = {
     "coordinator": _coordinator,
+    "doctor": _doctor,
     "doctor-scan": _doctor_scan,
     "restore": _restore,
     "object-store": _object_store,

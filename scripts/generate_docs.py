@@ -1,9 +1,11 @@
-"""Writes the pages that say what the code says: docs/failures.md and docs/coordinator.md. A test keeps them equal."""
+"""Writes the pages of docs/ that say what the code says: failures, coordinator, findings. A test keeps them equal."""
 
 from pathlib import Path
 
 from holdfast.coordination.lifecycle import ENDED, TRANSITIONS, Phase
 from holdfast.coordination.reasons import RULES
+from holdfast.doctor.findings import KNOWLEDGE
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge
 
 DOCS = Path(__file__).parent.parent / "docs"
 _NOTE = "<!-- Written by scripts/generate_docs.py from the code. Change the code, then run it again. -->"
@@ -46,6 +48,17 @@ The arrows out of `{failed}` are the journal's: an entry whose outcome was unkno
 its checkpoint completed, whatever was believed before.
 """
 
+_FINDINGS = """\
+# What the doctor finds in logs
+
+{note}
+
+Each finding has causes; the one that the logs support best is reported, others that they support are named. Settings
+that depend on numbers in the logs are computed from them and not shown here. Keys of Flink are those of 1.x; for logs
+that say 2.x they are translated.
+
+{findings}"""
+
 
 def failures() -> str:
     rows = [
@@ -69,7 +82,29 @@ def coordinator() -> str:
     )
 
 
-PAGES = {"failures.md": failures, "coordinator.md": coordinator}
+def findings() -> str:
+    return _FINDINGS.format(note=_NOTE, findings="\n".join(_finding(known) for known in KNOWLEDGE))
+
+
+def _finding(known: Knowledge) -> str:
+    causes = "\n".join(_cause(cause) for cause in known.causes)
+    see = f"\nSee: {', '.join(known.references)}.\n" if known.references else ""
+    return f"## `{known.code}`\n\n{known.severity}: {known.symptom}.\n\n{causes}\n{see}"
+
+
+def _cause(cause: Cause) -> str:
+    lines = [f"- {cause.text}"]
+    if isinstance(cause.fix, Fix):
+        for engine in ("flink", "spark", "holdfast"):
+            lines += [f"  - {engine}: {_code(line)}" for line in getattr(cause.fix, engine)]
+    return "\n".join(lines)
+
+
+def _code(line: str) -> str:
+    return line.removeprefix("# ") if line.startswith("# ") else f"`{line}`"
+
+
+PAGES = {"failures.md": failures, "coordinator.md": coordinator, "findings.md": findings}
 
 
 def main() -> None:

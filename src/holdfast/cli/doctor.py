@@ -86,14 +86,14 @@ def _from_history(home: str | None, job: str | None) -> "Report":
 
 
 def _from_logs(logs: list[str], keep: str | None, master: str | None) -> "Report":
-    from holdfast.cli.doctor_logs import examined
+    from holdfast.cli.reading_logs import examined
 
     return examined(logs, keep, master)
 
 
 def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None) -> bool:
-    from holdfast.cli.doctor_logs import followed
     from holdfast.cli.doctor_text import finding_lines
+    from holdfast.cli.reading_logs import followed
     from holdfast.doctor.finding import Finding
     from holdfast.doctor.reports.document import Report
     from holdfast.doctor.reports.redaction import Redactor

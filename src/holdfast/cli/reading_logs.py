@@ -1,7 +1,8 @@
-"""Logs that the user names, examined on Spark; the words about what could not be read."""
+"""Logs that the user names, examined on Spark: once, kept as a table, or followed."""
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -10,25 +11,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import say, standard_output_kept_clean
+from holdfast.cli.requirements import require_java_and_packages
+from holdfast.cli.run import add_spark_arguments
+from holdfast.doctor.finding import Finding
+from holdfast.doctor.reports.document import LogsRead, Report
 from holdfast.errors import HoldfastError, InvalidSettings, NotFound
 
 if TYPE_CHECKING:
-    from holdfast.doctor.finding import Finding
+    from pyspark.sql import SparkSession
+
     from holdfast.doctor.inputs import Inputs
     from holdfast.doctor.pipeline import Examination
+    from holdfast.doctor.sightings import Sighting
 
 _STANDARD_INPUT = "standard input"
 _EVERY = "2 seconds"
+_PACKAGES = {"pyspark": "doctor", "pyarrow": "doctor", "numpy": "doctor"}
 
 
-def examined(names: Sequence[str], keep: Path | None = None) -> Examination:
+def examined(names: Sequence[str], keep: str | None, master: str | None) -> Report:
     """`keep`: a directory that does not exist yet, for the table of all events as Parquet."""
-    _require_extra()
+    require_java_and_packages("read logs", _PACKAGES)
+    from holdfast.doctor.diagnosis import diagnose
     from holdfast.doctor.inputs import STANDARD_INPUT, resolve, spooled
     from holdfast.doctor.pipeline import renamed
 
-    if keep is not None and keep.exists():
-        raise InvalidSettings.of("--keep", str(keep), "it must not exist yet", hint="another directory")
+    _require_free(keep)
     with ExitStack() as stack:
         places = {}
         if STANDARD_INPUT in names:
@@ -37,76 +45,117 @@ def examined(names: Sequence[str], keep: Path | None = None) -> Examination:
         inputs = resolve([*(name for name in names if name != STANDARD_INPUT), *places])
         if not inputs.files and not inputs.urls:
             raise NotFound(f"No logs to read: {' '.join(names)} has no files", hint="name files, directories or globs")
-        found = _on_spark(inputs, keep)
-        return renamed(found, places)
+        found = _on_spark(inputs, keep, master)
+        _require_something(found, places)
+        return Report(findings=diagnose(renamed(found, places).sightings), logs=_read(found))
 
 
-def followed(directory: str, show: Callable[[Finding], None]) -> None:
-    """Shows findings as they turn up, until it is interrupted."""
-    _require_extra()
-    from holdfast.doctor.diagnosis import diagnose
+def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding], None]) -> bool:
+    """Tells of findings as they turn up, until it is interrupted. Was one of them critical?"""
+    if len(names) != 1 or not Path(names[0]).is_dir():
+        raise NotFound(f"Following {' '.join(names)} failed: it is no directory here", hint="one local directory")
+    require_java_and_packages("read logs", _PACKAGES)
     from holdfast.doctor.following import follow
     from holdfast.doctor.rules import RULES
-    from holdfast.doctor.session import doctors_session
-    from holdfast.doctor.sightings import Sighting, merged
 
-    if not Path(directory).is_dir():
-        raise NotFound(f"Following {directory} failed: it is no directory here", hint="a local directory with logs")
-    seen: list[Sighting] = []
-    shown: set[tuple[str, str]] = set()
-
-    def told(sightings: Sequence[Sighting]) -> None:
-        seen[:] = merged([*seen, *sightings])
-        for finding in diagnose(seen):
-            if (finding.code, finding.cause) not in shown:
-                shown.add((finding.code, finding.cause))
-                show(finding)
-
-    with standard_output_kept_clean():
-        spark = doctors_session()
-    with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as checkpoint:
-        query = follow(spark, directory, RULES, Path(checkpoint), _EVERY, told)
-        say(f"Following {directory}; Ctrl-C ends it.")
+    news = News(tell)
+    with ExitStack() as stack:
+        checkpoint = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-doctor-"))
+        spark = _session(stack, master)
+        query = follow(spark, os.path.abspath(names[0]), RULES, Path(checkpoint), _EVERY, news.take)
+        say(f"Following {names[0]}; Ctrl-C ends it.")
         try:
             query.awaitTermination()
+        except KeyboardInterrupt:
+            say("Ended.")
         finally:
             query.stop()
-            spark.stop()
+    return news.critical
 
 
-def _on_spark(inputs: Inputs, keep: Path | None) -> Examination:
+class News:
+    """Findings as more and more is seen: each is told once, and again when it becomes critical."""
+
+    def __init__(self, tell: Callable[[Finding], None]) -> None:
+        self._tell = tell
+        self._seen: list[Sighting] = []
+        self._told: dict[tuple[str, str | None, str], str] = {}
+
+    @property
+    def critical(self) -> bool:
+        return "critical" in self._told.values()
+
+    def take(self, sightings: Sequence[Sighting]) -> None:
+        from holdfast.doctor.diagnosis import diagnose
+        from holdfast.doctor.sightings import merged
+
+        self._seen = merged([*self._seen, *sightings])
+        for finding in diagnose(self._seen):
+            key = (finding.code, finding.job, finding.cause)
+            known = self._told.get(key)
+            if known is None or (known != "critical" and finding.severity == "critical"):
+                self._tell(finding)
+                self._told[key] = finding.severity
+
+
+def _on_spark(inputs: Inputs, keep: str | None, master: str | None) -> Examination:
     from holdfast.doctor.pipeline import examine
     from holdfast.doctor.rules import RULES
-    from holdfast.doctor.session import doctors_session
-    from holdfast.doctor.table import table
 
-    with standard_output_kept_clean():
-        spark = doctors_session()
-    try:
+    with ExitStack() as stack:
+        spark = _session(stack, master)
         found = examine(spark, inputs, RULES)
-        if keep is not None:
-            table(spark, found.first_lines).write.parquet(str(keep))
-    finally:
-        spark.stop()
-    for path in found.binary:
-        say(f"{path}: no text, passed over")
-    for trouble in found.troubles:
-        say(trouble)
-    if found.files and len(found.binary) == found.files:
-        raise InvalidSettings(
-            "No logs to read: what was named is no text", hint="name log files, .gz and .zst included"
-        )
-    if keep is not None:
-        say(f"kept {found.events:,} events in {keep}")
+        if keep is not None and found.events:
+            _keep(spark, found, keep)
     return found
 
 
-def _require_extra() -> None:
+def _session(stack: ExitStack, master: str | None) -> SparkSession:
+    from holdfast.doctor.session import doctors_session
+
+    add_spark_arguments(os.environ, master, ())
+    with standard_output_kept_clean():
+        return stack.enter_context(doctors_session())
+
+
+def _keep(spark: SparkSession, found: Examination, keep: str) -> None:
+    from holdfast.doctor.table import table
+
     try:
-        import numpy  # noqa: F401
-        import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise HoldfastError(
-            f"could not load what reads logs: {error}", hint="pip install 'holdfast[doctor]'"
-        ) from error
+        table(spark, found.first_lines).write.parquet(keep)
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise HoldfastError(f"could not keep the events in {keep}: {reason}", hint="another directory") from None
+    say(f"kept {found.events:,} events in {keep}")
+
+
+def _require_free(keep: str | None) -> None:
+    if keep is not None and "://" not in keep and Path(keep).exists():
+        raise InvalidSettings.of("--keep", keep, "it must not exist yet", hint="another directory")
+
+
+def _require_something(found: Examination, places: dict[str, str]) -> None:
+    """An answer of "nothing found" must mean that there were logs."""
+    if found.sightings or found.events:
+        return
+    binary = [places.get(path, path) for path in found.binary]
+    if binary:
+        why = f"{', '.join(binary[:3])} {'is' if len(binary) == 1 else 'are'} no text"
+    elif found.troubles:
+        why = found.troubles[0]
+    elif found.lines == 0:
+        why = "what was named is empty"
+    else:
+        why = f"none of the {found.lines} lines begins as a line of a log does"
+    raise NotFound(f"could not find anything to examine: {why}", hint="logs as Flink or Spark wrote them")
+
+
+def _read(found: Examination) -> LogsRead:
+    return LogsRead(
+        files=found.files,
+        bytes=found.bytes,
+        lines=found.lines,
+        events=found.events,
+        unparsed=found.unparsed,
+        skipped=(*(f"{path} is no text" for path in found.binary), *found.troubles),
+    )

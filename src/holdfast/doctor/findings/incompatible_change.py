@@ -27,7 +27,7 @@ def _recognise(event: LogEvent) -> Clue | None:
     return Clue(shown(event))
 
 
-_HOLDFAST = ("# holdfast run --check says before anything is touched whether this query may go on from the checkpoint",)
+_HOLDFAST = ("# such a query is refused at its start, before anything is touched, with a table of the differences",)
 
 KNOWLEDGE = Knowledge(
     code=CODE,
