@@ -38,10 +38,6 @@ _SPARK_LOGGERS = frozenset(
         "KafkaOffsetReaderAdmin",
         "KafkaDataConsumer",
         "ApplicationMaster",
-    ]
-)
-_EVENT_LOG = frozenset(
-    [
         "ExecutorRemoved",
         "ExecutorAdded",
         "TaskEnd",
@@ -55,13 +51,15 @@ _EVENT_LOG = frozenset(
         "QueryIdleEvent",
     ]
 )
+_SPARK_ENDINGS = ("SchedulerBackend", "TaskSchedulerImpl", "TaskSetManager", "ClusterScheduler", "Execution")
 
 
 def engine_of(event: LogEvent) -> str:
     logger = event.logger or ""
     if engine := _by_package(logger):
         return engine
-    if logger.rpartition(".")[2].rpartition("$")[2] in _SPARK_LOGGERS | _EVENT_LOG:
+    name = logger.rpartition(".")[2].rpartition("$")[2]
+    if name in _SPARK_LOGGERS or name.endswith(_SPARK_ENDINGS):
         return SPARK
     for name in (*(link.class_name for link in event.exceptions), *event.frames):
         if engine := _by_package(name):

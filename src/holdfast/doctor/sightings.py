@@ -101,7 +101,7 @@ def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]
             wanting.setdefault(needle, set()).add(number)
     seen: dict[Key, Sighting] = {}
     for event in filter(is_about_the_job, events):
-        text = whole(event)
+        text = "\n".join((whole(event), *event.frames))
         wanted = [numbers for needle, numbers in wanting.items() if needle in text]
         for number in sorted(set().union(*wanted)):
             clue = rules[number].recognise(event)

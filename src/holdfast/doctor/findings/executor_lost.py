@@ -18,7 +18,8 @@ _HEARTBEAT = re.compile(
     r"[Hh]eartbeat|no longer reachable|Remote RPC client disassociated|remote task manager was lost"
 )
 _TAKEN = re.compile(
-    r"[Dd]ecommission|[Pp]reempt|spot|deleted by a user|node.{0,20}(?:lost|terminated|not ready)|Evicted", re.I
+    r"decommission|preempt|\bspot\b|deleted by a user|deleted or lost|node.{0,20}(?:lost|terminated|not ready)|evicted",
+    re.IGNORECASE,
 )
 
 

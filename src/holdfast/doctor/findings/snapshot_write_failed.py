@@ -7,7 +7,7 @@ from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.findings.storage_trouble import storage_trouble
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
-from holdfast.doctor.reading import link_with, shown, whole
+from holdfast.doctor.reading import link_with, root, shown, whole
 
 CODE = "snapshot-write-failed"
 
@@ -37,6 +37,8 @@ _SPARK = (
     "Error performing snapshot maintenance",
     "Cannot perform commit during state checkpoint",
 )
+_BY_OPERATOR = ("Could not perform checkpoint", "Could not complete snapshot", "Could not materialize checkpoint")
+_GIVEN_UP = re.compile(r"Cancel|Interrupted|aborted|CheckpointException|declined|not running|closed and discarded")
 _ABOUT_CHECKPOINTS = re.compile(
     r"checkpoint|snapshot|savepoint|[Ss]tate ?[Ss]tore|chk-\d|/(?:offsets|commits|sources|state)/|HDFSMetadataLog"
     r"|StreamMetadata|\.delta\b|\.changelog\b"
@@ -52,10 +54,17 @@ def _recognise(event: LogEvent) -> Clue | None:
     if _ELSEWHERE.search(text) or _READING.search(text) or not _writes_a_checkpoint(event, text):
         return None
     trouble = storage_trouble(text)
-    if trouble is None:
-        return None
-    name, pattern = trouble
-    return Clue(shown(event, link_with(event, pattern)), name)
+    if trouble is not None:
+        name, pattern = trouble
+        return Clue(shown(event, link_with(event, pattern)), name)
+    return Clue(shown(event), "operator") if _failed_in_its_own_code(event, text) else None
+
+
+def _failed_in_its_own_code(event: LogEvent, text: str) -> bool:
+    """The innermost exception is neither the storage's nor Flink's way of saying that the checkpoint was given up."""
+    last = root(event)
+    named = any(phrase in text for phrase in _BY_OPERATOR)
+    return named and last is not None and not _GIVEN_UP.search(f"{last.class_name}: {last.message}")
 
 
 def _writes_a_checkpoint(event: LogEvent, text: str) -> bool:
@@ -194,6 +203,18 @@ KNOWLEDGE = Knowledge(
                 holdfast=("# only the owner deletes; holdfast verify --all names what is missing",),
             ),
             for_variant("missing-path"),
+        ),
+        Cause(
+            "operator",
+            "an operator failed in its own code while it made its snapshot; the innermost exception is its",
+            Fix(
+                flink=(
+                    _TOLERATE,
+                    "# repair what the innermost exception says: a failure in the synchronous part fails the task",
+                ),
+                holdfast=("# snapshots are copies of committed files: no code of the query runs for them",),
+            ),
+            for_variant("operator"),
         ),
         Cause("unknown", "the storage refused the write", Fix(flink=(_TOLERATE,)), always()),
     ),

@@ -12,6 +12,7 @@ CODE = "state-unreadable"
 
 _CHANGED = re.compile(
     r"StateMigrationException|must not be incompatible|OutOfMemory|OUT_OF_MEMORY|SCHEMA_NOT_COMPATIBLE"
+    r"|Failed to rollback to checkpoint"
 )
 _CORRUPT = re.compile(
     r"Bad table magic number|Corruption|[Cc]hecksum (?:verification|mismatch|error)|ChecksumException|CHECKSUM"
@@ -75,6 +76,7 @@ KNOWLEDGE = Knowledge(
                 "Could not retrieve checkpoint",
                 "RocksDBException: Corruption",
                 "Error while opening RocksDB instance",
+                "loadCheckpointMetadata",
             ),
             _recognise,
         ),
