@@ -166,6 +166,18 @@ def test_the_cause_of_an_expired_checkpoint_is_told_by_what_else_the_logs_say(co
     assert line not in alone.fix or line.startswith("heartbeat")
 
 
+def test_the_time_out_is_taken_from_the_log_where_it_does_not_say_it() -> None:
+    def triggered(checkpoint: int, at: int) -> LogEvent:
+        text = f"Triggering checkpoint {checkpoint} (type=CHECKPOINT) @ {at} for job {'a' * 32}."
+        return event(text, at=at, checkpoint=checkpoint, level="INFO")
+
+    short = findings(triggered(9, NOON - 2000), expired(9))[0]
+    assert short.cause == "the time-out is much shorter than a checkpoint may need"
+    assert "execution.checkpointing.timeout: 10m" in short.fix
+    long = findings(triggered(9, NOON - 30 * MINUTE), expired(9))[0]
+    assert "execution.checkpointing.timeout: 45m" in long.fix
+
+
 def test_context_far_away_in_time_explains_nothing() -> None:
     pause = event("Detected pause in JVM: pause of approximately 40000ms", at=NOON - 300 * MINUTE)
     assert "the logs do not show why" in findings(expired(9), pause)[0].cause

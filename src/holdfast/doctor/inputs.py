@@ -76,7 +76,7 @@ def shared_out(pieces: Sequence[Piece], size: int = PIECE) -> list[list[int]]:
     room = 0
     for place, piece in enumerate(pieces):
         weight = _weight(piece)
-        if weight > room or len(tasks[-1]) >= _TOGETHER:
+        if not tasks or weight > room or len(tasks[-1]) >= _TOGETHER:
             tasks.append([])
             room = size
         tasks[-1].append(place)

@@ -1,6 +1,7 @@
 """A checkpoint was not acknowledged in time. Seven causes look the same here; what else the logs say tells them "
 "apart."""
 
+import math
 import re
 
 from holdfast.doctor.case import CONTEXT, Case, mentioned
@@ -15,6 +16,7 @@ _LATE_TASK = re.compile(r"from task (\w{8,}|\S+)")
 _TIMEOUT_MS = re.compile(r"timeout of \[?(\d+)\]? ?ms")
 _GIGABYTE = 10**9
 _DEFAULT_TIMEOUT_MS = 600_000
+_SHORT_MS = 60_000
 
 
 def _recognise(event: LogEvent) -> Clue | None:
@@ -25,8 +27,22 @@ def _recognise(event: LogEvent) -> Clue | None:
     late = "late message" in text or "too late" in text
     if late and (task := event.task or _match(_LATE_TASK, text)):
         mentions["task"] = task
+    if not late and (moment := _moment(event)):
+        mentions["moment"] = moment
     timeout = _match(_TIMEOUT_MS, text)
     return Clue(shown(event), "late" if late else "expired", mentions, {"timeout_ms": int(timeout)} if timeout else {})
+
+
+def _triggered(event: LogEvent) -> Clue | None:
+    moment = _moment(event)
+    return Clue(shown(event), mentions={"moment": moment}) if moment else None
+
+
+def _moment(event: LogEvent) -> str | None:
+    """Of a checkpoint; in the order of ids, so that of many the same ones are kept on both sides."""
+    if event.checkpoint is None or event.time is None:
+        return None
+    return f"{event.checkpoint:018}@{event.time}"
 
 
 def _match(pattern: re.Pattern[str], text: str) -> str | None:
@@ -64,8 +80,34 @@ def _upgrade(case: Case, seen: Sightings) -> Fix:
 
 
 def _timeout_ms(case: Case) -> int:
+    """As the log says it, or as far as expiry is behind the trigger, or the default."""
     said = case.measure(CODE, "timeout_ms")
-    return said.most if said else _DEFAULT_TIMEOUT_MS
+    return said.most if said else _seen_timeout_ms(case) or _DEFAULT_TIMEOUT_MS
+
+
+def _seen_timeout_ms(case: Case) -> int | None:
+    triggered, expired = (_moments(case, code) for code in (CONTEXT + "triggered", CODE))
+    waits = [expired[id] - triggered[id] for id in expired.keys() & triggered.keys()]
+    return min((wait for wait in waits if wait > 0), default=None)
+
+
+def _moments(case: Case, code: str) -> dict[str, int]:
+    split = (moment.partition("@") for moment in mentioned(case.of(code), "moment"))
+    return {id: int(time) for id, _, time in split}
+
+
+def _short_timeout(case: Case, seen: Sightings) -> Support:
+    return Support(46 if _timeout_ms(case) < _SHORT_MS else 0, case.near(seen, CONTEXT + "triggered")[:1])
+
+
+def _timeout_fix(case: Case, seen: Sightings) -> Fix:
+    duration = case.measure(CONTEXT + "completed", "duration_ms")
+    minutes = max(10, math.ceil((duration.most if duration else 0) * 3 / 60_000))
+    return Fix(
+        flink=(f"execution.checkpointing.timeout: {minutes}m",),
+        spark=("spark.network.timeout=300s",),
+        holdfast=(f'timeout="{minutes}m"',),
+    )
 
 
 def _longer(case: Case, factor: float = 1.5) -> str:
@@ -132,6 +174,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
+        Rule(CONTEXT + "triggered", ("Triggering checkpoint ",), _triggered, frequent=True),
     ),
     causes=(
         Cause(
@@ -178,6 +221,12 @@ KNOWLEDGE = Knowledge(
             "late",
             _network_fix,
             for_context(CONTEXT + "network", weight=48),
+        ),
+        Cause(
+            "short-timeout",
+            "the time-out is much shorter than a checkpoint may need",
+            _timeout_fix,
+            _short_timeout,
         ),
         Cause(
             "backpressure-or-skew",
