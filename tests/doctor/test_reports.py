@@ -40,12 +40,13 @@ def test_the_report_says_what_when_why_what_to_change_and_where_it_is_written(re
     text = "\n".join(line.plain for line in lines(report))
     for wanted in (
         "critical  checkpoint-expired",
-        "checkpoints were not acknowledged within their time-out (2 times)",
+        "checkpoints were not acknowledged within their time-out (2 log lines)",
         "2024-06-10T06:13:20.000Z to 2024-06-10T06:23:20.000Z",
         "the checkpoint storage is slow",
         "state.backend.rocksdb.checkpoint.transfer.thread.num: 8",
+        'in holdfast timeout="20m"',
         "jobmanager.log:12  Checkpoint 4 of job",
-        "tolerable-failures-exceeded, once",
+        "tolerable-failures-exceeded, 1 log line",
         "not read: core.bin is no text",
         "1 critical in 2 files, 50 lines, of which 3 lines belong to no event",
     ):
@@ -73,7 +74,7 @@ def test_json_has_the_fields_of_the_contract(report: Report) -> None:
 def test_markdown_keeps_what_logs_say_as_text(report: Report) -> None:
     text = markdown(report)
     assert "## critical: checkpoint-expired" in text
-    assert "- **Followed by:** tolerable-failures-exceeded, once" in text
+    assert "- **Followed by:** tolerable-failures-exceeded, 1 log line" in text
     assert "\n````\njobmanager.log:12: " in text
     assert text.count("````") == 2
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli.output import labelled
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import followed, happened, period, place
+from holdfast.doctor.reports.wording import elsewhere, followed, happened, period, place
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -35,20 +35,21 @@ def finding_lines(finding: Finding) -> Iterator["Text"]:
     yield labelled("why", finding.cause)
     yield from _column("or", finding.other_causes)
     yield from _column("then", [followed(effect) for effect in finding.consequences])
-    yield from _changes(finding.fix)
+    yield from _changes("change", finding.fix)
+    yield from _changes("in holdfast", elsewhere(finding))
     yield from _column("evidence", [f"{place(each)}  {each.text}" for each in finding.evidence])
     yield from _column("see", [", ".join(finding.references)] if finding.references else [])
     yield Text()
 
 
-def _changes(fix: Sequence[str]) -> Iterator["Text"]:
+def _changes(label: str, fix: Sequence[str]) -> Iterator["Text"]:
     """Lines to copy stand out; advice does not."""
     for index, line in enumerate(fix):
-        label = "change" if index == 0 else ""
+        first = label if index == 0 else ""
         if line.startswith("# "):
-            yield labelled(label, line.removeprefix("# "))
+            yield labelled(first, line.removeprefix("# "))
         else:
-            yield labelled(label, (line, "bold green"))
+            yield labelled(first, (line, "bold green"))
 
 
 def _column(label: str, texts: Sequence[str]) -> Iterator["Text"]:

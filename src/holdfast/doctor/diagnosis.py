@@ -48,8 +48,14 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         fixes=Fixes(flink=flink, spark=fix.spark, holdfast=fix.holdfast),
         other_causes=tuple(other.text for other, less in ranked[1:] if less.weight > 1),
         consequences=tuple(_consequence(effect) for effect in sorted(trouble.consequences, key=lambda t: t.first)),
-        references=known.references,
+        references=_references(known, engine),
     )
+
+
+def _references(known: Knowledge, engine: str) -> tuple[str, ...]:
+    """Not the other engine's."""
+    other = {FLINK: "SPARK-", SPARK: "FLINK-"}.get(engine)
+    return tuple(text for text in known.references if other is None or not text.startswith(other))
 
 
 def _ranked(case: Case, trouble: Trouble) -> list[tuple[Cause, Support]]:
@@ -71,14 +77,9 @@ def _engine(case: Case, trouble: Trouble) -> str:
 
 
 def _lines(fix: Fix, engine: str) -> tuple[str, ...]:
-    """Those of the engine at hand; of both, when the logs do not tell which it is."""
-    if engine == FLINK:
-        first = fix.flink
-    elif engine == SPARK:
-        first = fix.spark
-    else:
-        first = fix.flink or fix.spark
-    return (*(first or fix.flink or fix.spark), *fix.holdfast)
+    """Those of the engine at hand, as far as there are any."""
+    own = fix.spark if engine == SPARK else fix.flink
+    return own or fix.flink or fix.spark or fix.holdfast
 
 
 def _evidence(sightings: Sequence[Sighting], support: Support) -> tuple[Evidence, ...]:

@@ -45,7 +45,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cause: str
     evidence: tuple[Evidence, ...]
     fix: tuple[str, ...]
-    """Lines for the engine that wrote the logs, then holdfast's. A line that begins with `#` is advice."""
+    """Lines for the engine at hand; `fixes` has those for the others. A line that begins with `#` is advice."""
     count: int
     first_seen: str | None
     last_seen: str | None

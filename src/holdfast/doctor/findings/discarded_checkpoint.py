@@ -39,7 +39,7 @@ KNOWLEDGE = Knowledge(
             "the coordinator deleted the directory of a checkpoint that it had given up while a task was still writing "
             "into it",
             _FIX,
-            always(10),
+            always(),
         ),
     ),
     references=("FLINK-11662", "FLINK-10724"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import followed, happened, period, place
+from holdfast.doctor.reports.wording import elsewhere, followed, happened, period, place
 
 
 def markdown(report: Report) -> str:
@@ -44,6 +44,11 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield ""
     yield from _block(finding.fix)
     yield ""
+    if elsewhere(finding):
+        yield "In holdfast:"
+        yield ""
+        yield from _block(elsewhere(finding))
+        yield ""
     yield "Evidence:"
     yield ""
     yield from _block([f"{place(each)}: {each.text}" for each in finding.evidence])

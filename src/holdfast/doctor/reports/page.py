@@ -8,7 +8,7 @@ from html import escape
 from holdfast.doctor.finding import Finding
 from holdfast.doctor.reports.chart import timeline
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import followed, happened, period, place
+from holdfast.doctor.reports.wording import elsewhere, followed, happened, period, place
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #57606a; --line: #d0d7de; --code: #f6f8fa;
@@ -55,6 +55,7 @@ def _finding(finding: Finding) -> str:
         *(("or", escape(other)) for other in finding.other_causes),
         *(("then", escape(followed(effect))) for effect in finding.consequences),
         ("change", f"<pre>{_text(finding.fix)}</pre>"),
+        ("in holdfast", f"<pre>{_text(elsewhere(finding))}</pre>" if elsewhere(finding) else ""),
         ("evidence", f"<pre>{_text(f'{place(each)}: {each.text}' for each in finding.evidence)}</pre>"),
         ("see", escape(", ".join(finding.references))),
     ]

@@ -8,7 +8,14 @@ def place(evidence: Evidence) -> str:
 
 
 def happened(finding: Finding) -> str:
-    return f"{finding.symptom} ({finding.count} times)" if finding.count > 1 else finding.symptom
+    if finding.count == 1:
+        return finding.symptom
+    return f"{finding.symptom} ({finding.count} {'checkpoints' if finding.engine == 'holdfast' else 'log lines'})"
+
+
+def elsewhere(finding: Finding) -> tuple[str, ...]:
+    """What holdfast does about it, where the logs are another engine's."""
+    return finding.fixes.holdfast if finding.fixes and finding.fixes.holdfast != finding.fix else ()
 
 
 def period(seen: Finding | Consequence) -> str:
@@ -18,5 +25,5 @@ def period(seen: Finding | Consequence) -> str:
 
 
 def followed(effect: Consequence) -> str:
-    times = "once" if effect.count == 1 else f"{effect.count} times"
+    times = "1 log line" if effect.count == 1 else f"{effect.count} log lines"
     return f"{effect.code}, {times}: {effect.symptom}"
