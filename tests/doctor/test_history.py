@@ -205,3 +205,40 @@ def test_status_shows_findings(history: History, capsys: pytest.CaptureFixture[s
     words = capsys.readouterr().out
     assert "checkpoints-failing: the checkpoint was not complete when its time was up" in words
     assert 'Try: timeout="20m"' in words
+
+
+def test_the_doctor_without_logs_examines_the_history(history: History, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoints(history, 12)
+    history.now = datetime.now(UTC)
+    checkpoints(history, 1)
+    history.beat()
+    of = ("--home", f"file://{history.home}", "--job", "orders")
+    assert main(("doctor", *of)) == 0
+    assert capsys.readouterr().out == "nothing found in the history of orders\n"
+    for id in range(14, 18):
+        history.fail(id, THROTTLED)
+    assert main(("doctor", *of)) == 1
+    words = capsys.readouterr().out
+    assert words.startswith("critical  checkpoints-failing\n")
+    assert 'interval="5m"' in words
+    assert main(("doctor", *of, "--json")) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["job"], document["logs"]) == ("orders", None)
+    assert document["findings"][0]["evidence"][0] == {
+        "source": f"file://{history.home}/orders",
+        "line": 17,
+        "text": "checkpoint 17: storage_throttled: 503 SlowDown",
+    }
+
+
+def test_the_doctor_needs_something_to_examine(
+    history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOLDFAST_HOME", "HOLDFAST_JOB"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(("doctor",)) == 2
+    assert main(("doctor", "--home", f"file://{history.home}", "--job", "other")) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "neither logs nor a job were given" in captured.err
+    assert "could not find job 'other'" in captured.err
