@@ -15,9 +15,12 @@ from bench import (
     coordinator,
     doctor,
     doctor_scan,
+    during,
     home_bytes,
     object_store,
+    recovery,
     report,
+    report_recovery,
     report_s3,
     restore,
     rounds,
@@ -27,6 +30,8 @@ from bench.pipeline import Load
 from bench.ratio import Ratio
 
 _FULL = Load(keys=5_000, windows=20, warm_up=25, batches=40)
+_BLOCKS = Load(keys=5_000, windows=20, warm_up=25, batches=12)
+_QUICK_BLOCKS = Load(keys=1_000, windows=10, warm_up=10, batches=8)
 _QUICK = Load(keys=1_000, windows=10, warm_up=10, batches=20)
 
 
@@ -115,6 +120,22 @@ def _doctor_scan(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(doctor_scan.ratios(measured))
 
 
+def _recovery(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    sizes, count = ((32,), 1) if quick else ((100, 1024), 3)
+    with console.status("") as status:
+        measured = [recovery.measure(place / "recovery", size, count, status.update) for size in sizes]
+    report_recovery.recoveries(console, measured)
+    return tuple(recovery.ratios(measured))
+
+
+def _during(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    load, blocks = (_QUICK_BLOCKS, 1) if quick else (_BLOCKS, 5)
+    with console.status("batches with and without a checkpoint under way"):
+        measured = during.measure(load, blocks, place / "during")
+    report_recovery.during(console, measured)
+    return tuple(during.ratios(measured))
+
+
 _PARTS = {
     "coordinator": _coordinator,
     "doctor": _doctor,
@@ -122,6 +143,8 @@ _PARTS = {
     "restore": _restore,
     "object-store": _object_store,
     "requests": _requests,
+    "recovery": _recovery,
+    "during": _during,
     "pipeline": _pipeline,
 }
 

@@ -107,10 +107,15 @@ class Steps:
                 damage_state(self._work)
 
 
+def newest_directory(work: Path) -> Path:
+    """The work directory of the newest run."""
+    directories = [path for path in work.glob("counts/[0-9]*-*") if path.is_dir()]
+    return max(directories, key=lambda path: tuple(map(int, path.name.split("-"))))
+
+
 def damage_state(work: Path) -> None:
     """Overwrite the state with as many other bytes; files are replaced, as linked ones belong to others too."""
-    directory = max((path for path in work.glob("counts/*-*") if path.is_dir()), key=lambda path: path.stat().st_mtime)
-    for file in directory.glob("state/*/[0-9]*/*"):
+    for file in newest_directory(work).glob("state/*/[0-9]*/*"):
         if file.is_file():
             size = file.stat().st_size
             file.unlink()

@@ -73,6 +73,8 @@ class Scene:
             "parallelism": draw.choice((1, 2)),
             "scrub": draw.choice(("off", "3s", "10s")),
         }
+        for host in self.hosts:
+            host.has_links = draw.random() < 0.7
         self.history_kept = draw.choice((8, 20, 500))
         self.clock_jumps = draw.random() < 0.2
         self.commands = draw.choice((0.0, 0.2, 0.5))

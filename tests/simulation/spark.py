@@ -16,7 +16,7 @@ import msgspec
 from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
 from holdfast.errors import Corrupt, Fenced, ObjectNotFound
-from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.identifiers import BatchId, FencingEpoch, Ticket
 from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
 from holdfast.repository.entries import RunStarted
 from holdfast.runtime.causes import WHILE_STAGING
@@ -55,6 +55,7 @@ class Host:
     newest: dict[str, BatchId] = field(default_factory=dict)
     """The newest commit of each directory, which is asked for often."""
     writes: int = 0
+    has_links: bool = True
 
     def write(self, directory: str, path: str, data: bytes) -> None:
         self.writes += 1
@@ -102,6 +103,7 @@ class SimulatedDirectory:
         self._host = host
         self._checkers = checkers
         self._process = process
+        self._pinned: dict[Ticket, dict[WorkFile, File]] = {}
         self.name = name
 
     @property
@@ -130,6 +132,28 @@ class SimulatedDirectory:
             return self.files[path].data
 
         return plan_snapshot(barrier, [file.seen for file in self.files.values()], read, lambda path: ())
+
+    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
+        if not self._host.has_links:
+            return False
+        pinned = {}
+        for file in files:
+            self._world.hesitate()
+            found = self.files.get(file.path)
+            if found is None or found.seen != file:
+                raise NotPlannable(f"{file.path} vanished before it was pinned")
+            pinned[file] = found
+        self._pinned[ticket] = pinned
+        return True
+
+    def unpin(self, ticket: Ticket) -> None:
+        self._pinned.pop(ticket, None)
+
+    def file_of(self, planned: WorkFile) -> File | None:
+        for pinned in self._pinned.values():
+            if planned in pinned:
+                return pinned[planned]
+        return self.files.get(planned.path)
 
     def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
         copy = _Copy(self, blobs, self._checkers, self._process)
@@ -188,7 +212,7 @@ class _Copy:
         known = self._blobs.digest_of_unchanged(file)
         if known is not None and self._reuse(file, known):
             return
-        found = self._directory.files.get(file.path)
+        found = self._directory.file_of(file)
         if found is None:
             raise ShardDeclined(shard.shard, file.path, "vanished before it was read")
         if found.seen != file:
@@ -335,6 +359,10 @@ class SimulatedQuery:
     @property
     def running(self) -> bool:
         return self._task is not None and not self._task.body.dead and self._process.alive
+
+    @property
+    def batches_retained(self) -> int:
+        return BATCHES_RETAINED
 
     def describe(self) -> dict[str, str]:
         return {"spark": "simulated"}

@@ -1,9 +1,6 @@
 """Snapshots of a running query in each of Spark's state formats: exact after a restore, whatever Spark deleted."""
 
 import os
-import threading
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,66 +8,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan
-from holdfast.checkpoint.manifest import Manifest, ManifestShard
-from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.identifiers import BatchId
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.restore import local_copy, restore
 from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards, grouped
+from holdfast.snapshot.pins import Pins
+from holdfast.snapshot.soundness import damage
 from holdfast.storage.local import LocalStore
-
-FILES = 26
-KEYS = 7
-EPOCH = FencingEpoch(1)
-Counts = dict[int, int]
-
-
-class Input:
-    """Files that Spark reads one per batch, in order. Every file changes the count of every key."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self.answers: list[Counts] = [{}]
-        counts: Counter[int] = Counter()
-        for number in range(FILES):
-            keys = [key for key in range(KEYS) for _ in range(1 + (number * key) % 5)]
-            counts.update(keys)
-            self.answers.append(dict(counts))
-            path = folder / f"{number:04}.json"
-            path.write_text("".join(f'{{"key": {key}}}\n' for key in keys))
-            os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
-
-
-class Run:
-    """A query that counts keys, and what it answered after each batch."""
-
-    def __init__(self, spark: SparkSession, source: Input, work: Path, **trigger: object) -> None:
-        self._changed = threading.Condition()
-        self.answers: dict[int, Counts] = {}
-        counted = (
-            spark.readStream.schema("key INT")
-            .option("maxFilesPerTrigger", 1)
-            .json(str(source.folder))
-            .groupBy("key")
-            .count()
-        )
-        writer = counted.writeStream.outputMode("complete").option("checkpointLocation", str(work))
-        self.query: StreamingQuery = writer.foreachBatch(self._answer).trigger(**trigger or NO_PAUSE).start()
-
-    def _answer(self, batch: DataFrame, batch_id: int) -> None:
-        answer = {row["key"]: row["count"] for row in batch.collect()}
-        with self._changed:
-            self.answers[batch_id] = answer
-            self._changed.notify_all()
-
-    def await_commit(self, batch_id: int) -> None:
-        """A batch begins only after the one before it is committed."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: batch_id + 1 in self.answers, timeout=120), self.query.exception()
-
-
-NO_PAUSE = {"processingTime": "0 seconds"}
+from tests.spark.counting import EPOCH, Input, Run, manifest_of
 
 
 def snapshot(work: Path, blobs: Blobs) -> tuple[BatchId, tuple[ShardCopy, ...]]:
@@ -84,11 +31,6 @@ def snapshot(work: Path, blobs: Blobs) -> tuple[BatchId, tuple[ShardCopy, ...]]:
         except (NotPlannable, ShardDeclined):
             continue
     raise AssertionError("declined ten times")
-
-
-def manifest_of(barrier: BatchId, copies: tuple[ShardCopy, ...]) -> Manifest:
-    shards = tuple(ManifestShard(copy.shard, copy.files) for copy in copies)
-    return Manifest(1, "counts", CheckpointId(1), barrier, EPOCH, shards)
 
 
 def stored_bytes(store: LocalStore) -> int:
@@ -121,7 +63,7 @@ def test_a_snapshot_of_a_running_query_restores_exactly(spark: SparkSession, sta
 
     restored = tmp_path / "restored"
     restore(store, manifests[-1], restored)
-    assert work_directory.damage(restored) is None
+    assert damage(restored) is None
     continued = Run(spark, source, restored, availableNow=True)
     continued.query.awaitTermination()
     assert min(continued.answers) == manifests[-1].barrier_batch_id + 1
@@ -152,6 +94,33 @@ def test_state_older_than_the_commits_that_name_it_restores(
     assert continued.answers[max(continued.answers)] == source.answers[-1]
 
 
+@pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
+def test_pinned_files_outlive_the_clean_up_of_spark(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
+    """The slowest possible copy: it begins when Spark has deleted the barrier."""
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "2")
+    source = Input(tmp_path / "input")
+    work = tmp_path / "work"
+    run = Run(spark, source, work)
+    run.await_commit(5)
+    barrier = work_directory.newest_barrier(work)
+    assert barrier is not None
+    plan = work_directory.plan(work, barrier)
+    pins = Pins(work)
+    assert pins.hold(1, plan.files())
+    run.await_commit(barrier + 5)
+    run.query.stop()
+    (tmp_path / "home").mkdir()
+    store = LocalStore(tmp_path / "home")
+    with pytest.raises(ShardDeclined, match="vanished"):
+        copy_shards(work, plan.shards, Blobs(store, EPOCH), lambda: False)
+    copies = copy_shards(work, plan.shards, Blobs(store, EPOCH), lambda: False, pins.folders)
+    restore(store, manifest_of(barrier, copies), tmp_path / "restored")
+    continued = Run(spark, source, tmp_path / "restored", availableNow=True)
+    continued.query.awaitTermination()
+    assert min(continued.answers) == barrier + 1
+    assert continued.answers[max(continued.answers)] == source.answers[-1]
+
+
 def test_a_query_resumes_from_a_local_copy_without_touching_the_original(
     spark: SparkSession, state_format: str, tmp_path: Path
 ) -> None:
@@ -160,7 +129,7 @@ def test_a_query_resumes_from_a_local_copy_without_touching_the_original(
     run = Run(spark, source, work)
     run.await_commit(12)
     run.query.stop()
-    assert work_directory.damage(work) is None
+    assert damage(work) is None
     barrier = work_directory.newest_barrier(work)
     assert barrier is not None
     plan = work_directory.plan(work, barrier)
@@ -178,58 +147,6 @@ def contents(directory: Path, plan: SnapshotPlan) -> dict[str, bytes]:
     return {file.path: (directory / file.path).read_bytes() for file in plan.files()}
 
 
-def test_damage_is_found_before_a_query_resumes(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
-    work = stopped_at(spark, tmp_path, 5)
-    assert work_directory.damage(work) is None
-    barrier = work_directory.newest_barrier(work)
-    assert barrier is not None
-    state = planned(work, lambda path: path.startswith(f"state/0/1/{barrier + 1}") and not path.endswith(".crc"))
-    good = state.read_bytes()
-
-    state.write_bytes(bytes([good[0] ^ 1]) + good[1:])
-    assert state.name in str(work_directory.damage(work))
-    state.write_bytes(b"")
-    assert state.name in str(work_directory.damage(work))
-    state.write_bytes(good)
-    # All files of the version: a delta is as good as the snapshot beside it.
-    version = {path: path.read_bytes() for path in state.parent.glob(f"{barrier + 1}[._]*")}
-    for path in version:
-        path.unlink()
-    assert "state/0/1" in str(work_directory.damage(work))
-    for path, content in version.items():
-        path.write_bytes(content)
-    assert work_directory.damage(work) is None
-
-    (work / "metadata").rename(tmp_path / "metadata")
-    assert "metadata" in str(work_directory.damage(work))
-    assert work_directory.damage(tmp_path / "nowhere") == "no batch was committed"
-
-
-def stopped_at(spark: SparkSession, tmp_path: Path, batch_id: int) -> Path:
-    """The work directory of a query that was stopped, where no maintenance thread of Spark's looks for it any more."""
-    run = Run(spark, Input(tmp_path / "input"), tmp_path / "running")
-    run.await_commit(batch_id)
-    run.query.stop()
-    return (tmp_path / "running").rename(tmp_path / "work")
-
-
-def planned(directory: Path, wanted: Callable[[str], bool]) -> Path:
-    barrier = work_directory.newest_barrier(directory)
-    assert barrier is not None
-    return directory / next(file.path for file in work_directory.plan(directory, barrier).files() if wanted(file.path))
-
-
-@pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
-def test_an_sst_of_the_wrong_size_is_found_without_its_checksum(
-    spark: SparkSession, state_format: str, tmp_path: Path
-) -> None:
-    work = stopped_at(spark, tmp_path, 8)
-    sst = planned(work, lambda path: path.endswith(".sst"))
-    sst.write_bytes(sst.read_bytes() + b"more")
-    (sst.parent / f".{sst.name}.crc").unlink()
-    assert sst.name in str(work_directory.damage(work))
-
-
 def test_a_stateless_query_has_only_the_control_shard(spark: SparkSession, tmp_path: Path) -> None:
     source = Input(tmp_path / "input")
     lines = spark.readStream.schema("key INT").json(str(source.folder))
@@ -241,7 +158,7 @@ def test_a_stateless_query_has_only_the_control_shard(spark: SparkSession, tmp_p
     assert {"metadata", f"commits/{barrier}", f"offsets/{barrier}", "sources/0/0"} <= {
         file.path for file in control.files
     }
-    assert work_directory.damage(tmp_path / "work") is None
+    assert damage(tmp_path / "work") is None
 
 
 @pytest.mark.parametrize("state_format", ["hdfs", "rocksdb-v2"], indirect=True)

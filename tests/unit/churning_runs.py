@@ -64,6 +64,7 @@ class WatchedStore(LocalStore):
         super().__init__(root, within=JOB)
         self._watch = watch
         self.refuses: Callable[[str, bytes], bool] = lambda key, data: False
+        self.unreadable: Callable[[str], bool] = lambda key: False
 
     def create(self, key: str, data: bytes) -> Created:
         self._refuse("create", key, data)
@@ -84,8 +85,15 @@ class WatchedStore(LocalStore):
         super().upload(key, watched())
         self._watch("upload", key)
 
+    def get(self, key: str) -> bytes:
+        if self.unreadable(key):
+            raise StorageUnreachable(f"could not read {key}: refused")
+        return super().get(key)
+
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         self._refuse("list", prefix)
+        if self.unreadable(prefix):
+            raise StorageUnreachable(f"could not list {prefix}: refused")
         yield from super().list(prefix, after)
         self._watch("list", prefix)
 
@@ -102,6 +110,7 @@ class WatchedStore(LocalStore):
 class ChurningQuery:
     sink = None
     application_id = None
+    batches_retained = BATCHES_RETAINED
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -164,6 +173,7 @@ class ChurningRun:
         clock: ManualClock,
         seed: int = 0,
         watch: Watch = lambda operation, key: None,
+        unreadable: Callable[[str], bool] = lambda key: False,
         **settings: object,
     ) -> None:
         self.clock = clock
@@ -178,6 +188,7 @@ class ChurningRun:
         )
         chosen = Settings(**(SETTINGS | settings))  # type: ignore[arg-type]
         self.store = WatchedStore(home, watch)
+        self.store.unreadable = unreadable
         place = Place(JOB, f"file://{home}", self.store, work, chosen, around)
         self.runtime = launch(place, self.query, self._lanes, self._items.append, self._finish)
         self.runtime.begin()

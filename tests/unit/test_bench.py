@@ -1,5 +1,6 @@
 """The benchmark's arithmetic. What it measures is not tested: a test that depends on time says nothing."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from bench import processor
 from bench.home_bytes import Step, steps
 from bench.ratio import Ratio, quantile
+from bench.recovery import Recoveries
+from bench.recovery import ratios as recovery_ratios
 from bench.restore import measure
 from bench.rounds import order_of
 from bench.s3_requests import Counted, kind_of, ratios
@@ -104,3 +107,14 @@ def _file(path: str, size: int, digest: str, pack: str | None = None, offset: in
 
 def _manifest(*files: ManifestFile) -> Manifest:
     return Manifest(1, "job", CheckpointId(1), BatchId(1), FencingEpoch(1), (ManifestShard(ShardId("s"), files),))
+
+
+def test_a_recovery_is_compared_with_plain_sparks_of_the_same_state() -> None:
+    small = Recoveries(
+        100 << 20, {"plain": (10.0, 9.0, 30.0), "local": (10.5, 11.0, 12.0), "home": (20.0,)}, others=0.1
+    )
+    local, home = recovery_ratios([small])
+    assert (local.value, local.met) == (pytest.approx(1.1), True)
+    assert (home.value, home.met) == (pytest.approx(2.0), None)
+    busy = dataclasses.replace(small, others=1.0)
+    assert all(ratio.disturbed for ratio in recovery_ratios([busy]))

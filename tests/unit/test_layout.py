@@ -84,7 +84,7 @@ def test_control_holds_sources_schemas_and_the_ledger_up_to_the_barrier() -> Non
     assert shard(found, "control") == {*CONTROL, *kept}
 
 
-@pytest.mark.parametrize("missing", ["metadata", "offsets/12", "commits/12"])
+@pytest.mark.parametrize("missing", ["metadata", "offsets/12", "offsets/11", "commits/12"])
 def test_without_its_log_entries_a_barrier_is_not_plannable(missing: str) -> None:
     contents = {path: data for path, data in CONTROL.items() if path != missing}
     with pytest.raises(NotPlannable, match=missing):

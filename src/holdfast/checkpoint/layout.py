@@ -103,11 +103,14 @@ def _hidden(path: str) -> bool:
 
 
 def _control_files(barrier: BatchId, tree: Mapping[str, WorkFile], stores: Collection[str]) -> tuple[WorkFile, ...]:
-    required = ("metadata", f"offsets/{barrier}", f"commits/{barrier}")
+    required = ["metadata", f"offsets/{barrier}", f"commits/{barrier}"]
+    if barrier > 0:
+        # Spark resumes from the newest offsets only when it has the ones before, too.
+        required.append(f"offsets/{barrier - 1}")
     for path in required:
         if path not in tree:
             raise NotPlannable(f"{path} does not exist")
-    wanted = {*required, f"offsets/{barrier - 1}", f"commits/{barrier - 1}"}
+    wanted = {*required, f"commits/{barrier - 1}"}
     wanted.update(path for path in tree if _is_control(path, barrier, stores))
     return _with_side_cars(wanted, tree)
 

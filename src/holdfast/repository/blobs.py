@@ -104,8 +104,14 @@ class Blobs:
         """It is in the journal, or will never be. May be repeated."""
         self._under_way.pop(checkpoint, None)
 
+    def learn(self, manifest: Manifest) -> None:
+        """Take in a checkpoint of an earlier run, which is not retired. Called on the lane that retires."""
+        for file in manifest.files():
+            if file.key not in self._outworn:
+                self._content.setdefault(file.digest, _Location(file.epoch, file.pack, file.offset))
+
     def remember(self, manifest: Manifest) -> None:
-        """Take in a completed checkpoint: one found at start, or the one that this run has just completed.
+        """Take in the checkpoint that this run has just completed.
 
         Called on the lane that appends to the journal: no checkpoint is between its last doubt and its entry then.
         """
@@ -132,6 +138,11 @@ class Blobs:
     def is_new(self, file: WorkFile) -> bool:
         """Whether this very file was never read before."""
         return self.digest_of_unchanged(file) is None
+
+    def holds(self, file: WorkFile) -> bool:
+        """Whether this very file was read before and its bytes are in the home: it need not be read again."""
+        digest = self.digest_of_unchanged(file)
+        return digest is not None and digest in self._content
 
     def recognise(self, file: WorkFile, digest: Digest) -> None:
         self._identity[file.path] = (file, digest)

@@ -70,6 +70,17 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Objects are not deleted before their checkpoint has been retired this long: somebody may be restoring it."""
 
 
+class Headroom(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a checkpoint needed the files of its barrier, and how long they live."""
+
+    needed_ms: int
+    """Until they were pinned or, where that is not possible, copied."""
+    lives_ms: int
+    batches_retained: int
+    """Spark's setting."""
+    pinned: bool
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     format: int = FORMAT
     sequence: Sequence
@@ -142,6 +153,7 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     """The slowest shards, slowest first; all of them would make the journal large."""
     requests: Requests | None = None
     """Of the run, from its previous completed checkpoint, or from its start, to this one."""
+    headroom: Headroom | None = None
 
 
 class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -66,27 +67,40 @@ def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
     By hard links where possible. That is safe because Spark replaces files by renaming new ones over them and writes
     SSTs under names that are never used twice: it changes no file in place, so neither directory sees what the other
     one's query does. holdfast's own ledger is copied, so that this does not depend on how the ledger is written. What
-    says where the directory is is copied too, and made to say `to`.
+    says where the directory is is copied too, and made to say `to`. Hadoop's checksums go along with linked files:
+    Spark compares what it reads with them.
+    Names are not forced to the disk. After a loss of power the directory may lack some, which is found before it is
+    used again, and the home is still there.
     Raises `Corrupt` when a file is not there as planned.
     """
-    with built_whole(to) as building:
+    with built_whole(to, durable=False) as building:
+        for folder in {(building / file.path).parent for file in plan.files()}:
+            folder.mkdir(parents=True, exist_ok=True)
         for file in plan.files():
             target = building / file.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _link_or_copy(source / file.path, target, file)
+            if _link_or_copy(source / file.path, target, file):
+                _link_checksum(source / file.path, target)
             if names_places(file.path):
                 _relocate(target, to)
 
 
-def _link_or_copy(path: Path, target: Path, file: WorkFile) -> None:
+def _link_or_copy(path: Path, target: Path, file: WorkFile) -> bool:
+    """True when it was linked."""
     try:
         status = path.stat()
         if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime_ns, file.inode):
             raise Corrupt(f"could not take over {path}: it was replaced after it was looked at")
-        if file.path.startswith("ledger/") or names_places(file.path) or not _linked(path, target):
-            _copy(path, target)
+        if not file.path.startswith("ledger/") and not names_places(file.path) and _linked(path, target):
+            return True
+        _copy(path, target)
     except FileNotFoundError as error:
         raise Corrupt(f"could not take over {path}: it does not exist any more") from error
+    return False
+
+
+def _link_checksum(path: Path, target: Path) -> None:
+    with suppress(FileNotFoundError):
+        _linked(path.with_name(f".{path.name}.crc"), target.with_name(f".{target.name}.crc"))
 
 
 def _linked(path: Path, target: Path) -> bool:

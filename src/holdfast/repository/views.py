@@ -17,6 +17,7 @@ from holdfast.repository.entries import (
     CheckpointFailed,
     CheckpointStarted,
     Failure,
+    Headroom,
     Phase,
     QueryRestarted,
     Requests,
@@ -99,6 +100,7 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
     manifest: Digest | None = None
     phases: tuple[Phase, ...] = ()
     slowest_shards: tuple[ShardSummary, ...] = ()
+    headroom: Headroom | None = None
 
 
 class RestartDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,6 +294,7 @@ def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDeta
         manifest=entry.manifest,
         phases=entry.phases,
         slowest_shards=entry.slowest,
+        headroom=entry.headroom,
     )
 
 

@@ -14,9 +14,10 @@ _FREE_RULE = "must be an empty directory, or not exist"
 
 
 @contextmanager
-def built_whole(to: Path) -> Iterator[Path]:
+def built_whole(to: Path, durable: bool = True) -> Iterator[Path]:
     """A new directory to fill, which becomes `to` when the block ends well and is removed when it does not.
 
+    `durable` forces the names in it to the disk before it gets its own.
     Raises `InvalidSettings` when `to` holds something, before and after the block.
     """
     to = to.absolute()
@@ -27,7 +28,8 @@ def built_whole(to: Path) -> Iterator[Path]:
         raise _failed(to, error) from error
     try:
         yield building
-        flush_directories(building)
+        if durable:
+            flush_directories(building)
         _rename(building, to)
     except OSError as error:
         raise _failed(to, error) from error

@@ -1,14 +1,16 @@
 """Performs the coordinator's commands about checkpoints: each step does its I/O and reports the result as an event.
 
-Lanes: `begin`, `seal`, `record` and `retire` run on the journal lane, `plan` and `copy` on the copy lane. So no two
+Lanes: `begin`, `seal`, `record` and `retire` run on the journal lane, planning and `copy` on the copy lane. So no two
 appends overlap, and a checkpoint that was abandoned before its `seal` began is never appended.
+
+A checkpoint is planned and its files are pinned as soon as it begins, before the journal has answered: from then on
+Spark may delete what it likes.
 """
 
 import dataclasses
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan
@@ -25,28 +27,25 @@ from holdfast.coordination.events import (
     CheckpointBegun,
     CheckpointSealed,
     Event,
-    Kind,
     RunFenced,
     ShardAcknowledged,
     ShardFailed,
     SnapshotPlanned,
     StepFailed,
 )
-from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord
+from holdfast.coordination.history import CheckpointRecord
 from holdfast.errors import Fenced, OutcomeUnknown, StorageError
-from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, JobName, Sequence, ShardId, Ticket
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, JobName, Sequence, ShardId, Ticket
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
-    CheckpointCompleted,
-    CheckpointFailed,
     CheckpointStarted,
-    Failure,
-    Phase,
     Requests,
-    ShardSummary,
 )
 from holdfast.repository.journal import Journal, MakeEntry
+from holdfast.runtime.attempt import Attempt
+from holdfast.runtime.checkpoint_entries import Stored, completed_entry, failed_entry
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.ports import WorkDirectory
@@ -58,28 +57,8 @@ from holdfast.storage.metered import Usage
 log = logging.getLogger("holdfast")
 
 _UNRECORDED_KEPT = 200
-
-
-@dataclass
-class Attempt:
-    """What one ticket has gathered so far."""
-
-    ticket: Ticket
-    kind: Kind
-    name: str | None
-    barrier: BatchId
-    directory: WorkDirectory
-    triggered_at: datetime
-    started: float
-    id: CheckpointId | None = None
-    plan: SnapshotPlan | None = None
-    copies: dict[ShardId, ShardCopy] = field(default_factory=dict)
-    failures: dict[ShardId, int] = field(default_factory=dict)
-    copied_after: dict[ShardId, float] = field(default_factory=dict)
-    """Seconds from the start of copying to the shard's acknowledgement."""
-    entered: list[tuple[str, float]] = field(default_factory=list)
-    """Each phase, with the time it began."""
-    abandoned: bool = False
+_PLANNING_TRIES = 3
+"""A file may vanish between the look at the directory and its pinning."""
 
 
 class Checkpointing:
@@ -97,6 +76,7 @@ class Checkpointing:
         describe: Callable[[], dict[str, str]],
         parallelism: int,
         step: Step,
+        headroom: HeadroomWatch,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
         """`usage` says what was asked of the home so far."""
@@ -111,6 +91,8 @@ class Checkpointing:
         self._describe = describe
         self._parallelism = parallelism
         self._step = step
+        self._headroom = headroom
+        self._can_pin = True
         self._usage = usage
         self._usage_recorded = Usage()
         """As of the newest completed checkpoint."""
@@ -129,7 +111,7 @@ class Checkpointing:
 
     # Commands; called by the loop.
 
-    def begin(self, command: BeginCheckpoint, directory: WorkDirectory) -> None:
+    def begin(self, command: BeginCheckpoint, directory: WorkDirectory, published: BatchId | None) -> None:
         attempt = Attempt(
             command.ticket,
             command.kind,
@@ -142,15 +124,16 @@ class Checkpointing:
         attempt.entered.append(("starting", attempt.started))
         self._attempts[command.ticket] = attempt
         self._blobs.begin(command.ticket)
-        self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
-
-    def plan(self, ticket: Ticket, published: BatchId | None) -> None:
-        attempt = self._attempts[ticket]
-        attempt.entered.append(("planning", self._clock.monotonic()))
         if published is not None and len(self._attempts) == 1:
             # Nobody else is copying the ledger right now, so what is published can leave it.
-            attempt.directory.prune_ledger(published)
-        self._lanes.submit("copy", lambda: self._reporting(attempt, self._plan))
+            directory.prune_ledger(published)
+        self._lanes.submit("copy", lambda: self._prepare(attempt))
+        self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
+
+    def plan(self, ticket: Ticket) -> None:
+        attempt = self._attempts[ticket]
+        attempt.entered.append(("planning", self._clock.monotonic()))
+        attempt.planned.add_done_callback(lambda _: self._reporting(attempt, self._report_plan))
 
     def copy(self, ticket: Ticket, shards: tuple[ShardId, ...], *, again: bool) -> None:
         attempt = self._attempts[ticket]
@@ -170,19 +153,27 @@ class Checkpointing:
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._seal))
 
     def abandon(self, ticket: Ticket) -> None:
-        self._blobs.end(ticket)
-        if attempt := self._attempts.pop(ticket, None):
+        if attempt := self._attempts.get(ticket):
             attempt.abandoned = True
+        self._leave(ticket)
 
     def record(self, record: CheckpointRecord) -> None:
         """The journal has a completed one already; a failed one is written when that is possible."""
+        attempt = self._attempts.get(record.ticket)
+        if attempt is not None or not record.completed:
+            self._headroom.ended(record, attempt.pinned_after if attempt else None, self._can_pin)
         if record.completed:
-            self._blobs.end(record.ticket)
-            self._attempts.pop(record.ticket, None)
+            self._leave(record.ticket)
         else:
             self._unrecorded.append(record)
         if self._unrecorded:
             self._lanes.submit("journal", self.write_unrecorded)
+
+    def _leave(self, ticket: Ticket) -> None:
+        """The checkpoint is in the journal, or will never be."""
+        self._blobs.end(ticket)
+        if attempt := self._attempts.pop(ticket, None):
+            self._lanes.submit("copy", lambda: attempt.directory.unpin(ticket))
 
     def distrust(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
         """Upload anew what only `damaged` checkpoints hold; `proven` has just been read whole."""
@@ -245,17 +236,45 @@ class Checkpointing:
         if self._unrecorded:
             self._lanes.submit("journal", self.write_unrecorded)
 
-    def _plan(self, attempt: Attempt) -> None:
-        attempt.plan = attempt.directory.plan(attempt.barrier)
-        self._step("checkpoint.planned")
-        self._post(SnapshotPlanned(attempt.ticket, tuple(shard.shard for shard in attempt.plan.shards)))
+    def _prepare(self, attempt: Attempt) -> None:
+        try:
+            attempt.plan = self._pinned_plan(attempt)
+            self._step("checkpoint.planned")
+        except Exception as error:
+            attempt.planned.set_exception(error)
+        else:
+            attempt.planned.set_result(attempt.plan)
+        if attempt.abandoned:
+            attempt.directory.unpin(attempt.ticket)
+
+    def _pinned_plan(self, attempt: Attempt) -> SnapshotPlan:
+        """Only what is not in the home yet has to be read, and so to be kept."""
+        for tries_left in reversed(range(_PLANNING_TRIES)):
+            plan = attempt.directory.plan(attempt.barrier)
+            unknown = [file for file in plan.files() if not self._blobs.holds(file)]
+            try:
+                self._can_pin = attempt.directory.pin(attempt.ticket, unknown)
+                if self._can_pin:
+                    attempt.pinned_after = self._clock.monotonic() - attempt.started
+                return plan
+            except NotPlannable:
+                if not tries_left:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _report_plan(self, attempt: Attempt) -> None:
+        plan = attempt.planned.result()
+        self._post(SnapshotPlanned(attempt.ticket, tuple(shard.shard for shard in plan.shards)))
 
     def _copy_again(self, attempt: Attempt, shards: tuple[ShardId, ...]) -> None:
-        """Look at the directory again: what vanished may have been replaced by something as good."""
+        """Where nothing is pinned, look at the directory again: what vanished may have been replaced by something as
+        good."""
         if attempt.abandoned:
             return
+        assert attempt.plan is not None
         try:
-            fresh = {shard.shard: shard for shard in attempt.directory.plan(attempt.barrier).shards}
+            plan = attempt.plan if attempt.pinned_after is not None else attempt.directory.plan(attempt.barrier)
+            fresh = {shard.shard: shard for shard in plan.shards}
         except Exception as error:
             self._fail_shards(attempt, shards, error)
             return
@@ -335,8 +354,13 @@ class Checkpointing:
         # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
         self.manifests[attempt.id] = manifest
         usage = self._usage() if self._usage is not None else None
+        requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
+        headroom = self._headroom.measured(attempt.files_needed_s, attempt.pinned_after is not None)
+        entry = completed_entry(
+            attempt, manifest, Stored(digest, len(data)), self._clock.monotonic(), requests, headroom
+        )
         try:
-            self._journal.append(self._completed_entry(attempt, manifest, digest, len(data), usage))
+            self._journal.append(entry)
         except OutcomeUnknown as error:
             raise CompletionInDoubt(error.message, hint=error.hint) from error
         self._usage_recorded = usage or self._usage_recorded
@@ -348,40 +372,6 @@ class Checkpointing:
         """An attempt that was given up may have been completed all the same, and have the name."""
         if attempt.name is not None and attempt.name in {entry.name for entry in self._journal.state.retained()}:
             raise NameTaken(f"savepoint {attempt.name!r} exists")
-
-    def _completed_entry(
-        self, attempt: Attempt, manifest: Manifest, digest: Digest, size: int, usage: Usage | None
-    ) -> MakeEntry:
-        requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
-        copies = attempt.copies.values()
-        now = self._clock.monotonic()
-        ends = [at for _, at in attempt.entered[1:]] + [now]
-        slowest = sorted(attempt.copied_after, key=attempt.copied_after.__getitem__, reverse=True)[:SLOWEST_KEPT]
-        return lambda sequence, entry_attempt, at: CheckpointCompleted(
-            sequence=sequence,
-            attempt=entry_attempt,
-            at=at,
-            fencing_epoch=self._journal.fencing_epoch,
-            id=manifest.checkpoint,
-            checkpoint_kind=attempt.kind,
-            name=attempt.name,
-            barrier_batch_id=attempt.barrier,
-            manifest=digest,
-            triggered_at=attempt.triggered_at,
-            duration_ms=round((now - attempt.started) * 1000),
-            bytes_total=manifest.bytes_total,
-            bytes_new=sum(copy.bytes_new for copy in copies),
-            manifest_bytes=size,
-            files=len(manifest.files()),
-            objects_written=sum(copy.objects_written for copy in copies) + 1,
-            shards=len(manifest.shards),
-            phases=tuple(
-                Phase(name, round((end - begun) * 1000))
-                for (name, begun), end in zip(attempt.entered, ends, strict=True)
-            ),
-            slowest=tuple(_summary(attempt, shard) for shard in slowest),
-            requests=requests,
-        )
 
     def write_unrecorded(self) -> None:
         """Failures, into the history. Called on the journal lane.
@@ -399,44 +389,5 @@ class Checkpointing:
             self._post(RunFenced(error.message))
 
     def _failed_entry(self, record: CheckpointRecord) -> MakeEntry:
-        assert record.failure is not None
-        failure = record.failure
         age = timedelta(seconds=self._clock.monotonic() - record.triggered_at)
-        triggered_at = self._clock.wall() - age
-        return lambda sequence, attempt, at: CheckpointFailed(
-            sequence=sequence,
-            attempt=attempt,
-            at=at,
-            fencing_epoch=self._journal.fencing_epoch,
-            id=record.id,
-            checkpoint_kind=record.kind,
-            name=record.name,
-            barrier_batch_id=record.barrier,
-            triggered_at=triggered_at,
-            duration_ms=round((record.ended_at - record.triggered_at) * 1000),
-            failure=Failure(
-                failure.reason.value,
-                f"shard {failure.shard}: {failure.message}" if failure.shard else failure.message,
-                failure.reason.counted and record.kind == "checkpoint",
-                failure.reason.rule.hint,
-            ),
-            shards=record.shards,
-            shards_acknowledged=record.shards_acknowledged,
-            bytes_new=record.bytes_new,
-            phases=tuple(Phase(phase.value, round(seconds * 1000)) for phase, seconds in record.phases),
-            slowest=tuple(
-                ShardSummary(s.shard, round(s.seconds * 1000), s.bytes_total, s.bytes_new, s.files)
-                for s in record.slowest
-            ),
-        )
-
-
-def _summary(attempt: Attempt, shard: ShardId) -> ShardSummary:
-    copy = attempt.copies[shard]
-    return ShardSummary(
-        shard,
-        round(attempt.copied_after[shard] * 1000),
-        sum(file.size for file in copy.files),
-        copy.bytes_new,
-        len(copy.files),
-    )
+        return failed_entry(record, self._clock.wall() - age, self._journal.fencing_epoch)

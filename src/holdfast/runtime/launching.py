@@ -4,20 +4,17 @@ import logging
 import random
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from holdfast.checkpoint.manifest import Manifest
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
-from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
+from holdfast.errors import Fenced, HoldfastError, OwnedByAnotherRun, StorageError
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import READERS, Journal, MakeEntry
@@ -28,6 +25,7 @@ from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
 from holdfast.runtime.goodbye import say_goodbye
+from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
@@ -35,6 +33,7 @@ from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink, is_copied
+from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
@@ -158,19 +157,17 @@ def launch(
         readers=around.readers,
     )
     _require_claimable(place, journal)
-    leftovers = tuple(item.key for item in place.store.list("manifests/"))
+    leftovers = _stored_manifests(place.store)
     claimed = _claim(place, journal)
     make_workplace = workplace_of or (lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage))
     workplace = make_workplace(claimed.lineage)
-    parts, blobs = _put_together(place, journal, claimed, workplace, query, lanes, post)
+    parts, blobs = _put_together(place, journal, claimed, leftovers, workplace, query, lanes, post)
     blobs_by_run.append((blobs, parts.checkpointing))
     # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
     parts.watch.beat()
     try:
         with around.beating(parts.watch, parts.heartbeat):
             resumed = _recover(place, parts, claimed)
-            _remember_retained(place, journal, blobs, parts.checkpointing)
-            parts.collector.sweep(leftovers)
             query.start(resumed.directory)
     except Exception as error:
         query.stop()
@@ -178,6 +175,15 @@ def launch(
         raise
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
+
+
+def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
+    """Before the claim, so that none is of a newer run: what nobody needs of them can be deleted later."""
+    try:
+        return tuple(item.key for item in store.list("manifests/"))
+    except StorageError as error:
+        log.warning("manifests that earlier runs left behind stay until the next start: %s", error.message)
+        return ()
 
 
 def _recover(place: Place, parts: Parts, claimed: RunStarted) -> Resumed:
@@ -258,6 +264,7 @@ def _put_together(
     place: Place,
     journal: Journal,
     claimed: RunStarted,
+    leftovers: tuple[str, ...],
     workplace: Workplace,
     query: Query,
     lanes: Lanes,
@@ -279,6 +286,8 @@ def _put_together(
         post=tell,
     )
     blobs = Blobs(place.store, claimed.fencing_epoch)
+    alarms = Alarms(place.job, settings.alarms, around.clock)
+    headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, alarms)
     checkpointing = Checkpointing(
         job=place.job,
         store=place.store,
@@ -291,6 +300,7 @@ def _put_together(
         describe=query.describe,
         parallelism=settings.parallelism,
         step=around.step,
+        headroom=headroom,
         usage=(lambda: meter.usage) if (meter := place.meter) is not None else None,
     )
     rule = retention_of(settings)
@@ -310,7 +320,6 @@ def _put_together(
         last_completed=restorable[0].id if restorable else None,
         savepoints=frozenset(entry.name for entry in journal.state.retained() if entry.name),
     )
-    alarms = Alarms(place.job, settings.alarms, around.clock)
     retiring = Retiring(
         journal=journal,
         blobs=blobs,
@@ -329,6 +338,16 @@ def _put_together(
         checkpointing=checkpointing,
         collector=collector,
         retiring=retiring,
+        remembering=Remembering(
+            store=place.store,
+            journal=journal,
+            blobs=blobs,
+            manifests=checkpointing.manifests,
+            readers=around.readers,
+            clock=around.clock,
+            lanes=lanes,
+            done=lambda: collector.sweep(leftovers),
+        ),
         scrubbing=Scrubbing(
             store=place.store,
             journal=journal,
@@ -348,6 +367,7 @@ def _put_together(
         supervision=Supervision(
             settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
         ),
+        headroom=headroom,
         alarms=alarms,
         query=query,
         clock=around.clock,
@@ -359,26 +379,3 @@ def _put_together(
         storage=(lambda: storage_use(place.store.url, meter)) if meter is not None else lambda: None,
     )
     return parts, blobs
-
-
-def _remember_retained(place: Place, journal: Journal, blobs: Blobs, checkpointing: Checkpointing) -> None:
-    """What earlier runs uploaded is not uploaded again; what a damaged manifest names is simply not known."""
-
-    def load(entry: CheckpointCompleted) -> Manifest | None:
-        try:
-            return load_manifest(place.store, entry)
-        except Corrupt:
-            return None
-
-    entries = journal.state.retained()
-    if place.around.readers == 1:
-        manifests = [load(entry) for entry in entries]
-    else:
-        with ThreadPoolExecutor(place.around.readers) as pool:
-            manifests = list(pool.map(load, entries))
-    for entry, manifest in zip(entries, manifests, strict=True):
-        if manifest is None:
-            continue
-        checkpointing.manifests[entry.id] = manifest
-        if entry.id not in journal.state.corrupt:
-            blobs.remember(manifest)

@@ -3,6 +3,7 @@
 <work>/<job>/job.json               which job of which home these belong to
 <work>/<job>/<epoch>-<n>/           Spark's checkpoint directory of run <epoch>, its n-th
 <work>/<job>/<epoch>-<n>.aside      why the directory beside it must not be used again
+<work>/<job>/.<epoch>-<n>.pins/     links to files that are being copied from it
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan
+from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import InvalidSettings
-from holdfast.identifiers import BatchId, FencingEpoch, JobName
+from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.restore import local_copy, restore
@@ -27,13 +28,16 @@ from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import ShardCopy, copy_shards
+from holdfast.snapshot.pins import SUFFIX as PINS
+from holdfast.snapshot.pins import Pins
+from holdfast.snapshot.soundness import damage
 from holdfast.storage.interface import ObjectStore
 
 _MARKER = "job.json"
 _ASIDE = ".aside"
 _ASIDE_KEPT = 3
 _PIECE = 1 << 20
-_DIRECTORY = re.compile(r"\.?(\d+)-(\d+)(?:\.restoring-|$)")
+_DIRECTORY = re.compile(rf"\.?(\d+)-(\d+)(?:\.restoring-|{re.escape(PINS)}$|$)")
 
 
 class _Marker(msgspec.Struct):
@@ -45,6 +49,7 @@ class _Marker(msgspec.Struct):
 class LocalWorkDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._pins = Pins(path)
 
     @property
     def location(self) -> str:
@@ -56,8 +61,14 @@ class LocalWorkDirectory:
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         return work_directory.plan(self.path, barrier)
 
+    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
+        return self._pins.hold(ticket, files)
+
+    def unpin(self, ticket: Ticket) -> None:
+        self._pins.release(ticket)
+
     def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
-        return copy_shards(self.path, shards, blobs, cancelled)
+        return copy_shards(self.path, shards, blobs, cancelled, self._pins.folders)
 
     def ledger(self) -> tuple[StagedBatch, ...]:
         return ledger.read(self.path)
@@ -108,7 +119,7 @@ class LocalWorkplace:
         directory = LocalWorkDirectory(self._path(run.fencing_epoch, newest))
         if directory.path.with_name(directory.path.name + _ASIDE).exists():
             return None
-        if (why := work_directory.damage(directory.path)) is not None:
+        if (why := damage(directory.path)) is not None:
             if directory.newest_barrier() is not None:
                 directory.set_aside(why)
             return None

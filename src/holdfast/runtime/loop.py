@@ -25,6 +25,7 @@ from holdfast.coordination.commands import (
 )
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import (
+    BarrierReached,
     CheckpointDamaged,
     CheckpointRequested,
     Event,
@@ -46,12 +47,14 @@ from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.goodbye import say_goodbye
+from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
 from holdfast.runtime.query_life import QueryLife, Told
 from holdfast.runtime.recovery import Recovery, Resumed
+from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Abilities, Reply, Serving
@@ -80,11 +83,13 @@ class Parts:
     checkpointing: Checkpointing
     collector: Collector
     retiring: Retiring
+    remembering: Remembering
     scrubbing: Scrubbing
     recovery: Recovery
     workplace: Workplace
     watch: OwnershipWatch
     supervision: Supervision
+    headroom: HeadroomWatch
     alarms: Alarms
     query: Query
     clock: Clock
@@ -155,6 +160,8 @@ class Runtime:
         if callable(item):
             item()
         else:
+            if isinstance(item, BarrierReached):
+                self._parts.headroom.reached(item.batch_id)
             for command in self._coordinator.receive(item, self._clock.monotonic()):
                 self._perform(command)
         self.status = self._snapshot()
@@ -168,6 +175,7 @@ class Runtime:
             self._beat()
         if self._ending:
             return
+        self._parts.remembering.poll()
         self._parts.collector.poll()
         self._parts.scrubbing.poll(now, self._directory, busy=not self._checkpointing.idle)
         self._life.poll(may_restart=not self._publishing)
@@ -245,9 +253,9 @@ class Runtime:
     def _perform(self, command: Command) -> None:  # noqa: C901  one line per command
         match command:
             case BeginCheckpoint():
-                self._checkpointing.begin(command, self._directory)
+                self._checkpointing.begin(command, self._directory, self._published)
             case PlanSnapshot(ticket=ticket):
-                self._checkpointing.plan(ticket, self._published)
+                self._checkpointing.plan(ticket)
             case CopyShards(ticket=ticket, shards=shards, again=again):
                 self._checkpointing.copy(ticket, shards, again=again)
             case SealCheckpoint(ticket=ticket):

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan
+from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.identifiers import BatchId, FencingEpoch, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch
@@ -26,6 +26,15 @@ class WorkDirectory(Protocol):
 
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         """Raises `NotPlannable` when a file of the barrier is gone."""
+
+    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
+        """Keep these files for `copy` until `unpin`, whatever Spark deletes. False where that is not possible.
+
+        Raises `NotPlannable` when one is gone already.
+        """
+
+    def unpin(self, ticket: Ticket) -> None:
+        """Harmless when nothing is pinned."""
 
     def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
         """Raises `ShardDeclined`, `Cancelled`, `BeingDeleted` or a `StorageError`."""
@@ -70,6 +79,10 @@ class Query(Protocol):
     @property
     def sink(self) -> Sink | None:
         """None when the query brings a writer of its own: then output is at least once, not exactly once."""
+
+    @property
+    def batches_retained(self) -> int | None:
+        """For how many batches Spark keeps the files of one; None before the start."""
 
     def describe(self) -> dict[str, str]:
         """What a manifest says of the query: Spark version, state store provider, shuffle partitions…"""

@@ -16,6 +16,7 @@ from holdfast.checkpoint.layout import ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, ShardId
 from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
+from holdfast.snapshot.pins import path_of
 from holdfast.snapshot.planned_file import Changed, opened, pieces, whole
 
 _COST_PER_FILE = 64 << 10
@@ -78,13 +79,18 @@ def _cost(shard: ShardPlan, is_new: Callable[[WorkFile], bool]) -> int:
 
 
 def copy_shards(
-    directory: Path, group: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]
+    directory: Path,
+    group: Sequence[ShardPlan],
+    blobs: Blobs,
+    cancelled: Callable[[], bool],
+    pins: Sequence[Path] = (),
 ) -> tuple[ShardCopy, ...]:
     """Bring every file of the group into the home and say where each one is.
 
+    `pins` are folders of links that are looked into first.
     Raises `ShardDeclined`, `Cancelled`, or the store's `StorageError`.
     """
-    copy = _GroupCopy(directory, blobs, cancelled)
+    copy = _GroupCopy(lambda file: path_of(directory, pins, file), blobs, cancelled)
     for shard in group:
         for file in shard.files:
             copy.add(shard.shard, file)
@@ -126,8 +132,8 @@ class _Proven:
 
 
 class _GroupCopy:
-    def __init__(self, directory: Path, blobs: Blobs, cancelled: Callable[[], bool]) -> None:
-        self._directory = directory
+    def __init__(self, path_of: Callable[[WorkFile], Path], blobs: Blobs, cancelled: Callable[[], bool]) -> None:
+        self._path_of = path_of
         self._blobs = blobs
         self._cancelled = cancelled
         self._done: dict[str, ManifestFile] = {}
@@ -161,7 +167,7 @@ class _GroupCopy:
         )
 
     def _add_small(self, shard: ShardId, file: WorkFile) -> None:
-        with opened(self._directory, file) as handle:
+        with opened(self._path_of(file), file) as handle:
             data = whole(handle, file)
         digest = digest_of(data)
         self._blobs.recognise(file, digest)
@@ -198,7 +204,7 @@ class _GroupCopy:
 
     def _add_large(self, shard: ShardId, file: WorkFile) -> None:
         """Hash first, then send: most large files are in the home already, and need no sending."""
-        with opened(self._directory, file) as handle:
+        with opened(self._path_of(file), file) as handle:
             digest, content = self._content(handle, file)
             if not self._reuse(file, digest):
                 self._require_wanted()

@@ -25,9 +25,8 @@ class Changed(Exception):
 
 
 @contextmanager
-def opened(directory: Path, file: WorkFile) -> Iterator[BinaryIO]:
-    """The planned file, proved to be that before and after it is used. Raises `Changed`."""
-    path = directory / file.path
+def opened(path: Path, file: WorkFile) -> Iterator[BinaryIO]:
+    """The planned file at `path`, proved to be that before and after it is used. Raises `Changed`."""
     try:
         handle = path.open("rb", buffering=0)
     except FileNotFoundError as error:
@@ -35,11 +34,11 @@ def opened(directory: Path, file: WorkFile) -> Iterator[BinaryIO]:
     except OSError as error:
         raise Changed(f"could not be opened: {error.strerror}") from error
     with handle:
-        _require_same(os.fstat(handle.fileno()), file)
+        require_same(os.fstat(handle.fileno()), file)
         yield handle
-        _require_same(os.fstat(handle.fileno()), file)
+        require_same(os.fstat(handle.fileno()), file)
         try:
-            _require_same(os.stat(path), file)
+            require_same(os.stat(path), file)
         except FileNotFoundError:
             return
 
@@ -64,6 +63,7 @@ def pieces(handle: BinaryIO, file: WorkFile, at_once: int = _PIECE) -> Iterator[
         yield piece
 
 
-def _require_same(status: os.stat_result, file: WorkFile) -> None:
+def require_same(status: os.stat_result, file: WorkFile) -> None:
+    """Raises `Changed` unless this is the planned file. A hard link to it is: it has all but the name in common."""
     if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime_ns, file.inode):
         raise Changed("was replaced after it was planned")

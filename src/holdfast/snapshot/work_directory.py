@@ -1,4 +1,4 @@
-"""Reading a Spark work directory: its files, what a barrier consists of, and whether a query could resume from it."""
+"""Reading a Spark work directory: its files, and what a barrier consists of."""
 
 import os
 import stat
@@ -11,7 +11,6 @@ import msgspec
 from holdfast.checkpoint import layout
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
 from holdfast.identifiers import BatchId
-from holdfast.snapshot.hadoop_checksum import matches_checksum
 
 _SETTLING_SCANS = 20
 
@@ -30,29 +29,13 @@ def plan(directory: Path, barrier: BatchId) -> SnapshotPlan:
         barrier,
         scan(directory),
         read=lambda path: (directory / path).read_bytes(),
-        sst_files=lambda path: tuple(_referenced(directory / path)),
+        sst_files=lambda path: tuple(referenced_files(directory / path)),
     )
 
 
 def scan(directory: Path) -> tuple[WorkFile, ...]:
     """Every regular file, hidden ones included. Files that vanish meanwhile may or may not be in the answer."""
     return (*_walk(directory, "", skip="sources"), *_settled(directory, "sources"))
-
-
-def damage(directory: Path) -> str | None:
-    """Why no query could resume from this directory at its newest commit; None when it can."""
-    barrier = newest_barrier(directory)
-    if barrier is None:
-        return "no batch was committed"
-    try:
-        found = plan(directory, barrier)
-        for file in found.files():
-            _require_sound(directory, file)
-    except (NotPlannable, _Damaged) as error:
-        return str(error)
-    except OSError as error:
-        return f"{error.filename or directory} could not be read: {error.strerror or error}"
-    return None
 
 
 def _walk(directory: Path, folder: str, skip: str | None = None) -> Iterator[WorkFile]:
@@ -111,7 +94,7 @@ class _ArchiveMetadata(msgspec.Struct):
 _ARCHIVE_DECODER = msgspec.json.Decoder(_ArchiveMetadata)
 
 
-def _referenced(archive: Path) -> dict[str, int]:
+def referenced_files(archive: Path) -> dict[str, int]:
     """The files that a RocksDB archive refers to, with their sizes (-1: not said)."""
     try:
         with zipfile.ZipFile(archive) as opened:
@@ -123,36 +106,3 @@ def _referenced(archive: Path) -> dict[str, int]:
     return {file.dfsSstFileName: file.sizeBytes for file in metadata.sstFiles} | {
         file.dfsLogFileName: file.sizeBytes for file in metadata.logFiles
     }
-
-
-# --- soundness ---
-
-
-class _Damaged(Exception):
-    pass
-
-
-def _require_sound(directory: Path, file: WorkFile) -> None:
-    path = directory / file.path
-    if file.size == 0:
-        # Spark writes no empty file; a machine that lost power leaves them behind.
-        raise _Damaged(f"{file.path} is empty")
-    if not matches_checksum(path):
-        raise _Damaged(f"{file.path} does not match its checksum in .{path.name}.crc")
-    if path.suffix == ".zip":
-        _require_archive_sound(path, file.path)
-
-
-def _require_archive_sound(archive: Path, shown: str) -> None:
-    for name, size in _referenced(archive).items():
-        referenced = archive.parent / ("logs" if name.endswith(".log") else "SSTs") / name
-        found = referenced.stat().st_size
-        if size not in (-1, found):
-            raise _Damaged(f"{referenced.name} has {found} bytes, {shown} says {size}")
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            broken = opened.testzip()
-    except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise _Damaged(f"{shown} could not be read: {error}") from error
-    if broken is not None:
-        raise _Damaged(f"{broken} in {shown} does not match its checksum")

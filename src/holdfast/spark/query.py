@@ -13,6 +13,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from holdfast.checkpoint.compatibility import as_it_will_run
 from holdfast.checkpoint.query_facts import QueryFacts, described
+from holdfast.coordination.headroom import SETTING as RETENTION
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.runtime.causes import GONE, StartFailed, death_of_text
@@ -49,6 +50,7 @@ class SparkQuery:
         self._directory: Path | None = None
         self._stopped = False
         self._described: dict[str, str] = {}
+        self._batches_retained: int | None = None
         self._over = threading.Event()
         self._when_ended: Callable[[], None] = lambda: None
         self._staging_failed: Exception | None = None
@@ -62,6 +64,10 @@ class SparkQuery:
     @property
     def sink(self) -> Sink | None:
         return self._sink
+
+    @property
+    def batches_retained(self) -> int | None:
+        return self._batches_retained
 
     def describe(self) -> dict[str, str]:
         return self._described
@@ -92,6 +98,7 @@ class SparkQuery:
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
         _require_synchronous_progress(self.query)
+        self._batches_retained = int(self._spark.conf.get(RETENTION, "100") or 100)
         self._over = threading.Event()
         waiting = threading.Thread(target=self._await_end, args=(self.query, self._over), daemon=True)
         waiting.name = "holdfast-query-end"

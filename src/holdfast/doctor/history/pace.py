@@ -1,10 +1,14 @@
 """Do checkpoints keep pace: with their interval, and with Spark's deletion of old files?"""
 
+import dataclasses
 import math
+from collections.abc import Sequence
 from statistics import median
 
+from holdfast.coordination.headroom import Headroom
 from holdfast.doctor.finding import Finding
-from holdfast.doctor.history.numbers import ENOUGH, Numbers, as_setting, ninth_decile, seconds
+from holdfast.doctor.history.numbers import ENOUGH, RECENT, Numbers, as_setting, ninth_decile, seconds
+from holdfast.repository.views import CheckpointDetail
 
 _MUCH = 0.5
 """Of the interval: then one slow checkpoint is enough to skip the next trigger."""
@@ -69,8 +73,42 @@ def growing(numbers: Numbers) -> Finding | None:
 
 
 def little_headroom(numbers: Numbers) -> Finding | None:
-    """Spark deletes behind the last batches: a copy must be done before."""
+    """Spark deletes behind the last batches: by then the files must be pinned or copied."""
     vanished = [item for item in numbers.history if item.failure and item.failure.reason == "files_vanished"]
+    measured = [(item, found) for item in numbers.history if (found := _headroom(item)) is not None]
+    if not measured:
+        return _guessed_headroom(numbers, vanished)
+    tight = [(item, found) for item, found in measured[:RECENT] if found.tight]
+    newer = [item for item in vanished if item.triggered_at > measured[0][0].triggered_at]
+    if not newer and (not tight or tight[0] != measured[0]):
+        return None
+    worst = max((found for _, found in tight), key=lambda found: found.needed_s, default=measured[0][1])
+    if newer:
+        worst = dataclasses.replace(worst, vanished=True)
+    rows = [(item, f"checkpoint {item.id}: {item.failure.message}") for item in newer if item.failure]
+    rows += [(item, f"checkpoint {item.id}: {found.cause}") for item, found in tight]
+    wanted, *advice = worst.advice
+    setting = worst.setting
+    return numbers.finding(
+        "little-headroom",
+        "critical" if len(newer) >= ENOUGH else "warning",
+        "Spark deletes old state almost as fast as it is copied",
+        worst.cause,
+        (setting or f"# {wanted}", *(f"# {line}" for line in advice)),
+        rows,
+        count=len(rows),
+    )
+
+
+def _headroom(item: CheckpointDetail) -> Headroom | None:
+    """What was measured, where it was."""
+    if (kept := item.headroom) is None:
+        return None
+    return Headroom(kept.needed_ms / 1000, kept.lives_ms / 1000, kept.batches_retained, kept.pinned)
+
+
+def _guessed_headroom(numbers: Numbers, vanished: Sequence[CheckpointDetail]) -> Finding | None:
+    """For histories in which it was not measured."""
     batch, recent = numbers.batch_ms, numbers.recent
     passing = max((item.duration_ms or 0 for item in recent), default=0) / batch if batch else 0.0
     if not vanished and passing < _MUCH * _SPARK_KEEPS:

@@ -1,0 +1,137 @@
+"""From `kill -9` to the first new batch: plain Spark on the directory it left, holdfast on the directory it left, and
+holdfast from its home on a machine that has nothing.
+
+The clock starts with the process of the next life, which is what a supervisor that restarts at once gives it, and stops
+when Spark reports the first batch. Each life is killed then. The ways take turns, and who goes first changes from round
+to round.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+import msgspec
+
+from bench import processor
+from bench.ratio import Ratio
+from bench.recovery_life import BYTES_PER_KEY, Life
+from bench.rounds import DISTURBED
+
+Way = Literal["plain", "local", "home"]
+WAYS: tuple[Way, ...] = ("plain", "local", "home")
+EXPECTED_LOCAL = 1.1
+
+_SMALL_BATCH = 1000
+_PATIENCE_S = 400.0
+
+
+@dataclass(frozen=True)
+class Recoveries:
+    """Seconds from the kill to the first new batch, by way and round."""
+
+    state_bytes: int
+    """What lies in the directory of plain Spark."""
+    seconds: dict[Way, tuple[float, ...]]
+    others: float
+    """Cores that other programs kept busy in the round that they disturbed most."""
+
+
+def measure(place: Path, megabytes: int, rounds: int, tell: Callable[[str], None]) -> Recoveries:
+    places: dict[Way, Path] = {way: place / f"{megabytes}-{way}" for way in WAYS}
+    for way, folder in places.items():
+        tell(f"recovery: {megabytes} MB of state, building: {way}")
+        folder.mkdir(parents=True)
+        _build(way, folder, (megabytes << 20) // BYTES_PER_KEY)
+    seconds: dict[Way, list[float]] = {way: [] for way in WAYS}
+    others = 0.0
+    for number in range(rounds):
+        order = [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]
+        for way in order:
+            tell(f"recovery: {megabytes} MB of state, round {number + 1} of {rounds}: {way}")
+            begun = processor.now()
+            seconds[way].append(_recovered(way, places[way]))
+            others = max(others, processor.others_between(begun, processor.now()))
+    size = _size(places["plain"] / "checkpoint" / "state")
+    for folder in places.values():
+        shutil.rmtree(folder, ignore_errors=True)
+    return Recoveries(size, {way: tuple(values) for way, values in seconds.items()}, others)
+
+
+def ratios(measured: Sequence[Recoveries]) -> Iterator[Ratio]:
+    for size in measured:
+        name = f"{size.state_bytes / (1 << 20):.0f} MB"
+        disturbed = size.others > DISTURBED
+        plain = median(size.seconds["plain"])
+        local, home = median(size.seconds["local"]) / plain, median(size.seconds["home"]) / plain
+        yield Ratio(f"kill to batch, local, {name}: plain", local, False, EXPECTED_LOCAL, disturbed)
+        yield Ratio(f"kill to batch, from home, {name}: plain", home, False, None, disturbed)
+
+
+class _Driver:
+    """A process group: the JVM dies with Python."""
+
+    def __init__(self, life: Life) -> None:
+        command = [sys.executable, "-m", "bench.recovery_life", msgspec.json.encode(life).decode()]
+        self._log = Path(life.place) / "log.txt"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+
+    def wait_for(self, wanted: str) -> None:
+        """A line that begins so."""
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + _PATIENCE_S
+        for line in self._process.stdout:
+            if line.startswith(wanted):
+                return
+            if time.monotonic() > deadline:
+                break
+        self.end()
+        tail = self._log.read_text(errors="replace").splitlines()[-15:]
+        raise RuntimeError("\n".join([f"the pipeline did not come to {wanted!r}:", *tail]))
+
+    def end(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def _build(way: Way, place: Path, rows: int) -> None:
+    """One batch with all of the state; under holdfast it is in a checkpoint. Then the life is killed."""
+    life = Life(_variant(way), str(place), rows, growing=True)
+    driver = _Driver(life)
+    driver.wait_for("checkpoint" if life.variant == "holdfast" else "batch")
+    driver.end()
+
+
+def _recovered(way: Way, place: Path) -> float:
+    shutil.rmtree(place / "local", ignore_errors=True)  # what Spark keeps outside of its checkpoint
+    if way == "home":
+        shutil.rmtree(place / "work")
+    os.sync()
+    begun = time.perf_counter()
+    driver = _Driver(Life(_variant(way), str(place), _SMALL_BATCH))
+    driver.wait_for("batch")
+    took = time.perf_counter() - begun
+    driver.end()
+    return took
+
+
+def _variant(way: Way) -> Literal["plain", "holdfast"]:
+    return "plain" if way == "plain" else "holdfast"
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*.sst"))

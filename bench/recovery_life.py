@@ -1,0 +1,117 @@
+"""One life of a pipeline with much state: `python -m bench.recovery_life JSON`. Tells each batch that it commits.
+
+    plain     Spark alone, on the checkpoint directory that the life before left
+    holdfast  the same query under holdfast; whether it finds its work directory is the parent's business
+
+The query keeps one row of incompressible bytes per key, in RocksDB without changelog: the state is in SSTs. Its output
+goes nowhere: what is measured is how a life begins.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from bench.pipeline import session
+
+JOB = "recovery"
+BYTES_PER_KEY = 1024
+_LOOK_S = 0.02
+_HASH = 64
+
+_SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "3g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+
+
+class Life(msgspec.Struct, frozen=True):
+    variant: Literal["plain", "holdfast"]
+    place: str
+    rows: int
+    """Per batch."""
+    growing: bool = False
+    """One batch and no more; under holdfast with a checkpoint after it, whose end is told."""
+
+
+def writer(spark: SparkSession, life: Life) -> DataStreamWriter:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", life.rows)
+    hashes = [F.unhex(F.sha2(F.concat(F.col("value").cast("string"), F.lit(n)), 512)) for n in range(_per_key())]
+    payload = F.concat(*hashes).alias("payload")
+    kept = rows.option("numPartitions", 2).load().select("value", payload)
+    made = kept.groupBy("value").agg(F.max("payload")).writeStream.outputMode("update").format("noop")
+    return made.trigger(processingTime="1 hour") if life.growing else made
+
+
+def _per_key() -> int:
+    return BYTES_PER_KEY // _HASH
+
+
+def main() -> None:
+    life = msgspec.json.decode(sys.argv[1], type=Life)
+    spark = session(_SPARK | {"spark.local.dir": f"{life.place}/local"})
+    made = writer(spark, life)
+    if life.variant == "plain":
+        query = made.option("checkpointLocation", f"file://{life.place}/checkpoint").start()
+        _tell_batches(lambda: query, lambda: None)
+    else:
+        _under_holdfast(spark, made, life)
+
+
+def _under_holdfast(spark: SparkSession, made: DataStreamWriter, life: Life) -> None:
+    import holdfast
+
+    home = Path(life.place) / "home"
+    home.mkdir(exist_ok=True)
+    running = holdfast.start(
+        made,
+        job=JOB,
+        home=f"file://{home}",
+        work=Path(life.place) / "work",
+        spark=spark,
+        interval="1h",
+    )
+
+    def committed() -> None:
+        if life.growing:
+            running.checkpoint(timeout="10m")
+            _tell("checkpoint")
+
+    _tell_batches(lambda: running.query, committed)
+
+
+def _tell_batches(query: Callable[[], StreamingQuery | None], committed: Callable[[], None]) -> None:
+    """For ever: the parent kills."""
+    told = -1
+    while True:
+        running = query()
+        progress: Any = running.lastProgress if running is not None else None
+        if running is not None and (failure := running.exception()):
+            raise RuntimeError(f"the pipeline failed: {failure}")
+        if progress is not None and progress["batchId"] > told and progress["numInputRows"] > 0:
+            told = progress["batchId"]
+            _tell(f"batch {told}")
+            committed()
+        time.sleep(_LOOK_S)
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

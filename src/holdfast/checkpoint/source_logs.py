@@ -1,0 +1,42 @@
+"""The log of a file source: which entries it must have for the offsets of a batch. Pure.
+
+    offsets/<batch>          {"logOffset": k} on the line of the source
+    sources/<n>/<k>          the input files of entry k
+    sources/<n>/<k>.compact  those of every entry up to k
+
+Spark takes input files that no entry names for new ones. So a log that lacks its newest entry would, without a word, be
+read again from where it ends.
+"""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+
+class _FileOffset(msgspec.Struct):
+    logOffset: int  # Spark's name
+
+
+_DECODER = msgspec.json.Decoder(_FileOffset)
+
+
+def missing_entry(offsets: bytes, paths: Collection[str]) -> str | None:
+    """An entry that a source's log lacks, as its path; None when every log reaches back to a whole."""
+    for source, newest in _file_sources(offsets):
+        for number in range(newest, -1, -1):
+            path = f"sources/{source}/{number}"
+            if f"{path}.compact" in paths:
+                break
+            if path not in paths:
+                return path
+    return None
+
+
+def _file_sources(offsets: bytes) -> Iterator[tuple[str, int]]:
+    version, _, *lines = (*offsets.decode(errors="replace").splitlines(), "", "")
+    for position, line in enumerate(lines):
+        name, offset = (str(position), line) if version != "v2" else line.split(":", 1) if ":" in line else ("", line)
+        try:
+            yield name, _DECODER.decode(offset).logOffset
+        except msgspec.DecodeError:
+            continue  # another kind of source, or none

@@ -1,0 +1,111 @@
+"""Do the files of a barrier live as long as a checkpoint needs them? Pure.
+
+Spark keeps a barrier's files for `minBatchesToRetain` batches. A checkpoint needs them from its trigger until they are
+pinned by links; where nothing can be pinned, until they are copied.
+"""
+
+import math
+from dataclasses import dataclass
+
+from holdfast.coordination.commands import ClearAlarm, RaiseAlarm
+from holdfast.identifiers import BatchId
+
+HEADROOM = "headroom"
+SETTING = "spark.sql.streaming.minBatchesToRetain"
+_ENOUGH = 2.0
+"""Files that live less than this many times as long as they are needed are a warning."""
+_PLENTY = 4.0
+"""What is advised; and from here on the warning is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """As one checkpoint found it."""
+
+    needed_s: float
+    lives_s: float
+    """At the pace of the newest batches."""
+    batches_retained: int
+    pinned: bool
+    vanished: bool = False
+    """Spark was quicker this time, whatever the figures say."""
+
+    @property
+    def tight(self) -> bool:
+        return self.vanished or self.lives_s < _ENOUGH * self.needed_s
+
+    @property
+    def plenty(self) -> bool:
+        return not self.vanished and self.lives_s >= _PLENTY * self.needed_s
+
+    @property
+    def cause(self) -> str:
+        lives, needed = _shown(self.lives_s), _shown(self.needed_s)
+        return (
+            f"Spark deletes the files of a batch after about {lives} ({SETTING}={self.batches_retained}), "
+            f"and a checkpoint needs them for {needed}, until they are {'pinned' if self.pinned else 'copied'}"
+        )
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        wanted = self.batches_wanted
+        raise_it = f"set {SETTING} to {wanted} or more" if wanted else f"raise {SETTING}"
+        if self.pinned:
+            return (raise_it,)
+        return (raise_it, "raise parallelism, or use a faster home", "put work on a file system that has hard links")
+
+    @property
+    def setting(self) -> str | None:
+        """What to set, as it is written."""
+        return f"{SETTING}={self.batches_wanted}" if self.batches_wanted else None
+
+    @property
+    def batches_wanted(self) -> int | None:
+        """So many batches that the files live long enough with ease; None when the pace says nothing."""
+        if self.lives_s <= 0:
+            return None
+        factor = max(_PLENTY * self.needed_s / self.lives_s, _ENOUGH if self.vanished else 1.0)
+        return math.ceil(self.batches_retained * factor)
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
+
+
+class Pace:
+    """How quickly batches follow each other, by the newest ones: as many as Spark keeps."""
+
+    def __init__(self) -> None:
+        # Replaced whole, so that any thread may ask.
+        self._reached: tuple[tuple[BatchId, float], ...] = ()
+
+    def reached(self, batch: BatchId, now: float, batches_retained: int) -> None:
+        before = self._reached
+        if before and batch <= before[-1][0]:
+            before = ()  # another directory, which resumed at an older batch
+        needed = next((n for n, (seen, _) in enumerate(before) if seen > batch - batches_retained), len(before))
+        self._reached = (*before[max(0, needed - 1) :], (batch, now))
+
+    def lifetime(self, batches_retained: int) -> float | None:
+        """Seconds that so many batches take; None before two were seen."""
+        reached = self._reached
+        if len(reached) < 2:
+            return None
+        (first, begun), (last, ended) = reached[0], reached[-1]
+        return (ended - begun) / (last - first) * batches_retained
+
+
+class HeadroomAlarm:
+    """Raised when it gets tight, over when there is plenty."""
+
+    def __init__(self) -> None:
+        self._raised = False
+
+    def judge(self, found: Headroom) -> RaiseAlarm | ClearAlarm | None:
+        if found.tight and not self._raised:
+            self._raised = True
+            return RaiseAlarm(HEADROOM, "warning", found.cause, "; or ".join(found.advice))
+        if found.plenty and self._raised:
+            self._raised = False
+            return ClearAlarm(HEADROOM, "files of a batch live long enough to be copied")
+        return None

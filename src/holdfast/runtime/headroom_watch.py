@@ -1,0 +1,54 @@
+"""Measures how long a barrier's files live against how long a checkpoint needs them, and warns when that gets close."""
+
+from collections.abc import Callable
+
+from holdfast.coordination.commands import RaiseAlarm
+from holdfast.coordination.headroom import Headroom, HeadroomAlarm, Pace
+from holdfast.coordination.history import CheckpointRecord
+from holdfast.coordination.lifecycle import Phase
+from holdfast.coordination.reasons import FailureReason
+from holdfast.identifiers import BatchId
+from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.clock import Clock
+
+_UNTIL_COPIED = (Phase.STARTING, Phase.PLANNING, Phase.COPYING)
+
+
+class HeadroomWatch:
+    def __init__(self, batches_retained: Callable[[], int | None], clock: Clock, alarms: Alarms) -> None:
+        self._batches_retained = batches_retained
+        self._clock = clock
+        self._alarms = alarms
+        self._pace = Pace()
+        self._alarm = HeadroomAlarm()
+
+    # On the loop's thread.
+
+    def reached(self, barrier: BatchId) -> None:
+        if retained := self._batches_retained():
+            self._pace.reached(barrier, self._clock.monotonic(), retained)
+
+    def ended(self, record: CheckpointRecord, pinned_after: float | None, can_pin: bool) -> None:
+        """`pinned_after` is None when nothing was pinned, which is so for want of links or of files."""
+        vanished = record.failure is not None and record.failure.reason is FailureReason.FILES_VANISHED
+        if record.failure is not None and not vanished:
+            return
+        copied_after = sum(seconds for phase, seconds in record.phases if phase in _UNTIL_COPIED)
+        found = self.measured(copied_after if pinned_after is None else pinned_after, can_pin, vanished)
+        match self._alarm.judge(found) if found else None:
+            case RaiseAlarm(code, severity, message, hint):
+                self._alarms.raise_alarm(code, severity, message, hint)
+            case None:
+                pass
+            case over:
+                self._alarms.clear(over.code, over.message)
+
+    # On any thread.
+
+    def measured(self, needed_s: float, pinned: bool, vanished: bool = False) -> Headroom | None:
+        """None when Spark's setting or the pace of the batches is not known."""
+        retained = self._batches_retained()
+        lives_s = self._pace.lifetime(retained) if retained else None
+        if retained is None or lives_s is None:
+            return None
+        return Headroom(needed_s, lives_s, retained, pinned, vanished)

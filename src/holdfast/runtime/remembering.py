@@ -1,0 +1,92 @@
+"""What earlier runs have uploaded, learnt while the query already runs: nothing of it is uploaded again.
+
+Runs on the lane `journal`, as the first thing on it: the first checkpoint begins when it is known what need not be
+uploaded. A home whose manifests cannot be read keeps nobody: checkpoints then upload what they need, nothing of earlier
+runs is deleted, and it is tried again later.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.errors import Corrupt, StorageError
+from holdfast.identifiers import CheckpointId
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.damage import load_manifest
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.journal import Journal
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.storage.interface import ObjectStore
+
+log = logging.getLogger("holdfast")
+
+_TRY_AGAIN_AFTER_S = 60.0
+
+
+class Remembering:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        blobs: Blobs,
+        manifests: dict[CheckpointId, Manifest],
+        readers: int,
+        clock: Clock,
+        lanes: Lanes,
+        done: Callable[[], None],
+    ) -> None:
+        """`manifests` gets what was read. `readers` is how many are read at once. `done` is called when all were."""
+        self._store = store
+        self._journal = journal
+        self._blobs = blobs
+        self._manifests = manifests
+        self._readers = readers
+        self._clock = clock
+        self._lanes = lanes
+        self._done = done
+        self._due = -math.inf
+
+    def poll(self) -> None:
+        """Called by the loop: begin when it is due, which it is at first, and after each failure."""
+        if self._clock.monotonic() >= self._due:
+            self._due = math.inf
+            self._lanes.submit("journal", self._remember)
+
+    def _remember(self) -> None:
+        entries = [entry for entry in self._journal.state.retained() if entry.id not in self._manifests]
+        try:
+            found = self._read(entries)
+        except StorageError as error:
+            log.warning("what earlier runs uploaded is not known yet, it may be uploaded again: %s", error.message)
+            self._due = self._clock.monotonic() + _TRY_AGAIN_AFTER_S
+            return
+        for entry, manifest in zip(entries, found, strict=True):
+            if manifest is None:
+                continue
+            self._manifests[entry.id] = manifest
+            if entry.id not in self._journal.state.corrupt:
+                self._blobs.learn(manifest)
+        self._done()
+
+    def _read(self, entries: Sequence[CheckpointCompleted]) -> list[Manifest | None]:
+        """The newest alone at first: when it cannot be read, the others are not waited for."""
+        newest_first = sorted(entries, key=lambda entry: -entry.id)
+        manifests = {entry.id: self._load(entry) for entry in newest_first[:1]}
+        others = newest_first[1:]
+        if self._readers == 1:
+            manifests |= {entry.id: self._load(entry) for entry in others}
+        elif others:
+            with ThreadPoolExecutor(self._readers) as pool:
+                manifests |= zip((entry.id for entry in others), pool.map(self._load, others), strict=True)
+        return [manifests[entry.id] for entry in entries]
+
+    def _load(self, entry: CheckpointCompleted) -> Manifest | None:
+        """None when it is damaged: then what it names is simply not known."""
+        try:
+            return load_manifest(self._store, entry)
+        except Corrupt:
+            return None

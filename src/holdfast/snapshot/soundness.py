@@ -1,0 +1,78 @@
+"""Whether a query could resume from a work directory, found out in less time than Spark needs to load it.
+
+Every file of the newest barrier must be there, not empty, as long as its checksum and the archive that names it say.
+Files below 1 MiB are read and compared with their checksums. Larger ones are nearly all of the bytes: of them only the
+ends of SSTs are looked at. Spark reads them whole when it loads the state, and compares them with the same checksums; a
+query that dies of what it finds there is resumed elsewhere (`runtime/supervision.py`).
+"""
+
+import zipfile
+from pathlib import Path
+
+from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
+from holdfast.checkpoint.source_logs import missing_entry
+from holdfast.snapshot.hadoop_checksum import fits_length, matches_checksum
+from holdfast.snapshot.work_directory import newest_barrier, plan, referenced_files
+
+_READ_BELOW = 1 << 20
+_TABLE_MAGIC = (bytes.fromhex("f7cff485b741e288"), bytes.fromhex("57fb808b247547db"))
+"""The last bytes of a RocksDB table."""
+
+
+def damage(directory: Path) -> str | None:
+    """Why no query could resume from this directory at its newest commit; None when nothing speaks against it."""
+    barrier = newest_barrier(directory)
+    if barrier is None:
+        return "no batch was committed"
+    try:
+        _require_sound(directory, plan(directory, barrier))
+    except (NotPlannable, _Damaged) as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename or directory} could not be read: {error.strerror or error}"
+    return None
+
+
+class _Damaged(Exception):
+    pass
+
+
+def _require_sound(directory: Path, planned: SnapshotPlan) -> None:
+    offsets = (directory / "offsets" / str(planned.barrier)).read_bytes()
+    if (missing := missing_entry(offsets, {file.path for file in planned.files()})) is not None:
+        raise _Damaged(f"{missing} does not exist: the source would be read again from there")
+    for file in planned.files():
+        path = directory / file.path
+        if file.size == 0:
+            # Spark writes no empty file; a machine that lost power leaves them behind.
+            raise _Damaged(f"{file.path} is empty")
+        checks = matches_checksum if file.size < _READ_BELOW else fits_length
+        if not checks(path):
+            raise _Damaged(f"{file.path} does not match its checksum in .{path.name}.crc")
+        if path.suffix == ".sst":
+            _require_table(path, file)
+        elif path.suffix == ".zip":
+            _require_archive(path, file.path)
+
+
+def _require_table(path: Path, file: WorkFile) -> None:
+    length = len(_TABLE_MAGIC[0])
+    with path.open("rb") as table:
+        table.seek(max(0, file.size - length))
+        if (found := table.read(length)) not in _TABLE_MAGIC:
+            raise _Damaged(f"{file.path} ends in {found.hex()}, which is no RocksDB table's magic number")
+
+
+def _require_archive(archive: Path, shown: str) -> None:
+    for name, size in referenced_files(archive).items():
+        referenced = archive.parent / ("logs" if name.endswith(".log") else "SSTs") / name
+        found = referenced.stat().st_size
+        if size not in (-1, found):
+            raise _Damaged(f"{referenced.name} has {found} bytes, {shown} says {size}")
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            broken = opened.testzip()
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise _Damaged(f"{shown} could not be read: {error}") from error
+    if broken is not None:
+        raise _Damaged(f"{broken} in {shown} does not match its checksum")

@@ -1,0 +1,111 @@
+"""The corruption matrix, without drivers: each kind of damage, in each state format, in the work directory and in the
+newest checkpoint. Found before a query resumes; or, where nothing here can see it, found by Spark; never passed by.
+
+The same with whole drivers: tests/end_to_end/test_corruption.py.
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from holdfast.errors import Corrupt
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.restore import local_copy, restore
+from holdfast.runtime.causes import Cause, death_of_text
+from holdfast.snapshot import work_directory
+from holdfast.snapshot.carrier import copy_shards
+from holdfast.spark.death_text import death_text
+from holdfast.storage.local import LocalStore
+from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
+from tests.spark.counting import EPOCH, Input, Run, manifest_of
+
+
+class Stopped:
+    """A query that was stopped in the middle of its input, with its directory."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark = spark
+        self.source = Input(place / "input")
+        run = Run(spark, self.source, place / "running")
+        run.await_commit(9)
+        run.query.stop()
+        # No maintenance thread of Spark's looks for it any more.
+        self.work = (place / "running").rename(place / "work")
+
+    def damaged(self, kind: Damage, to: Path, *, with_checksums: bool = True) -> str | None:
+        """A copy with this damage; the path of the damaged file."""
+        shutil.rmtree(to, ignore_errors=True)
+        ignored = None if with_checksums else shutil.ignore_patterns(".*.crc")
+        shutil.copytree(self.work, to, ignore=ignored)
+        if not with_checksums and kind.act.__name__ == "wrong_checksum":
+            return None
+        return kind.do(to)
+
+    def resume(self, directory: Path) -> str | None:
+        """Let Spark go on: None when it came to the right answer, else why it died."""
+        continued = Run(self.spark, self.source, directory, availableNow=True)
+        try:
+            continued.query.awaitTermination()
+        except Exception:
+            return death_text(self.spark, continued.query, None)
+        assert continued.answers[max(continued.answers)] == self.source.answers[-1], "silently wrong"
+        return None
+
+
+@pytest.fixture(scope="module")
+def stopped_queries() -> dict[str, Stopped]:
+    return {}
+
+
+@pytest.fixture
+def stopped(
+    stopped_queries: dict[str, Stopped],
+    spark: SparkSession,
+    state_format: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Stopped:
+    """Made once for each state format: tests damage copies of it."""
+    if state_format not in stopped_queries:
+        stopped_queries[state_format] = Stopped(spark, tmp_path_factory.mktemp(state_format))
+    return stopped_queries[state_format]
+
+
+def unreadable(why: str) -> bool:
+    return death_of_text(why).cause is Cause.STATE_UNREADABLE
+
+
+@pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
+def test_what_was_linked_is_proved_by_spark_as_it_is_read(stopped: Stopped, state_format: str, tmp_path: Path) -> None:
+    """Checksums are linked along. So damage in a large file, whose bytes are not compared before, is found at once."""
+    barrier = work_directory.newest_barrier(stopped.work)
+    assert barrier is not None
+    local_copy(stopped.work, work_directory.plan(stopped.work, barrier), tmp_path / "linked")
+    (kind,) = (kind for kind in DAMAGE if kind.name == "flipped table")
+    assert kind.do(tmp_path / "linked")
+    why = stopped.resume(tmp_path / "linked")
+    assert why is not None
+    assert unreadable(why), why
+
+
+@pytest.mark.parametrize("state_format", ["rocksdb-changelog"], indirect=True)
+def test_damage_in_the_newest_checkpoint_is_found_by_its_restore(
+    stopped: Stopped, state_format: str, tmp_path: Path
+) -> None:
+    """No byte of any object can be other than it was, whatever it is a byte of."""
+    barrier = work_directory.newest_barrier(stopped.work)
+    assert barrier is not None
+    (tmp_path / "home").mkdir()
+    store = LocalStore(tmp_path / "home")
+    plan = work_directory.plan(stopped.work, barrier)
+    manifest = manifest_of(barrier, copy_shards(stopped.work, plan.shards, Blobs(store, EPOCH), lambda: False))
+    for key in {file.key for file in manifest.files()}:
+        good = (tmp_path / "home" / key).read_bytes()
+        for act in (empty, truncated, flipped, overwritten, missing):
+            act(tmp_path / "home" / key)
+            with pytest.raises(Corrupt, match=r"should hold bytes with digest"):
+                restore(store, manifest, tmp_path / "restored")
+            (tmp_path / "home" / key).write_bytes(good)
+    restore(store, manifest, tmp_path / "restored")
+    assert stopped.resume(tmp_path / "restored") is None
