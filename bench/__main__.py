@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from bench import (
+    cluster,
     coordinator,
     doctor,
     doctor_scan,
@@ -136,6 +137,14 @@ def _during(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(during.ratios(measured))
 
 
+def _cluster(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    load, count = (cluster.QUICK, 1) if quick else (cluster.FULL, 2)
+    with console.status("cluster: batches with and without checkpoints, in turn"):
+        measured = cluster.measure(place / "cluster", load, count)
+    report.cluster(console, measured)
+    return tuple(cluster.ratios(measured, promised=not quick))
+
+
 _PARTS = {
     "coordinator": _coordinator,
     "doctor": _doctor,
@@ -146,6 +155,7 @@ _PARTS = {
     "recovery": _recovery,
     "during": _during,
     "pipeline": _pipeline,
+    "cluster": _cluster,
 }
 
 

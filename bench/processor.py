@@ -25,8 +25,9 @@ class Moment:
     """The same for all programs, and for what the hypervisor gave to other machines; without the kernel's own work."""
 
 
-def now() -> Moment:
-    own, kernel = _own_and_kernel_seconds()
+def now(root: int | None = None) -> Moment:
+    """`root` is the process that counts as one's own with all its descendants, in place of this one."""
+    own, kernel = _own_and_kernel_seconds(os.getpid() if root is None else root)
     return Moment(time.monotonic(), own, _machine_seconds() - kernel)
 
 
@@ -47,8 +48,8 @@ def _machine_seconds() -> float:
     return (user + nice + system + stolen) / _TICK
 
 
-def _own_and_kernel_seconds() -> tuple[float, float]:
-    """Of this process and all its descendants, those included that ended and were waited for; of the kernel's threads.
+def _own_and_kernel_seconds(root: int) -> tuple[float, float]:
+    """Of the process and all its descendants, those included that ended and were waited for; of the kernel's threads.
 
     The kernel's count for nobody: on an idle machine they work for whoever reads and writes.
     """
@@ -63,7 +64,7 @@ def _own_and_kernel_seconds() -> tuple[float, float]:
                 continue  # it ended meanwhile
             parents[int(folder.name)] = int(fields[1])
             seconds[int(folder.name)] = sum(map(int, fields[11:15])) / _TICK
-    own = sum(used for process, used in seconds.items() if _descends(process, os.getpid(), parents))
+    own = sum(used for process, used in seconds.items() if _descends(process, root, parents))
     kernel = sum(used for process, used in seconds.items() if _descends(process, _KERNEL, parents))
     return own, kernel
 

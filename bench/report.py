@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bench.cluster import VARIANTS as CLUSTER_VARIANTS
+from bench.cluster import Measured, job_of, neighbour_of
 from bench.home_bytes import Written
 from bench.pipeline import VARIANTS, Life, Load
 from bench.ratio import Ratio, quantile
@@ -94,6 +96,21 @@ def restores(console: Console, measured: Restores) -> None:
         each = " ".join(f"{value:.2f}" for value in seconds)
         table.add_row(way, f"{speed / _MB:.0f}", f"{measured.bytes / speed:.2f}", each)
     table.caption = f"{measured.files:,} files, {_size(measured.bytes)}"
+    console.print(table)
+
+
+def cluster(console: Console, measured: Measured) -> None:
+    table = Table("variant", title="Standalone cluster, two workers of two cores", title_justify="left")
+    for name in ("median ms", "p99 ms", "neighbour's", "p99 ms", "ckpts", "others"):
+        table.add_column(name, justify="right")
+    for variant in CLUSTER_VARIANTS:
+        lives = [life for life in measured.lives if life.variant == variant]
+        times = [measured.times(variant, whose) for whose in (job_of, neighbour_of)]
+        shown = [f"{quantile(found, share) * 1000:.0f}" for found in times for share in (0.5, 0.99)]
+        made, failed = sum(life.checkpoints for life in lives), sum(life.failed_checkpoints for life in lives)
+        others = f"{max(life.others for life in lives):.2f}"
+        table.add_row(variant, *shown, f"{made} ({failed} failed)" if failed else str(made), others)
+    table.caption = "neighbour: another query of the same application. others: cores that other programs kept busy"
     console.print(table)
 
 

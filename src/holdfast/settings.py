@@ -21,6 +21,9 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _DURATION_RULE = "must be a duration such as '500ms', '10s', '5m', '1h', or a timedelta"
 
+_BYTES = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)/s")
+
 Duration = str | timedelta
 
 
@@ -35,6 +38,12 @@ def seconds(field_name: str, value: object, *, least: float = 0.0) -> float:
     if result < least:
         raise InvalidSettings.of(field_name, value, f"must be at least {_shown(least)}")
     return result
+
+
+def bytes_per_second(field_name: str, value: object) -> float:
+    if isinstance(value, str) and (match := _RATE.fullmatch(value.strip())) and float(match[1]) > 0:
+        return float(match[1]) * _BYTES[match[2]]
+    raise InvalidSettings.of(field_name, value, "must be a rate such as '100MB/s', '512KiB/s' or '1GB/s'")
 
 
 def _shown(value: float) -> str:
@@ -83,7 +92,12 @@ class Settings:
     heartbeat: Duration = "5s"
     """How often the owner shows that it is alive; after six missed ones another run may take over."""
     parallelism: int = 4
-    """Threads that copy shards."""
+    """Threads that copy shards, or tasks of executors, at most."""
+    carrier: Literal["auto", "driver", "executors"] = "auto"
+    """Who copies shards: threads of the driver, or tasks on executors. By itself, on a cluster, executors copy what is
+    worth a task and the driver the rest."""
+    bandwidth: str | None = None
+    """Bytes per second, such as "100MB/s", that copying sends to the home at most, over all machines."""
     scrub: Duration = "off"
     """The time in which every retained object of the home is read back once, in the background; or "off"."""
     storage_deadline: Duration = "30s"
@@ -99,6 +113,7 @@ class Settings:
         for name, allowed in _CHOICES.items():
             _require_choice(name, getattr(self, name), allowed)
         self.scrub_period()
+        self.copy_rate()
         _require_trigger(self.trigger)
         if not isinstance(self.force, bool):
             raise InvalidSettings.of("force", self.force, "must be True or False")
@@ -121,6 +136,9 @@ class Settings:
 
     def scrub_period(self) -> float | None:
         return None if self.scrub == "off" else seconds("scrub", self.scrub, least=1.0)
+
+    def copy_rate(self) -> float | None:
+        return None if self.bandwidth is None else bytes_per_second("bandwidth", self.bandwidth)
 
     @classmethod
     def merged(cls, base: Settings | None, options: Mapping[str, object]) -> Settings:
@@ -160,6 +178,7 @@ _CHOICES = {
     "output_mode": ("append", "update", "complete"),
     "on_exceeded": ("alert", "fail"),
     "on_conflict": ("refuse", "takeover"),
+    "carrier": ("auto", "driver", "executors"),
 }
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
 

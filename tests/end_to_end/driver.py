@@ -12,7 +12,9 @@ import signal
 import sys
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -46,7 +48,7 @@ NOTHING_MERGED = {
 STATE_FORMATS["hdfs-unmerged"] = STATE_FORMATS["hdfs"]
 
 
-def session(state_format: str) -> SparkSession:
+def session(state_format: str, conf: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.memory", "1g")
@@ -58,6 +60,8 @@ def session(state_format: str) -> SparkSession:
     for key, value in STATE_FORMATS[state_format].items():
         builder = builder.config(f"spark.sql.streaming.stateStore.{key}", value)
     for key, value in NOTHING_MERGED.items() if state_format == "hdfs-unmerged" else ():
+        builder = builder.config(key, value)
+    for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

@@ -28,18 +28,25 @@ PATIENCE = 120.0
 TORTURE = "HOLDFAST_KILLS" in os.environ
 WARM_JVM = WarmJvm()
 Row = tuple[datetime, int, int, int]
+_PROGRAM = "tests.end_to_end.driver"
 
 
 class Driver:
     """One life of the driver process."""
 
     def __init__(
-        self, given: dict[str, Any], log: Path, jvm: WarmJvm | None = None, *, launcher: Sequence[str] = ()
+        self,
+        given: dict[str, Any],
+        log: Path,
+        jvm: WarmJvm | None = None,
+        *,
+        launcher: Sequence[str] = (),
+        program: str = _PROGRAM,
     ) -> None:
         """`launcher` is a command that starts the command behind it."""
         self._log = log.open("ab")
         self._jvm = jvm
-        command = [*launcher, sys.executable, "-m", "tests.end_to_end.driver", json.dumps(given)]
+        command = [*launcher, sys.executable, "-m", program, json.dumps(given)]
         environment = {**os.environ, **(jvm.environment() if jvm else {})}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment)
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -55,6 +62,17 @@ class Driver:
         """Lines as they come, until the process ends or nothing comes for too long."""
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
             yield line
+
+    def drain(self) -> None:
+        """Forget what it has told so far."""
+        while not self._lines.empty():
+            self._lines.get()
+
+    def next_starting(self, beginning: str) -> str:
+        for line in self.lines():
+            if line.startswith(beginning):
+                return line
+        raise AssertionError(f"the driver ended before {beginning!r}: see {self._log.name}")
 
     def wait_for(self, wanted: str, times: int = 1) -> None:
         for line in self.lines():

@@ -277,6 +277,20 @@ def a_key_is_given_up_while_an_upload_to_it_is_under_way(patch: Patch) -> None:
     patch.setattr(Blobs, "live_keys", lambda self: frozenset(list(self._live)))
 
 
+@defect(interval="500ms", retained=1, grace="0s", max_concurrent=3, slow=0.05, has_executors=True)
+def an_answer_counts_though_its_object_was_given_up(patch: Patch) -> None:
+    original = Blobs.take_in
+
+    def take_in(self: Any, away: Any, found: Any) -> frozenset[str]:
+        away.given_up.clear()
+        given_up, self._given_up = self._given_up, set()
+        refused = original(self, away, found)
+        self._given_up = given_up
+        return refused
+
+    patch.setattr(Blobs, "take_in", take_in)
+
+
 @defect(interval="500ms", retained=1)
 def an_outworn_pack_is_deleted_at_once(patch: Patch) -> None:
     original = Collector._wear_out

@@ -75,6 +75,7 @@ class Scene:
         }
         for host in self.hosts:
             host.has_links = draw.random() < 0.7
+            host.has_executors = draw.random() < 0.3
         self.history_kept = draw.choice((8, 20, 500))
         self.clock_jumps = draw.random() < 0.2
         self.commands = draw.choice((0.0, 0.2, 0.5))
@@ -85,6 +86,9 @@ class Scene:
         for name, value in emphasis.items():
             if name in self.settings:
                 self.settings[name] = value
+            elif hasattr(self.hosts[0], name):
+                for host in self.hosts:
+                    setattr(host, name, value)
             else:
                 setattr(self.faults if hasattr(self.faults, name) else self, name, value)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
-from holdfast.errors import Corrupt, Fenced, ObjectNotFound
+from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch, Ticket
 from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
 from holdfast.repository.entries import RunStarted
@@ -56,6 +56,8 @@ class Host:
     """The newest commit of each directory, which is asked for often."""
     writes: int = 0
     has_links: bool = True
+    has_executors: bool = False
+    """Other processes copy."""
 
     def write(self, directory: str, path: str, data: bytes) -> None:
         self.writes += 1
@@ -156,7 +158,36 @@ class SimulatedDirectory:
         return self.files.get(planned.path)
 
     def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
-        copy = _Copy(self, blobs, self._checkers, self._process)
+        if self._host.has_executors:
+            return self._copy_elsewhere(shards, blobs, cancelled)
+        return self._copied(shards, blobs, cancelled, self._checkers)
+
+    def _copy_elsewhere(
+        self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]
+    ) -> tuple[ShardCopy, ...]:
+        """They know less than the run does, so they may upload what it has; and their answer may get lost."""
+        files = [file for shard in shards for file in shard.files]
+        with blobs.away() as away:
+            theirs = Blobs(blobs._store, blobs.epoch)
+            theirs.know(at for file in files if (at := blobs.locate(file) or blobs.expect(file)) is not None)
+            try:
+                copies = self._copied(shards, theirs, cancelled, None)
+            finally:
+                self._world.hesitate()
+                if self._world.chance(0.1):
+                    raise StorageUnreachable("the executor was lost")
+                found = [(file, at) for file in files if (at := theirs.locate(file)) is not None]
+                refused = blobs.take_in(away, found)
+            for shard, copy in zip(shards, copies, strict=True):
+                for file in copy.files:
+                    if file.key in refused:
+                        raise ShardDeclined(shard.shard, file.path, f"goes to {file.key}, which is being deleted")
+        return copies
+
+    def _copied(
+        self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool], checkers: Checkers | None
+    ) -> tuple[ShardCopy, ...]:
+        copy = _Copy(self, blobs, checkers, self._process)
         for shard in shards:
             for file in shard.files:
                 self._world.hesitate()
@@ -197,12 +228,15 @@ class SimulatedDirectory:
 class _Copy:
     """Small files share a pack, bases go alone, as in the real carrier."""
 
-    def __init__(self, directory: SimulatedDirectory, blobs: Blobs, checkers: Checkers, process: Process) -> None:
+    def __init__(
+        self, directory: SimulatedDirectory, blobs: Blobs, checkers: Checkers | None, process: Process
+    ) -> None:
+        """`checkers` see to it that nothing is uploaded twice; None for a process that does not know enough for it."""
         self._directory = directory
         self._blobs = blobs
         self._checkers = checkers
         self._process = process
-        self._begun = checkers.now()
+        self._begun = checkers.now() if checkers is not None else 0.0
         self._done: dict[str, ManifestFile] = {}
         self._pack: dict[str, SmallFile] = {}
         self._twins: list[tuple[str, str]] = []
@@ -223,9 +257,9 @@ class _Copy:
             return
         if file.path.endswith(".snapshot"):
             try:
-                self._checkers.uploading(self._process, digest, self._begun)
+                self._uploading(digest)
                 self._done[file.path] = self._blobs.upload_blob(file.path, file.size, digest, [found.data])
-                self._checkers.stored(self._process, self._done[file.path])
+                self._stored(self._done[file.path])
             except BeingDeleted as error:
                 raise ShardDeclined(shard.shard, file.path, f"goes to {error.key}, which is being deleted") from error
         elif digest in self._pack:
@@ -238,18 +272,26 @@ class _Copy:
         if not self._pack or self._first is None:
             return
         for digest in self._pack:
-            self._checkers.uploading(self._process, digest, self._begun)
+            self._uploading(digest)
         try:
             files = self._blobs.upload_pack([*self._pack.values()])
         except BeingDeleted as error:
             raise ShardDeclined(self._first.shard, "a pack", f"goes to {error.key}, which is being deleted") from error
         for file in files:
-            self._checkers.stored(self._process, file)
+            self._stored(file)
             self._done[file.path] = file
         where = {file.digest: file for file in files}
         for path, digest in self._twins:
             twin = where[digest]  # type: ignore[index]
             self._done[path] = ManifestFile(path, twin.size, twin.digest, twin.epoch, twin.pack, twin.offset)
+
+    def _uploading(self, digest: str) -> None:
+        if self._checkers is not None:
+            self._checkers.uploading(self._process, digest, self._begun)
+
+    def _stored(self, file: ManifestFile) -> None:
+        if self._checkers is not None:
+            self._checkers.stored(self._process, file)
 
     def result(self, plan: ShardPlan) -> ShardCopy:
         files = tuple(self._done[file.path] for file in plan.files)

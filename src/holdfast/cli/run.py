@@ -48,7 +48,9 @@ OPTION_HELP = {
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
     "restart_same_error": "Deaths in a row by the same error of the pipeline's own code before it is given up.",
     "heartbeat": "How often the owner shows that it is alive.",
-    "parallelism": "Threads that copy shards.",
+    "parallelism": "Threads that copy shards, or tasks of executors, at most.",
+    "carrier": "Who copies shards: driver, executors, or auto (executors on a cluster).",
+    "bandwidth": "What copying may send to the home, over all machines, such as 100MB/s.",
     "scrub": "Read every retained object back once in this time, such as 7d; or off.",
     "storage_deadline": "How long a call to a remote home is tried again before it has failed.",
 }

@@ -11,6 +11,8 @@ Invariants
   it is in a completed manifest, or nothing refers to it. A live object is never given up for deletion.
 - No object is uploaded to a key while that key is given up for deletion, and no key is given up while an upload to it
   is under way, be it for a checkpoint that was given up long ago: its answer would make a deleted object known.
+- Of what other processes upload for this run nothing is known before they answer. So their answer does not count for a
+  key that was given up at any time since they were asked (`Away`).
 - An outworn pack is not referred to by checkpoints that begin from then on. What is still needed of it goes into a new
   pack with the next checkpoint, out of the work directory; older checkpoints name the old pack as long as they live.
 
@@ -25,8 +27,8 @@ from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import WorkFile
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, blob_key, digest_of, pack_key
-from holdfast.identifiers import Digest, FencingEpoch
-from holdfast.storage.interface import ObjectStore
+from holdfast.identifiers import CheckpointId, Digest, FencingEpoch
+from holdfast.storage.interface import Uploads
 
 PACKED_BELOW = 1 << 20
 """Files smaller than this share packs: an object store charges and waits per object."""
@@ -65,6 +67,15 @@ class _Location:
         return blob_key(digest, self.epoch) if self.pack is None else pack_key(self.pack, self.epoch)
 
 
+@dataclass(eq=False)
+class Away:
+    """Other processes upload for this run, from the moment they are asked until their answer is taken in."""
+
+    untrusted: frozenset[str]
+    """Keys whose objects are damaged: that one exists is no reason not to upload it."""
+    given_up: set[str]
+
+
 @dataclass(frozen=True, slots=True)
 class _KnownPack:
     size: int
@@ -75,7 +86,7 @@ class _KnownPack:
 class Blobs:
     """The objects of one job as one run knows them."""
 
-    def __init__(self, store: ObjectStore, epoch: FencingEpoch) -> None:
+    def __init__(self, store: Uploads, epoch: FencingEpoch) -> None:
         """`epoch` becomes part of every key."""
         self._store = store
         self._epoch = epoch
@@ -90,9 +101,18 @@ class Blobs:
         self._given_up: set[str] = set()
         self._unclaimed: set[str] = set()
         """Keys that this run uploads to and that no completed checkpoint has named."""
+        self._away: list[Away] = []
+        self._untrusted: set[str] = set()
+        self._newest_checkpoint = CheckpointId(0)
+        self._newest: dict[str, Digest] = {}
+        """Path → digest, of the newest completed checkpoint."""
         self._packs: dict[str, _KnownPack] = {}
         self._outworn: set[str] = set()
         self._completed = 0
+
+    @property
+    def epoch(self) -> FencingEpoch:
+        return self._epoch
 
     # --- what is known ---
 
@@ -123,6 +143,9 @@ class Blobs:
                 self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
             paths.add(file.path)
             claimed.add(file.key)
+        if manifest.checkpoint >= self._newest_checkpoint:
+            self._newest_checkpoint = manifest.checkpoint
+            self._newest = {file.path: file.digest for file in manifest.files()}
         self._unclaimed -= claimed
         for path in [path for path in list(self._identity) if path not in paths]:
             self._identity.pop(path, None)
@@ -155,6 +178,21 @@ class Blobs:
         self._live[location.key(digest)] = self._completed
         # Looked up again after it became live: if `give_up` came in between, one of the two sees the other.
         return location.file(path, size, digest) if self._content.get(digest) == location else None
+
+    def locate(self, file: WorkFile) -> ManifestFile | None:
+        """Where the home holds this very file, when that is known without reading it."""
+        digest = self.digest_of_unchanged(file)
+        return None if digest is None else self.find(file.path, file.size, digest)
+
+    def expect(self, file: WorkFile) -> ManifestFile | None:
+        """Where the home holds it, if its bytes are those that the newest checkpoint has at its path."""
+        digest = self._newest.get(file.path)
+        return None if digest is None else self.find(file.path, file.size, digest)
+
+    def distrust(self, keys: Collection[str]) -> None:
+        """These objects are damaged. What is needed of them is uploaded anew."""
+        self._untrusted |= frozenset(keys)
+        self.forget(keys)
 
     def forget(self, keys: Collection[str]) -> None:
         """Do not refer to these objects any more; what is needed of them is uploaded anew."""
@@ -199,9 +237,53 @@ class Blobs:
                 raise BeingDeleted(key)
             self._unclaimed.add(key)
             self._store.upload(key, chunks)
+            self._untrusted.discard(key)
             yield
         finally:
             del self._being_sent[upload]
+
+    # --- uploads by other processes ---
+
+    @contextmanager
+    def away(self) -> Iterator[Away]:
+        away = Away(frozenset(self._untrusted.copy()), set())
+        self._away.append(away)
+        away.given_up |= self._given_up.copy()
+        try:
+            yield away
+        finally:
+            self._away.remove(away)
+
+    def know(self, files: Iterable[ManifestFile]) -> None:
+        """The home holds these."""
+        for file in files:
+            self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
+
+    def take_in(self, away: Away, found: Sequence[tuple[WorkFile, ManifestFile]]) -> frozenset[str]:
+        """Make known where these files are. The keys that come back are being deleted, or have been: they do not count.
+
+        Each key is live before it is asked whether it was given up: `give_up` does the same two steps in the other
+        order, so one of the two sees the other.
+        """
+        refused = set()
+        for file, at in found:
+            location = _Location(at.epoch, at.pack, at.offset)
+            self._live[at.key] = self._completed
+            if at.key in self._given_up or at.key in away.given_up:
+                refused.add(at.key)
+                continue
+            self.recognise(file, at.digest)
+            if self._content.get(at.digest) == location:
+                continue
+            if at.epoch == self._epoch:
+                self._unclaimed.add(at.key)
+            if at.key not in self._outworn:
+                self._content[at.digest] = location
+            self._untrusted -= away.untrusted & {at.key}
+        own = [at for _, at in found if at.epoch == self._epoch and at.key not in refused]
+        for key, size in _pack_sizes(own).items():
+            self._packs.setdefault(key, _KnownPack(size, self._completed))
+        return frozenset(refused)
 
     # --- packs of which little is needed ---
 
@@ -250,7 +332,10 @@ class Blobs:
             if location.key(digest) in spared:
                 self._content.setdefault(digest, location)
         self._given_up -= spared
-        return candidates - spared
+        given = candidates - spared
+        for away in self._away.copy():
+            away.given_up |= given
+        return given
 
     def deleted(self, keys: Iterable[str]) -> None:
         """The keys are gone, or the attempt was refused. Not to be called while a deletion may still take effect."""
@@ -261,3 +346,12 @@ class Blobs:
         self._unclaimed.discard(key)
         self._outworn.discard(key)
         self._packs.pop(key, None)
+
+
+def _pack_sizes(files: Iterable[ManifestFile]) -> dict[str, int]:
+    """Key → size of each pack, when all that is in it is among `files`."""
+    sizes: dict[str, int] = {}
+    for file in files:
+        if file.pack is not None:
+            sizes[file.key] = max(sizes.get(file.key, 0), file.offset + file.size)
+    return sizes

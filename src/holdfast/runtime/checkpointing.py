@@ -180,7 +180,7 @@ class Checkpointing:
         named = {file.key for id in damaged if id in self.manifests for file in self.manifests[id].files()}
         if proven in self.manifests:
             named -= {file.key for file in self.manifests[proven].files()}
-        self._blobs.forget(named)
+        self._blobs.distrust(named)
 
     def orphaned_manifests(self) -> frozenset[str]:
         """Keys of manifests whose checkpoint will never be completed. Called on the journal lane, where no seal is

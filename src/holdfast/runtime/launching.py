@@ -41,6 +41,7 @@ from holdfast.runtime.supervision import Supervision
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import SinkContext, Step, no_step
 from holdfast.storage.interface import ObjectStore
+from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
 from holdfast.version import VERSION
@@ -285,7 +286,7 @@ def _put_together(
         clock=around.clock,
         post=tell,
     )
-    blobs = Blobs(place.store, claimed.fencing_epoch)
+    blobs = Blobs(_limited(place.store, settings.copy_rate()), claimed.fencing_epoch)
     alarms = Alarms(place.job, settings.alarms, around.clock)
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, alarms)
     checkpointing = Checkpointing(
@@ -379,3 +380,7 @@ def _put_together(
         storage=(lambda: storage_use(place.store.url, meter)) if meter is not None else lambda: None,
     )
     return parts, blobs
+
+
+def _limited(store: ObjectStore, bytes_per_second: float | None) -> ObjectStore:
+    return store if bytes_per_second is None else LimitedStore(store, bytes=Allowance(bytes_per_second))

@@ -27,7 +27,7 @@ from holdfast.runtime.ports import WorkDirectory
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot import work_directory
-from holdfast.snapshot.carrier import ShardCopy, copy_shards
+from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import SUFFIX as PINS
 from holdfast.snapshot.pins import Pins
 from holdfast.snapshot.soundness import damage
@@ -47,8 +47,9 @@ class _Marker(msgspec.Struct):
 
 
 class LocalWorkDirectory:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, carry: Carrier = copy_shards) -> None:
         self.path = path
+        self._carry = carry
         self._pins = Pins(path)
 
     @property
@@ -68,7 +69,7 @@ class LocalWorkDirectory:
         self._pins.release(ticket)
 
     def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
-        return copy_shards(self.path, shards, blobs, cancelled, self._pins.folders)
+        return self._carry(self.path, shards, blobs, cancelled, self._pins.folders)
 
     def ledger(self) -> tuple[StagedBatch, ...]:
         return ledger.read(self.path)
@@ -103,8 +104,9 @@ def require_free_or_ours(work: Path, job: JobName, home: str) -> None:
 
 
 class LocalWorkplace:
-    def __init__(self, work: Path, job: JobName, home: str, lineage: str) -> None:
+    def __init__(self, work: Path, job: JobName, home: str, lineage: str, carry: Carrier = copy_shards) -> None:
         self._root = work / job
+        self._carry = carry
         marker = _read_marker(self._root)
         if marker is not None and marker.lineage != lineage:
             # The home was emptied since. Its old work may be all that is left of it, so it is not removed.
@@ -116,7 +118,7 @@ class LocalWorkplace:
         newest = max(self._numbered(run.fencing_epoch), default=None)
         if newest is None:
             return None
-        directory = LocalWorkDirectory(self._path(run.fencing_epoch, newest))
+        directory = LocalWorkDirectory(self._path(run.fencing_epoch, newest), self._carry)
         if directory.path.with_name(directory.path.name + _ASIDE).exists():
             return None
         if (why := damage(directory.path)) is not None:
@@ -130,17 +132,17 @@ class LocalWorkplace:
         assert barrier is not None, "only an intact directory is adopted"
         target = self._next_path(epoch)
         local_copy(Path(previous.location), previous.plan(barrier), target)
-        return LocalWorkDirectory(target)
+        return LocalWorkDirectory(target, self._carry)
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
         target = self._next_path(epoch)
         restore(store, manifest, target)
-        return LocalWorkDirectory(target)
+        return LocalWorkDirectory(target, self._carry)
 
     def fresh(self, epoch: FencingEpoch) -> WorkDirectory:
         target = self._next_path(epoch)
         target.mkdir()
-        return LocalWorkDirectory(target)
+        return LocalWorkDirectory(target, self._carry)
 
     def clean(self, keep: WorkDirectory) -> None:
         """A run that stalled before this must not remove what a newer run on this host works in, or is building."""

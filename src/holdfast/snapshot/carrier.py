@@ -1,14 +1,14 @@
 """Copies the shards of a plan into the home, in groups, while Spark goes on writing.
 
-A group is copied by one thread. Its small files share packs, so that a query of two hundred partitions writes a
-handful of objects per checkpoint. A file that is no longer the one that was planned makes the copy decline; nothing
-copied before is lost by that, since the next attempt finds it in the home.
+A group is copied by one thread, here or (`errand_carrier`) in another process. Its small files share packs, so that a
+query of two hundred partitions writes a handful of objects per checkpoint. A file that is no longer the one that was
+planned makes the copy decline; nothing copied before is lost by that, since the next attempt finds it in the home.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from blake3 import blake3
 
@@ -56,6 +56,23 @@ class ShardCopy:
     objects_written: int
 
 
+class Carrier(Protocol):
+    """Brings every file of a group of shards into the home and says where each one is."""
+
+    def __call__(
+        self,
+        directory: Path,
+        group: Sequence[ShardPlan],
+        blobs: Blobs,
+        cancelled: Callable[[], bool],
+        pins: Sequence[Path] = (),
+    ) -> tuple[ShardCopy, ...]:
+        """`pins` are folders of links that are looked into first.
+
+        Raises `ShardDeclined`, `Cancelled`, or the store's `StorageError`.
+        """
+
+
 def grouped(
     shards: Sequence[ShardPlan], groups: int, is_new: Callable[[WorkFile], bool] = lambda file: True
 ) -> tuple[tuple[ShardPlan, ...], ...]:
@@ -85,11 +102,7 @@ def copy_shards(
     cancelled: Callable[[], bool],
     pins: Sequence[Path] = (),
 ) -> tuple[ShardCopy, ...]:
-    """Bring every file of the group into the home and say where each one is.
-
-    `pins` are folders of links that are looked into first.
-    Raises `ShardDeclined`, `Cancelled`, or the store's `StorageError`.
-    """
+    """The carrier that copies in the calling thread."""
     copy = _GroupCopy(lambda file: path_of(directory, pins, file), blobs, cancelled)
     for shard in group:
         for file in shard.files:

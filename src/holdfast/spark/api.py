@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import unquote
 
 from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.identifiers import job_name
@@ -62,12 +63,13 @@ def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings:
         raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
-    work = Path(settings.work).absolute() if settings.work is not None else _default_work(home)
+    work = _work_path(settings.work) if settings.work is not None else _default_work(home)
     around = Surroundings.real(step, settings.identity_in(os.environ))
     place = look(name, home.rstrip("/") or home, work, settings, around)
 
     # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
     try:
+        from holdfast.spark.carrying import carrier_for
         from holdfast.spark.query import SparkQuery, as_holdfast_error, built_by
         from holdfast.spark.session import session_for
     except ImportError as error:
@@ -79,7 +81,8 @@ def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings:
         if isinstance(error, HoldfastError):
             raise
         raise InvalidSettings(f"could not build the pipeline: {as_holdfast_error(error).message}") from error
-    return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step))
+    carry = carrier_for(spark, place)
+    return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step), carry)
 
 
 def _require_pipeline(build: Any) -> None:
@@ -99,6 +102,21 @@ def _require_output_mode(sink: Sink | None, mode: str) -> None:
             hint="group by a window and append its final rows; or let the pipeline return a DataStreamWriter whose "
             "foreachBatch replaces rows by key, which is at least once",
         )
+
+
+def _work_path(work: str | Path) -> Path:
+    """Spark writes there as to any file system; holdfast reads it as files of this machine."""
+    scheme, colon, rest = str(work).partition("://")
+    if not colon:
+        return Path(work).absolute()
+    if scheme == "file" and rest.startswith("/"):
+        return Path(unquote(rest))
+    raise InvalidSettings.of(
+        "work",
+        str(work),
+        "must be a path, or file:///path, of a file system that this machine has mounted",
+        hint="on a cluster, mount a volume or NFS on every machine at the same path: --work /mnt/shared/holdfast",
+    )
 
 
 def _default_work(home: str) -> Path:

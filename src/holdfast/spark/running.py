@@ -17,9 +17,11 @@ from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.runtime.lanes import ThreadLanes
 from holdfast.runtime.launching import Place, launch
+from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.loop import Item, Runtime
 from holdfast.runtime.status import JobStatus
 from holdfast.settings import Duration, seconds
+from holdfast.snapshot.carrier import Carrier
 from holdfast.spark.query import SparkQuery, as_holdfast_error
 
 log = logging.getLogger("holdfast")
@@ -28,14 +30,21 @@ log = logging.getLogger("holdfast")
 class RunningJob:
     """A supervised query and its checkpoints. Made by `holdfast.start`."""
 
-    def __init__(self, place: Place, query: SparkQuery) -> None:
+    def __init__(self, place: Place, query: SparkQuery, carry: Carrier) -> None:
         self._place = place
         self._query = query
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._lanes = ThreadLanes(copying=place.settings.parallelism)
         self._done: Future[None] = Future()
         try:
-            self._runtime: Runtime = launch(place, query, self._lanes, self._items.put, self._finish)
+            self._runtime: Runtime = launch(
+                place,
+                query,
+                self._lanes,
+                self._items.put,
+                self._finish,
+                lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage, carry),
+            )
         except Exception as error:
             query.stop()
             self._lanes.close()

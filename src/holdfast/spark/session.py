@@ -3,7 +3,11 @@
 import os
 import sys
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
+
+_FAIR = ("spark.scheduler.mode", "FAIR")
+"""Batches and the copying of checkpoints take turns, each in its own pool."""
 
 
 def session_for(job: str) -> SparkSession:
@@ -14,4 +18,6 @@ def session_for(job: str) -> SparkSession:
     if active is not None:
         return active
     builder = SparkSession.builder.appName(f"holdfast: {job}").config("spark.ui.showConsoleProgress", "false")
+    if not SparkConf().contains(_FAIR[0]):
+        builder = builder.config(*_FAIR)
     return builder.getOrCreate()

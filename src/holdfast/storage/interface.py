@@ -33,6 +33,13 @@ class StoredObject:
     """Seconds since 1970 by the store's clock; only good for grace periods, decides nothing."""
 
 
+class Uploads(Protocol):
+    """The part of a store that whoever copies needs."""
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        """See `ObjectStore.upload`."""
+
+
 class ObjectStore(Protocol):
     @property
     def url(self) -> str:

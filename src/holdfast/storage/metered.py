@@ -90,6 +90,12 @@ class Meter:
                 bytes_in=self._usage.bytes_in + bytes_in,
             )
 
+    def add(self, other: Usage) -> None:
+        """What another process asked of the same store; its time is not added."""
+        for kind in Request:
+            self.count(kind, getattr(other, kind.value))
+        self.count(Request.PUT, 0, bytes_out=other.bytes_out, bytes_in=other.bytes_in)
+
     def took(self, kind: Request, seconds: float) -> None:
         with self._lock:
             self._latencies[kind].append(seconds)

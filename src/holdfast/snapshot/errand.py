@@ -1,0 +1,134 @@
+"""Copying a group of shards in another process, which may be on another machine: what it is told, and what it answers.
+
+The process has the work directory and the home before it, or it is unfit and says so. It gets no credentials: it finds
+them in its own environment, as every process that opens a home. What it uploads has the keys that the run itself would
+have given it.
+"""
+
+import os
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from holdfast.checkpoint.layout import ShardPlan
+from holdfast.checkpoint.manifest import ManifestFile, digest_of
+from holdfast.errors import HoldfastError, InvalidSettings, StorageError
+from holdfast.identifiers import Digest, FencingEpoch, Sequence, ShardId
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.journal import entry_key
+from holdfast.snapshot.carrier import ShardDeclined, copy_shards
+from holdfast.snapshot.low_priority import in_the_background
+from holdfast.storage.interface import ObjectStore, Uploads
+from holdfast.storage.limited import Allowance, LimitedStore
+from holdfast.storage.metered import Meter, Usage
+from holdfast.storage.urls import open_store
+
+_BURST_SECONDS = 0.1
+"""A limited errand begins with so little that many short ones keep to the limit, too."""
+
+
+class Unfit(Exception):
+    """This process cannot do the errand, another one may."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an errand is done. Two machines can have different directories of one name, so each proves its own."""
+
+    home: str
+    job: str
+    storage_deadline: float
+    claim: Digest
+    """Of the journal entry with which the run claimed the job: a home that has not got it is another home."""
+    directory: str
+    directory_inode: int
+    pins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Errand:
+    place: Place
+    fencing_epoch: FencingEpoch
+    shards: tuple[ShardPlan, ...]
+    """Only files of which it is not known where the home has them."""
+    expected: tuple[ManifestFile, ...]
+    """What the home probably has of them; a file with other bytes is uploaded."""
+    untrusted: frozenset[str]
+    bytes_per_second: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    host: str
+    pid: int
+    found: tuple[ManifestFile, ...]
+    """The files that the home has now, all of them or as far as it went."""
+    written: tuple[tuple[ShardId, int, int], ...]
+    """Of each shard the new bytes and objects; empty when it was not done."""
+    usage: Usage
+    failure: ShardDeclined | HoldfastError | Unfit | None = None
+
+
+def perform(errand: Errand) -> Report:
+    """Called in the other process. Whatever stands in the way is in the report."""
+    return in_the_background(lambda: _perform(errand))
+
+
+def _perform(errand: Errand) -> Report:
+    meter = Meter()
+    blobs: Blobs | None = None
+    written: tuple[tuple[ShardId, int, int], ...] = ()
+    failure: ShardDeclined | HoldfastError | Unfit | None = None
+    try:
+        store = _opened(errand.place, errand.fencing_epoch, meter)
+        blobs = Blobs(
+            _SentOnce(_limited(store, errand.bytes_per_second), store, errand.untrusted), errand.fencing_epoch
+        )
+        blobs.know(errand.expected)
+        pins = [Path(folder) for folder in errand.place.pins]
+        copies = copy_shards(Path(errand.place.directory), errand.shards, blobs, lambda: False, pins)
+        written = tuple((copy.shard, copy.bytes_new, copy.objects_written) for copy in copies)
+    except (ShardDeclined, HoldfastError, Unfit) as error:
+        failure = error
+    files = (file for shard in errand.shards for file in shard.files)
+    found = [at for file in files if blobs is not None and (at := blobs.locate(file)) is not None]
+    return Report(socket.gethostname(), os.getpid(), tuple(found), written, meter.usage, failure)
+
+
+def _opened(place: Place, epoch: FencingEpoch, meter: Meter) -> ObjectStore:
+    host = socket.gethostname()
+    try:
+        inode = os.stat(place.directory).st_ino
+    except OSError as error:
+        raise Unfit(f"{host} does not see the work directory {place.directory}: {error.strerror}") from error
+    if inode != place.directory_inode:
+        raise Unfit(f"{place.directory} on {host} is another directory than on the driver")
+    try:
+        store = open_store(place.home, deadline=place.storage_deadline, meter=meter).scoped(place.job)
+        claim = store.get(entry_key(Sequence(epoch)))
+    except (StorageError, InvalidSettings) as error:
+        raise Unfit(f"{host} cannot use the home: {error.message}") from error
+    if digest_of(claim) != place.claim:
+        raise Unfit(f"{store.url} on {host} is another home than on the driver")
+    return store
+
+
+def _limited(store: ObjectStore, bytes_per_second: float | None) -> ObjectStore:
+    if bytes_per_second is None:
+        return store
+    return LimitedStore(store, bytes=Allowance(bytes_per_second, burst_seconds=_BURST_SECONDS))
+
+
+@dataclass(frozen=True)
+class _SentOnce:
+    """What is there is not sent again. An errand that was cut short, or whose answer got lost, has left things there
+    that nobody knows of."""
+
+    uploads: Uploads
+    store: ObjectStore
+    untrusted: frozenset[str]
+
+    def upload(self, key: str, chunks: Iterable[bytes]) -> None:
+        if key in self.untrusted or not self.store.exists(key):
+            self.uploads.upload(key, chunks)

@@ -1,0 +1,147 @@
+"""The carrier that has groups of shards copied by other processes.
+
+What the home is known to have is not asked for. What others cannot do, or what is not worth their while, is copied
+here: a checkpoint does not fail because of how it was going to be made.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from holdfast.checkpoint.layout import ShardPlan, WorkFile
+from holdfast.checkpoint.manifest import ManifestFile, digest_of
+from holdfast.identifiers import Digest, FencingEpoch
+from holdfast.repository.blobs import Away, Blobs
+from holdfast.repository.journal import entry_key
+from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards
+from holdfast.snapshot.errand import Errand, Place, Report, Unfit
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.metered import Meter
+
+log = logging.getLogger("holdfast")
+
+
+class Messenger(Protocol):
+    def at_once(self) -> int:
+        """How many errands are done at the same time, at most."""
+
+    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+        """Have it done. Raises `Cancelled`, or `Unfit` when there is nobody to do it."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The job's home, as this process uses it and as others are told to."""
+
+    url: str
+    job: str
+    store: ObjectStore
+    storage_deadline: float
+    bandwidth: float | None = None
+    """Bytes per second, of all errands together."""
+    meter: Meter | None = None
+
+
+class ErrandCarrier:
+    def __init__(self, messenger: Messenger, home: Home, *, worthwhile: int) -> None:
+        """Groups with less than `worthwhile` bytes to be read are copied here."""
+        self._messenger = messenger
+        self._home = home
+        self._worthwhile = worthwhile
+        self._claims: dict[FencingEpoch, Digest] = {}
+        self._told = ""
+
+    def __call__(
+        self,
+        directory: Path,
+        group: Sequence[ShardPlan],
+        blobs: Blobs,
+        cancelled: Callable[[], bool],
+        pins: Sequence[Path] = (),
+    ) -> tuple[ShardCopy, ...]:
+        known = {file.path: at for shard in group for file in shard.files if (at := blobs.locate(file)) is not None}
+        unknown = _without(group, known)
+        if sum(shard.size for shard in unknown) >= self._worthwhile and unknown:
+            with blobs.away() as away:
+                report = self._sent(self._errand(directory, unknown, blobs, away, pins), cancelled)
+                if report is not None:
+                    refused = blobs.take_in(away, _matched(unknown, report.found))
+                    return _copies(group, known, report, refused)
+        return copy_shards(directory, group, blobs, cancelled, pins)
+
+    def _errand(
+        self, directory: Path, shards: tuple[ShardPlan, ...], blobs: Blobs, away: Away, pins: Sequence[Path]
+    ) -> Errand:
+        home = self._home
+        files = [file for shard in shards for file in shard.files]
+        return Errand(
+            Place(
+                home=home.url,
+                job=home.job,
+                storage_deadline=home.storage_deadline,
+                claim=self._claim(blobs.epoch),
+                directory=str(directory),
+                directory_inode=os.stat(directory).st_ino,
+                pins=tuple(str(folder) for folder in pins),
+            ),
+            fencing_epoch=blobs.epoch,
+            shards=shards,
+            expected=tuple(at for file in files if (at := blobs.expect(file)) is not None),
+            untrusted=away.untrusted,
+            bytes_per_second=home.bandwidth / self._messenger.at_once() if home.bandwidth is not None else None,
+        )
+
+    def _claim(self, epoch: FencingEpoch) -> Digest:
+        if epoch not in self._claims:
+            self._claims[epoch] = digest_of(self._home.store.get(entry_key(epoch)))
+        return self._claims[epoch]
+
+    def _sent(self, errand: Errand, cancelled: Callable[[], bool]) -> Report | None:
+        """None when nobody could do it."""
+        try:
+            report = self._messenger.send(errand, cancelled)
+            if self._home.meter is not None:
+                self._home.meter.add(report.usage)
+            if isinstance(report.failure, Unfit):
+                raise report.failure
+        except Unfit as error:
+            self._tell(str(error))
+            return None
+        log.debug("%d shards were copied by process %d on %s", len(errand.shards), report.pid, report.host)
+        return report
+
+    def _tell(self, why: str) -> None:
+        """Once, as long as nothing else is the matter."""
+        if why != self._told:
+            self._told = why
+            log.warning("the driver copies by itself: %s", why)
+
+
+def _without(group: Sequence[ShardPlan], known: Mapping[str, ManifestFile]) -> tuple[ShardPlan, ...]:
+    left = (ShardPlan(shard.shard, tuple(f for f in shard.files if f.path not in known)) for shard in group)
+    return tuple(shard for shard in left if shard.files)
+
+
+def _matched(shards: Sequence[ShardPlan], found: Sequence[ManifestFile]) -> list[tuple[WorkFile, ManifestFile]]:
+    files = {file.path: file for shard in shards for file in shard.files}
+    return [(files[at.path], at) for at in found]
+
+
+def _copies(
+    group: Sequence[ShardPlan], known: Mapping[str, ManifestFile], report: Report, refused: frozenset[str]
+) -> tuple[ShardCopy, ...]:
+    if report.failure is not None:
+        raise report.failure
+    where = {**known, **{at.path: at for at in report.found}}
+    for shard in group:
+        for file in shard.files:
+            if (key := where[file.path].key) in refused:
+                raise ShardDeclined(shard.shard, file.path, f"goes to {key}, which is being deleted")
+    written = {shard: (size, objects) for shard, size, objects in report.written}
+    return tuple(
+        ShardCopy(shard.shard, tuple(where[file.path] for file in shard.files), *written.get(shard.shard, (0, 0)))
+        for shard in group
+    )

@@ -1,0 +1,70 @@
+"""Who copies shards: chosen from where Spark runs, unless it is set."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import InvalidSettings
+from holdfast.runtime.launching import Place
+from holdfast.snapshot.carrier import Carrier, copy_shards
+from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
+from holdfast.spark.executors import POOL, Executors
+from holdfast.spark.failures import one_line
+from holdfast.spark.visiting import Visit, require_seen, unable_to_copy, visit_executors
+
+log = logging.getLogger("holdfast")
+
+WORTH_A_TASK = 8 << 20
+"""Less than this the driver has copied before a task has begun."""
+SLOTS = 4
+"""With fewer task slots than this in the cluster, one that copies is missed."""
+
+_INSTALL = "install holdfast for the Python of the executors, in the version of the driver: docs/cluster.md"
+
+
+def is_cluster(master: str) -> bool:
+    """Whether executors are other processes than the driver."""
+    return re.fullmatch(r"local(\[.*\])?", master) is None
+
+
+def carrier_for(spark: SparkSession, place: Place) -> Carrier:
+    """Refuses a work directory that the executors do not see."""
+    settings = place.settings
+    on_cluster = is_cluster(str(spark.sparkContext.master))
+    visits, unable = _visited(spark, place) if on_cluster else ((), None)
+    require_seen(visits, place.work)
+    if settings.carrier == "driver" or (settings.carrier == "auto" and not on_cluster):
+        return copy_shards
+    if unable is not None:
+        if settings.carrier == "executors":
+            raise InvalidSettings.of("carrier", settings.carrier, unable, hint=_INSTALL)
+        log.warning("checkpoints are copied by the driver alone: %s. Try: %s", unable, _INSTALL)
+        return copy_shards
+    if spark.conf.get("spark.scheduler.mode", "FIFO") != "FAIR":
+        log.info("executors copy in Spark's order of jobs; spark.scheduler.mode=FAIR gives them pool %r", POOL)
+    home = Home(
+        url=place.home,
+        job=place.job,
+        store=place.store,
+        storage_deadline=settings.duration("storage_deadline"),
+        bandwidth=settings.copy_rate(),
+        meter=place.meter,
+    )
+    asked = settings.carrier == "executors"
+    executors = Executors(spark, place.job, most=settings.parallelism, slots=2 if asked else SLOTS)
+    return ErrandCarrier(executors, home, worthwhile=0 if asked else WORTH_A_TASK)
+
+
+def _visited(spark: SparkSession, place: Place) -> tuple[tuple[Visit, ...], str | None]:
+    """What the executors say, and why they cannot copy."""
+    try:
+        visits = visit_executors(spark, place.work)
+    except OSError as error:
+        raise InvalidSettings.of("work", str(place.work), f"could not be written: {error.strerror}") from error
+    except Exception as error:  # Spark's: its workers may have no Python, or another one
+        log.warning("could not check whether executors see %s: %s", place.work, one_line(error))
+        return (), f"the executors cannot run Python tasks: {one_line(error)}"
+    return visits, unable_to_copy(visits)

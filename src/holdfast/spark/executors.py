@@ -1,0 +1,98 @@
+"""Errands done by Spark's executors: each is a job of one task, in a pool of its own.
+
+A batch never queues behind copying: no more than a quarter of the executors' task slots copy at the same time, and the
+pool keeps the tasks that wait apart from those of batches. A job that is cancelled takes its task with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from holdfast.identifiers import JobName
+from holdfast.snapshot.carrier import Cancelled
+from holdfast.snapshot.errand import Errand, Report, Unfit, perform
+from holdfast.spark.failures import one_line
+
+log = logging.getLogger("holdfast")
+
+POOL = "holdfast"
+_SHARE = 4
+_LOOK_S = 0.05
+"""How often it is looked whether a job is done, or not wanted any more."""
+
+
+class Executors:
+    def __init__(self, spark: SparkSession, job: JobName, *, most: int, slots: int) -> None:
+        """`most` tasks copy at once, fewer on a small cluster, and none where there are not `slots` for tasks."""
+        self._context = spark.sparkContext
+        self._job = job
+        self._most = most
+        self._fewest_slots = slots
+        self._busy = 0
+        self._counting = threading.Lock()
+
+    def at_once(self) -> int:
+        return max(1, min(self._most, self.slots() // _SHARE))
+
+    def slots(self) -> int:
+        """Tasks that the executors can run at the same time, as of now; 0 when Spark does not say."""
+        try:
+            context = self._context._jsc.sc()
+            return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
+        except Exception as error:  # the JVM may be gone
+            log.debug("the executors could not be counted: %s", error)
+            return 0
+
+    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+        if (slots := self.slots()) < self._fewest_slots:
+            raise Unfit(f"the executors have {slots} task slots, batches would wait for the copy")
+        with self._turn(cancelled):
+            try:
+                return self._run(errand, cancelled)
+            except Cancelled:
+                raise
+            except Exception as error:  # Spark's, Py4J's, or a connection's: the JVM may be gone
+                raise Unfit(f"Spark could not run the task: {one_line(error)}") from error
+
+    @contextmanager
+    def _turn(self, cancelled: Callable[[], bool]) -> Iterator[None]:
+        while not self._took_turn():
+            if cancelled():
+                raise Cancelled
+            time.sleep(_LOOK_S)
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._busy -= 1
+
+    def _took_turn(self) -> bool:
+        most = self.at_once()
+        with self._counting:
+            if self._busy >= most:
+                return False
+            self._busy += 1
+            return True
+
+    def _run(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+        context = self._context
+        # Of this thread, which does nothing else with Spark.
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        context.setJobGroup(f"holdfast: {self._job}", f"checkpoint: {len(errand.shards)} shards", True)
+        task = context.parallelize([errand], 1).map(perform)
+        running = task._jrdd.collectAsync()
+        while not running.isDone():
+            if cancelled():
+                running.cancel(True)
+                raise Cancelled
+            time.sleep(_LOOK_S)
+        ((report,),) = (pickle.loads(bytes(answer)) for answer in running.get())
+        assert isinstance(report, Report)
+        return report

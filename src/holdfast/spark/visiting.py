@@ -1,0 +1,132 @@
+"""A look at the executors before the job starts: do they see the work directory, and can they copy?"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.errors import InvalidSettings
+from holdfast.version import VERSION
+
+log = logging.getLogger("holdfast")
+
+_PATIENCE_S = 60.0
+_ROUNDS = 3
+_LOOK_S = 0.05
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What one executor says. More than one can be on a host."""
+
+    host: str
+    executor: int
+    unseen: str | None
+    """Why the work directory is not the driver's."""
+    unable: str | None
+    """Why holdfast cannot be used there."""
+
+
+def visit_executors(spark: SparkSession, work: Path) -> tuple[Visit, ...]:
+    """One visit of each executor that is there now; none when nobody answers in time.
+
+    Tasks cannot be sent to a certain executor. There are more of them than slots, and each takes a moment, so that
+    every executor gets one; if not, another round may.
+    """
+    made = not work.exists()
+    work.mkdir(parents=True, exist_ok=True)
+    token = work / f".probe-{uuid.uuid4().hex}"
+    token.write_text(token.name)
+    try:
+        found: dict[tuple[str, int], Visit] = {}
+        ends = time.monotonic() + _PATIENCE_S
+        for _ in range(_ROUNDS):
+            for visit in _round(spark, _visitor(str(token), token.stat().st_ino), ends):
+                found[visit.host, visit.executor] = visit
+            if not found or len(found) >= _registered(spark):
+                break
+        return tuple(found.values())
+    finally:
+        with suppress(OSError):
+            token.unlink()
+        if made:
+            with suppress(OSError):
+                work.rmdir()
+
+
+def require_seen(visits: Sequence[Visit], work: Path) -> None:
+    """Spark itself needs it: executors write the state there, and the driver the log of batches."""
+    blind = {visit.host: visit.unseen for visit in visits if visit.unseen is not None}
+    if blind:
+        reasons = sorted(set(blind.values()))
+        raise InvalidSettings.of(
+            "work",
+            str(work),
+            f"executors on {', '.join(sorted(blind))} do not see it ({'; '.join(map(str, reasons))})",
+            hint="name a directory that the driver and all executors have mounted at the same path: --work /mnt/shared",
+        )
+
+
+def unable_to_copy(visits: Sequence[Visit]) -> str | None:
+    """Why the executors cannot copy shards, None when they can."""
+    unable = {visit.host: visit.unable for visit in visits if visit.unable is not None}
+    if not unable:
+        return None if visits else f"no executor answered within {_PATIENCE_S:.0f} s"
+    reasons = sorted(set(unable.values()))
+    return f"executors on {', '.join(sorted(unable))} cannot load holdfast ({'; '.join(map(str, reasons))})"
+
+
+def _visitor(token: str, inode: int) -> Callable[[int], tuple[str, int, str | None, str | None]]:
+    """A function that knows nothing of this package: where holdfast is missing it must run all the same."""
+    version = VERSION
+
+    def visit(_: int) -> tuple[str, int, str | None, str | None]:
+        import importlib
+        import os
+        import socket
+        import time
+
+        unseen = unable = None
+        try:
+            if os.stat(token).st_ino != inode:
+                unseen = "it is another directory there"
+        except OSError as error:
+            unseen = error.strerror or str(error)
+        try:
+            importlib.import_module("holdfast.snapshot.errand")
+            found = importlib.import_module("holdfast.version").VERSION
+            if found != version:
+                unable = f"holdfast {found} is installed there, the driver has {version}"
+        except Exception as error:
+            unable = f"{type(error).__name__}: {error}"
+        time.sleep(0.1)
+        return socket.gethostname(), os.getppid(), unseen, unable
+
+    return visit
+
+
+def _round(spark: SparkSession, visit: Callable[[int], Any], ends: float) -> list[Visit]:
+    context = spark.sparkContext
+    tasks = 2 * max(1, context.defaultParallelism)
+    answers = context.parallelize(range(tasks), tasks).map(visit)
+    running = answers._jrdd.collectAsync()
+    while not running.isDone():
+        if time.monotonic() > ends:
+            running.cancel(True)
+            return []
+        time.sleep(_LOOK_S)
+    return [Visit(*answer) for answers in running.get() for answer in pickle.loads(bytes(answers))]
+
+
+def _registered(spark: SparkSession) -> int:
+    """Executors, without the driver's own entry."""
+    return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1
