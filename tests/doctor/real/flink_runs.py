@@ -172,8 +172,7 @@ def killed_worker(flink: Flink, log: Path) -> None:
     tasks = log.with_suffix(".worker")
     with flink.java(log, master, *at), flink.java(tasks, worker, *at) as killed:
         until(tasks, "Successful registration at resource manager", killed)
-        remote = {"execution.target": "remote", "execution.attached": "false", "pipeline.jars": flink.jar().as_uri()}
-        with flink.job(log.with_suffix(".client"), **settings, **remote):
+        with flink.job(log.with_suffix(".client"), **settings, jar=flink.jar()):
             until(log, "Completed checkpoint 2")
             killed.send_signal(signal.SIGKILL)
             until(log, "to FAILED")
