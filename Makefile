@@ -41,6 +41,7 @@ DOCTOR_LOGS ?= /tmp/holdfast-doctor-logs
 doctor-real: setup
 	$(PYTHON) -m tests.doctor.real.spark_runs $(DOCTOR_LOGS)
 	$(PYTHON) -m tests.doctor.real.flink_runs $(DOCTOR_LOGS)
+	HOLDFAST_DOCTOR_LOGS=$(DOCTOR_LOGS) $(PYTHON) -m pytest tests/doctor/test_real_runs.py
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
