@@ -4,7 +4,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STAMP := .venv/.holdfast-ready
 
-.PHONY: setup demo test lint bench simulate torture doctor-real clean
+.PHONY: setup demo test lint bench simulate torture doctor-real compat clean
 
 setup: $(STAMP)
 
@@ -43,5 +43,9 @@ doctor-real: setup
 	$(PYTHON) -m tests.doctor.real.flink_runs $(DOCTOR_LOGS)
 	HOLDFAST_DOCTOR_LOGS=$(DOCTOR_LOGS) $(PYTHON) -m pytest tests/doctor/test_real_runs.py
 
+# Every query under every supported PySpark, and checkpoints of one version under newer ones: docs/versions.md.
+compat: setup
+	$(PYTHON) -m tests.compat $(COMPAT)
+
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .compat .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -41,12 +41,13 @@ class Driver:
         jvm: WarmJvm | None = None,
         *,
         launcher: Sequence[str] = (),
+        python: str = sys.executable,
         program: str = _PROGRAM,
     ) -> None:
         """`launcher` is a command that starts the command behind it."""
         self._log = log.open("ab")
         self._jvm = jvm
-        command = [*launcher, sys.executable, "-m", program, json.dumps(given)]
+        command = [*launcher, python, "-m", program, json.dumps(given)]
         environment = {**os.environ, **(jvm.environment() if jvm else {})}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment)
         self._lines: queue.Queue[str | None] = queue.Queue()

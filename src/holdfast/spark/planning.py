@@ -55,6 +55,8 @@ def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str
     operators = {operator.id: operator for operator in _operators(plan)}
     if found is None:
         return tuple(operators[id] for id in sorted(operators))
+    if operators and not found:
+        raise PlanningUnknown("this Spark does not describe stateful operators")  # as before 4.0
     return tuple(msgspec.structs.replace(operator, computes=operators[operator.id].computes) for operator in found)
 
 
