@@ -35,6 +35,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory, short_lived_jvms: None) -> I
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.stateStore.maintenanceInterval", "1s")
         .config("spark.sql.streaming.stopTimeout", "60s")
+        # What Spark remembers for its web page, which is off: little, so that what is kept by mistake shows.
+        .config("spark.ui.retainedJobs", "5")
+        .config("spark.ui.retainedStages", "5")
+        .config("spark.ui.retainedTasks", "50")
+        .config("spark.sql.ui.retainedExecutions", "2")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -24,6 +24,7 @@ from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, Step
 from holdfast.snapshot.query_record import held_facts, write_record
+from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.death_text import death_text, exception_text
 from holdfast.spark.query_facts import facts_of
 
@@ -54,6 +55,7 @@ class SparkQuery:
         self._over = threading.Event()
         self._when_ended: Callable[[], None] = lambda: None
         self._staging_failed: Exception | None = None
+        self._callback_port: int | None = None
         self.query: StreamingQuery | None = None
         self.still_owner: Callable[[], bool] = lambda: True
 
@@ -123,8 +125,11 @@ class SparkQuery:
             query.awaitTermination()
         except Exception as error:
             log.debug("the query ended: %s", error)
+        port, self._callback_port = self._callback_port, None  # before the next query can have one
         over.set()
         self._when_ended()
+        if port is not None:
+            close_callback(self._spark.sparkContext, port)
 
     def death(self) -> str | None:
         assert self.query is not None
@@ -150,6 +155,7 @@ class SparkQuery:
         """Called by Spark before it commits the batch. What it leaves in the ledger is what a checkpoint publishes."""
         assert self._sink is not None
         assert self._directory is not None
+        self._callback_port = self._callback_port or port_of_this_callback(self._spark.sparkContext)
         if not self.still_owner():
             raise Fenced("another run owns the job now")
         self._step("batch.begin")
