@@ -155,7 +155,7 @@ def main() -> int:
         while not running.await_termination("200ms"):
             pass
     except HoldfastError as error:
-        tell(f"error {error.exit_code} {error}")
+        tell(f"error {error.exit_code} {' '.join(str(error).splitlines())}")
         return error.exit_code
     return 0
 

@@ -271,8 +271,8 @@ def test_a_checkpoint_is_few_requests(story: Story) -> None:
 
 def test_a_stop_while_the_store_is_down_ends_and_says_so(story: Story) -> None:
     code, last = story.stopped
-    assert code == 1
-    assert last.startswith("error 1 job 'counts' stopped: the last checkpoint could not be completed")
+    assert code == 6
+    assert last.startswith("error 6 job 'counts' stopped: the last checkpoint could not be completed")
     assert "storage_unreachable" in last
     assert "no connection to the server" in last
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from holdfast.coordination.commands import (
     AbandonCheckpoint,
     AnswerRequest,
@@ -31,6 +33,7 @@ from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.publishing import PUBLISH_FAILING
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
+from holdfast.runtime.naming_failures import end_of_run
 from tests.unit.coordinating import CONCURRENT, RULES, SHARDS, Driven, fail, kinds, of, only
 
 # --- publishing ---
@@ -113,7 +116,30 @@ def test_the_last_checkpoint_is_tried_a_few_times_then_the_run_ends_with_its_cau
         commands = fail(driven, ticket, FailureReason.STORAGE_FULL, "full")
         if not of(commands, EndRun):
             commands = driven.wait(driven.coordinator.next_deadline() - driven.now)
-    assert only(commands, EndRun).failure == "the last checkpoint could not be completed: storage_full: full"
+    assert only(commands, EndRun) == EndRun(
+        "the last checkpoint could not be completed: storage_full: full",
+        requests=(RequestId(1),),
+        reason=FailureReason.STORAGE_FULL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code"),
+    [
+        (FailureReason.STORAGE_FULL, 6),
+        (FailureReason.STORAGE_UNREACHABLE, 6),
+        (FailureReason.OUTCOME_UNKNOWN, 6),
+        (FailureReason.JOURNAL_DAMAGED, 4),
+        (FailureReason.FILES_VANISHED, 1),
+        (None, 1),
+    ],
+)
+def test_the_exit_code_tells_a_home_that_took_no_last_checkpoint_from_a_job_that_failed(
+    reason: FailureReason | None, exit_code: int
+) -> None:
+    error = end_of_run("stopped", reason)
+    assert error.exit_code == exit_code
+    assert reason is None or reason.rule.hint in (error.hint or "")
 
 
 def test_a_stop_that_cannot_publish_says_so() -> None:

@@ -105,6 +105,8 @@ class EndRun:
     fenced: bool = False
     requests: tuple[RequestId, ...] = ()
     """Who asked for the stop."""
+    reason: FailureReason | None = None
+    """Why the last checkpoint, without which the stop is not a clean one, could not be completed."""
 
 
 Command = (

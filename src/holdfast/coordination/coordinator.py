@@ -426,12 +426,21 @@ class Coordinator:
         for pending in list(self._pending.values()):
             self._give_up(pending, reason, message, now)
 
-    def _end(self, now: float, reason: FailureReason, message: str | None, *, fenced: bool = False) -> None:
+    def _end(
+        self,
+        now: float,
+        reason: FailureReason,
+        message: str | None,
+        *,
+        fenced: bool = False,
+        final: FailureReason | None = None,
+    ) -> None:
         """The last thing that ever happens: abandon all work, answer everyone who waits, end the run."""
         self._ended = True
         self._abandon_all(reason, message or "the run stopped", now)
         self._refuse(self._requests.clear(), reason, message or "the run stopped")
-        self._commands.append(EndRun(message, fenced, self._stopping.requests if self._stopping else ()))
+        requests = self._stopping.requests if self._stopping else ()
+        self._commands.append(EndRun(message, fenced, requests, final))
 
     # The clean stop.
 
@@ -448,8 +457,8 @@ class Coordinator:
         match step:
             case BeginFinal(savepoint=name):
                 self._begin("savepoint" if name else "checkpoint", name, (), now)
-            case End(message=message):
-                self._end(now, FailureReason.RUN_STOPPED, message)
+            case End(message=message, reason=reason):
+                self._end(now, FailureReason.RUN_STOPPED, message, final=reason)
 
     def _final_is_wanted(self, stopping: Stopping) -> bool:
         return self._barrier is not None and (stopping.savepoint is not None or not self._nothing_new())

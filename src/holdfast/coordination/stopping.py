@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.publishing import Publishing
+from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.rules import Rules
 from holdfast.identifiers import RequestId
 
@@ -17,6 +18,8 @@ class BeginFinal:
 class End:
     message: str | None
     """Why it is not a good one."""
+    reason: FailureReason | None = None
+    """Of the last checkpoint's failure, when it is for want of that."""
 
 
 @dataclass
@@ -51,7 +54,8 @@ class Stopping:
     def _final(self, rules: Rules, now: float, last_failure: FailureRecord | None) -> BeginFinal | End | None:
         if self._exhausted(rules, now):
             cause = f": {last_failure.reason.value}: {last_failure.message}" if last_failure else ""
-            return End(f"the last checkpoint could not be completed{cause}")
+            message = f"the last checkpoint could not be completed{cause}"
+            return End(message, last_failure.reason if last_failure else None)
         if now < self.not_before:
             return None
         self.tries += 1

@@ -39,7 +39,7 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
-from holdfast.errors import Fenced, HoldfastError, JobFailed
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
@@ -49,7 +49,7 @@ from holdfast.runtime.collecting import Collector
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.naming_failures import message_of
+from holdfast.runtime.naming_failures import end_of_run, message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
 from holdfast.runtime.query_life import QueryLife, Told
@@ -320,7 +320,7 @@ class Runtime:
                 hint="stop one of the two deployments",
             )
         elif command.failure is not None and self._failure is None:
-            self._failure = JobFailed(f"job {self._parts.job!r} stopped: {command.failure}")
+            self._failure = end_of_run(f"job {self._parts.job!r} stopped: {command.failure}", command.reason)
         stops = [(request, self._answers.pop(request, None)) for request in command.requests]
 
         def stop_query() -> None:

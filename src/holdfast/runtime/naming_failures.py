@@ -1,10 +1,11 @@
-"""From an exception to the reason that the history shows."""
+"""From an exception to the reason that the history shows, and from the last reason to the error of the run."""
 
 from holdfast.checkpoint.layout import NotPlannable
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.reasons import FailureReason, Fault
 from holdfast.errors import (
     DamagedJournal,
     HoldfastError,
+    JobFailed,
     OutcomeUnknown,
     StorageDenied,
     StorageError,
@@ -44,6 +45,21 @@ def reason_of(error: Exception) -> FailureReason:
         case StorageError():
             return FailureReason.STORAGE_UNREACHABLE
     return FailureReason.COPY_FAILED
+
+
+def end_of_run(message: str, reason: FailureReason | None) -> HoldfastError:
+    """What a run ends with whose output is not durable, because its last checkpoint failed for `reason`.
+
+    The exit code tells a home that did not take it (mend the home, start again) from a job that failed.
+    """
+    if reason is None:
+        return JobFailed(message)
+    kind: type[HoldfastError] = JobFailed
+    if reason is FailureReason.JOURNAL_DAMAGED:
+        kind = DamagedJournal
+    elif reason.rule.fault is Fault.STORAGE:
+        kind = StorageError
+    return kind(message, hint=f"{reason.rule.hint}; then start it again: nothing is lost")
 
 
 def message_of(error: Exception) -> str:
