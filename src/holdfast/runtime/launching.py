@@ -85,6 +85,8 @@ class Place:
     around: Surroundings
     meter: Meter | None = None
     """Counts what is asked of the home."""
+    begins: bool = True
+    """It has no completed checkpoint."""
 
 
 def look(job: JobName, home: str, work: Path, settings: Settings, around: Surroundings) -> Place:
@@ -98,7 +100,7 @@ def look(job: JobName, home: str, work: Path, settings: Settings, around: Surrou
     _require_claimable(place, journal)
     decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
     require_create_if_absent(root)
-    return place
+    return replace(place, begins=not journal.state.completed)
 
 
 def _require_claimable(place: Place, journal: Journal) -> None:

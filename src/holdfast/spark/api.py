@@ -71,6 +71,7 @@ def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings:
     try:
         from holdfast.spark.carrying import carrier_for
         from holdfast.spark.query import SparkQuery, as_holdfast_error, built_by
+        from holdfast.spark.runnable import require_runnable
         from holdfast.spark.session import session_for
     except ImportError as error:
         raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast[spark]'") from error
@@ -81,6 +82,7 @@ def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings:
         if isinstance(error, HoldfastError):
             raise
         raise InvalidSettings(f"could not build the pipeline: {as_holdfast_error(error).message}") from error
+    require_runnable(built, settings.output_mode, begins=place.begins)
     carry = carrier_for(spark, place)
     return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step), carry)
 
@@ -92,6 +94,9 @@ def _require_pipeline(build: Any) -> None:
         )
 
 
+_REPLACES = {"update": "replaces rows by their key", "complete": "overwrites the whole table"}
+
+
 def _require_output_mode(sink: Sink | None, mode: str) -> None:
     """Old rows of a result would stay visible beside the new ones, without a word."""
     if sink is not None and mode not in output_modes(sink):
@@ -100,7 +105,7 @@ def _require_output_mode(sink: Sink | None, mode: str) -> None:
             mode,
             f"{sink.describe()} adds the rows of each batch to those before, so it can only append",
             hint="group by a window and append its final rows; or let the pipeline return a DataStreamWriter whose "
-            "foreachBatch replaces rows by key, which is at least once",
+            f"foreachBatch {_REPLACES.get(mode, 'writes')}, so that a batch written twice after a crash does no harm",
         )
 
 

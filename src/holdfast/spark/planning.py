@@ -71,7 +71,7 @@ def _planned(frame: DataFrame, output_mode: str, conf: Mapping[str, str], state:
     known = {
         "SparkSession": session,
         "LogicalPlan": execution.analyzed(),
-        "OutputMode": getattr(jvm.org.apache.spark.sql.streaming.OutputMode, output_mode.capitalize())(),
+        "OutputMode": output_mode_of(frame, output_mode),
         "String": state.as_uri(),
         "long": 0,
         "Option": jvm.scala.Option.empty(),
@@ -101,10 +101,10 @@ def _made(jvm: Any, name: str, short: str) -> Any:
     if name == "scala.collection.mutable.Map":
         return jvm.scala.collection.mutable.HashMap()
     if short == "WatermarkPropagator":
-        return _singleton(jvm, name).noop()
+        return singleton(jvm, name).noop()
     if short in ("OffsetSeqMetadata", "OffsetSeqMetadataBase"):
-        no_settings = _singleton(jvm, "scala.collection.immutable.Map").empty()
-        return _singleton(jvm, name.removesuffix("Base")).apply(0, 0, no_settings)
+        no_settings = singleton(jvm, "scala.collection.immutable.Map").empty()
+        return singleton(jvm, name.removesuffix("Base")).apply(0, 0, no_settings)
     raise PlanningUnknown(f"IncrementalExecution wants a {name}")
 
 
@@ -120,7 +120,7 @@ def _class(jvm: Any, name: str) -> Any:
     return jvm.java.lang.Class.forName(name, True, jvm.java.lang.Thread.currentThread().getContextClassLoader())
 
 
-def _singleton(jvm: Any, name: str) -> Any:
+def singleton(jvm: Any, name: str) -> Any:
     """A Scala object."""
     return _class(jvm, f"{name}$").getField("MODULE$").get(None)
 
@@ -130,7 +130,7 @@ def _singleton(jvm: Any, name: str) -> Any:
 
 def _operators(plan: Any) -> Iterator[Operator]:
     """Those of a physical plan, with names and computations, without their state."""
-    for node in _nodes(plan):
+    for node in nodes(plan):
         kind = node.getClass().getSimpleName()
         if _STATEFUL.fullmatch(kind):
             yield Operator(
@@ -153,7 +153,7 @@ def _keys(save: Any) -> Iterator[str]:
     """What is grouped by. Spark computes a key that is more than a column in a projection below, under a name."""
     named = {
         alias.exprId().id(): alias.child()
-        for node in _nodes(save.child())
+        for node in nodes(save.child())
         if node.getClass().getSimpleName() == "ProjectExec"
         for alias in sequence(node.projectList())
         if alias.getClass().getSimpleName() == "Alias"
@@ -165,22 +165,28 @@ def _keys(save: Any) -> Iterator[str]:
 
 def _aggregated_below(save: Any) -> list[Any]:
     """The functions whose buffers are saved: those of the nearest aggregation."""
-    aggregation = next((node for node in _nodes(save.child()) if "Aggregate" in node.getClass().getSimpleName()), None)
+    aggregation = next((node for node in nodes(save.child()) if "Aggregate" in node.getClass().getSimpleName()), None)
     if aggregation is None:
         return []
     return [expression.aggregateFunction() for expression in sequence(aggregation.aggregateExpressions())]
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
+def nodes(plan: Any) -> Iterator[Any]:
+    """Of a logical or physical plan, from the top."""
     yield plan
     for child in sequence(plan.children()):
-        yield from _nodes(child)
+        yield from nodes(child)
 
 
 def _text(expression: Any) -> str:
     """Without the numbers that Spark gives to columns anew in each session; "" for what has no stable text."""
     text = _NUMBERING.sub("", str(expression.toString()))
     return "" if _NEVER_TWICE_THE_SAME.search(text) else text
+
+
+def output_mode_of(frame: DataFrame, name: str) -> Any:
+    """Spark's own value for "append", "update" or "complete"."""
+    return getattr(frame.sparkSession._jvm.org.apache.spark.sql.streaming.OutputMode, name.capitalize())()
 
 
 def sequence(scala: Any) -> list[Any]:

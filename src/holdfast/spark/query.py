@@ -209,7 +209,7 @@ def trigger_of(value: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _require_synchronous_progress(query: StreamingQuery) -> None:
-    """With asynchronous progress tracking `commits/N` does not say that batch N is done, so there is no barrier."""
+    """Otherwise `commits/N` does not say that all of batch N is done, so there is no barrier."""
     try:
         execution = query._jsq.streamingQuery().getClass().getSimpleName()
     except Exception:
@@ -219,6 +219,12 @@ def _require_synchronous_progress(query: StreamingQuery) -> None:
         raise InvalidSettings(
             "the query uses asynchronous progress tracking, which leaves no consistent point to checkpoint",
             hint="remove the option asyncProgressTrackingEnabled",
+        )
+    if "Continuous" in str(execution):
+        query.stop()
+        raise InvalidSettings(
+            "the query runs continuously, without micro-batches, which leaves no consistent point to checkpoint",
+            hint="use a processing time as its trigger",
         )
 
 

@@ -29,8 +29,7 @@ _CREDENTIALS = re.compile(r"//[^/@]*@")
 
 def facts_of(built: DataFrame | DataStreamWriter, output_mode: str, kept: Mapping[str, str]) -> QueryFacts:
     """`kept` are the settings that Spark takes from the checkpoint, empty for a query that begins."""
-    frame = built._df if isinstance(built, DataStreamWriter) else built
-    mode = _mode_of(built) if isinstance(built, DataStreamWriter) else output_mode
+    frame, mode = frame_and_mode(built, output_mode)
     spark = frame.sparkSession
     return QueryFacts(
         spark=pyspark.__version__,
@@ -39,6 +38,13 @@ def facts_of(built: DataFrame | DataStreamWriter, output_mode: str, kept: Mappin
         sources=_sources(frame),
         operators=_operators(frame, mode or "append", kept),
     )
+
+
+def frame_and_mode(built: DataFrame | DataStreamWriter, output_mode: str) -> tuple[DataFrame, str | None]:
+    """What is computed, and how it is put out; a writer of the user's own has a mode of its own."""
+    if isinstance(built, DataStreamWriter):
+        return built._df, _mode_of(built)
+    return built, output_mode
 
 
 def _settings(spark: SparkSession, keys: Iterable[str]) -> dict[str, str]:
