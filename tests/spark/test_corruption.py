@@ -4,6 +4,7 @@ newest checkpoint. Found before a query resumes; or, where nothing here can see 
 The same with whole drivers: tests/end_to_end/test_corruption.py.
 """
 
+import os
 import shutil
 from pathlib import Path
 
@@ -16,10 +17,25 @@ from holdfast.repository.restore import local_copy, restore
 from holdfast.runtime.causes import Cause, death_of_text
 from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import copy_shards
+from holdfast.snapshot.soundness import damage
 from holdfast.spark.death_text import death_text
 from holdfast.storage.local import LocalStore
 from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
+
+TORTURE = "HOLDFAST_KILLS" in os.environ
+
+WITHIN_REACH = {
+    "hdfs": {"delta", "snapshot"},
+    "rocksdb": {"table", "archive"},
+    "rocksdb-changelog": {"table", "archive", "changelog"},
+    "rocksdb-v2": {"table", "archive", "changelog"},
+}
+"""Which kinds of files the state of each format has; at some barriers not all of them are needed."""
+
+
+REPLACEABLE = {"missing archive", "missing delta", "missing changelog"}
+"""Where the same version can be had from other files."""
 
 
 class Stopped:
@@ -70,6 +86,37 @@ def stopped(
     if state_format not in stopped_queries:
         stopped_queries[state_format] = Stopped(spark, tmp_path_factory.mktemp(state_format))
     return stopped_queries[state_format]
+
+
+def test_every_kind_of_damage_is_found_or_does_no_harm(stopped: Stopped, state_format: str, tmp_path: Path) -> None:
+    """Without Hadoop's checksums, which a restored directory lacks, some damage is only found by Spark."""
+    assert damage(stopped.work) is None
+    reached = set()
+    unseen = []
+    for kind in DAMAGE:
+        for with_checksums in (True, False):
+            path = stopped.damaged(kind, tmp_path / "damaged", with_checksums=with_checksums)
+            if path is None:
+                continue
+            reached.add(kind.name.partition(" ")[2].removeprefix("checksum "))
+            found = damage(tmp_path / "damaged")
+            if found is None:
+                assert not with_checksums or kind.name in REPLACEABLE, kind.name
+                unseen.append((kind, with_checksums))
+            else:
+                assert path.startswith("commits/") or shown_in(found, Path(path)), f"{kind.name}: {found}"
+    assert reached & WITHIN_REACH[state_format]
+    assert reached - WITHIN_REACH[state_format] == {"offsets", "commit", "metadata", "source log"}
+
+    for kind, with_checksums in unseen if TORTURE else unseen[:1]:
+        stopped.damaged(kind, tmp_path / "damaged", with_checksums=with_checksums)
+        why = stopped.resume(tmp_path / "damaged")
+        assert why is None or unreadable(why), f"{kind.name}: {why}"
+
+
+def shown_in(found: str, path: Path) -> bool:
+    """The file, or the store that lacks a version without it."""
+    return path.name in found or str(path.parent) in found
 
 
 def unreadable(why: str) -> bool:

@@ -149,7 +149,7 @@ class ChurningQuery:
     def batch(self) -> None:
         commits = [int(path.name) for path in (self.directory / "commits").glob("*")]
         batch = max(commits, default=-1) + 1
-        files = {f"offsets/{batch}": b"v1\n%d" % batch}
+        files = {f"offsets/{batch}": b"v1\n{}\n%d" % batch}
         for partition in range(PARTITIONS):
             kind, size = ("snapshot", LARGE) if batch % 3 == 0 else ("delta", SMALL)
             files[f"state/0/{partition}/{batch + 1}.{kind}"] = self._random.randbytes(size)

@@ -23,7 +23,7 @@ def checksum(data: bytes) -> bytes:
 
 def directory(root: Path, delta: bytes) -> Path:
     """A batch whose state is one delta, with Hadoop's checksum beside it."""
-    files = {"metadata": b"{}", "offsets/0": b'v1\n{}\n{"logOffset":2}', "commits/0": b"v1\n{}"}
+    files = {"metadata": b'{"id":"one"}', "offsets/0": b'v1\n{}\n{"logOffset":2}', "commits/0": b"v1\n{}"}
     files |= {f"sources/0/{number}": b"v1" for number in range(3)}
     files |= {"state/0/0/1.delta": delta, "state/0/0/.1.delta.crc": checksum(delta)}
     write(root, files)
@@ -66,6 +66,26 @@ def test_the_log_of_a_file_source_must_reach_the_offset(tmp_path: Path) -> None:
     named = b'v2\n{}\n0:{"logOffset":1}\norders:{"logOffset":0}'
     assert missing_entry(named, {"sources/0/0", "sources/0/1", "sources/orders/0"}) is None
     assert missing_entry(b"", set()) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("metadata", b'{"id":"on'),
+        ("metadata", b"{}"),
+        ("metadata", b"UUUU"),
+        ("offsets/0", b"v1"),
+        ("offsets/0", b'v1\n{"conf":{"a'),
+        ("offsets/0", b"\xff\xfe"),
+        ("commits/0", b"UUUUU"),
+        ("commits/0", b'v1\n{"nextBatch'),
+    ],
+)
+def test_what_spark_reads_first_must_be_understood(tmp_path: Path, path: str, content: bytes) -> None:
+    """Whatever has no checksum: a directory that was restored has none."""
+    work = directory(tmp_path / "work", b"state")
+    write(work, {path: content})
+    assert path in str(damage(work))
 
 
 def test_a_log_without_its_newest_entry_is_damage(tmp_path: Path) -> None:

@@ -56,6 +56,30 @@ def read_offsets(data: bytes) -> Offsets:
     return Offsets(conf, tuple(_named_source_of(line) for line in offsets))
 
 
+def require_log_entry(data: bytes) -> None:
+    """What every entry of a log is, of whatever kind: a version, and lines of JSON (or none of a source's)."""
+    version, *lines = _lines(data, at_least=1)
+    if not (version.startswith("v") and version[1:].isdigit()):
+        raise NotUnderstood(f"it begins with {version[:20]!r} instead of a version")
+    for line in lines:
+        if line and line != "-" and not line.partition(":")[0].isdigit():
+            _require_json(line)
+
+
+def require_metadata(data: bytes) -> None:
+    """The query's id, without which Spark does not start, or starts another query."""
+    lines = _lines(data, at_least=1)
+    if not isinstance(found := _require_json(lines[0]), dict) or "id" not in found:
+        raise NotUnderstood("it has no id")
+
+
+def _require_json(line: str) -> Any:
+    try:
+        return _ANY_DECODER.decode(line)
+    except msgspec.DecodeError as error:
+        raise NotUnderstood(str(error)) from error
+
+
 def _named_source_of(line: str) -> Source:
     name, _, offset = line.partition(":")
     found = _source_of(offset)

@@ -1,16 +1,19 @@
 """Whether a query could resume from a work directory, found out in less time than Spark needs to load it.
 
 Every file of the newest barrier must be there, not empty, as long as its checksum and the archive that names it say.
+The query's id, its offsets and the commit must be understood.
 Files below 1 MiB are read and compared with their checksums. Larger ones are nearly all of the bytes: of them only the
 ends of SSTs are looked at. Spark reads them whole when it loads the state, and compares them with the same checksums; a
 query that dies of what it finds there is resumed elsewhere (`runtime/supervision.py`).
 """
 
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
 from holdfast.checkpoint.source_logs import missing_entry
+from holdfast.checkpoint.spark_files import NotUnderstood, read_offsets, require_log_entry, require_metadata
 from holdfast.snapshot.hadoop_checksum import fits_length, matches_checksum
 from holdfast.snapshot.work_directory import newest_barrier, plan, referenced_files
 
@@ -41,6 +44,7 @@ def _require_sound(directory: Path, planned: SnapshotPlan) -> None:
     offsets = (directory / "offsets" / str(planned.barrier)).read_bytes()
     if (missing := missing_entry(offsets, {file.path for file in planned.files()})) is not None:
         raise _Damaged(f"{missing} does not exist: the source would be read again from there")
+    _require_understood(directory, planned)
     for file in planned.files():
         path = directory / file.path
         if file.size == 0:
@@ -53,6 +57,20 @@ def _require_sound(directory: Path, planned: SnapshotPlan) -> None:
             _require_table(path, file)
         elif path.suffix == ".zip":
             _require_archive(path, file.path)
+
+
+def _require_understood(directory: Path, planned: SnapshotPlan) -> None:
+    """Spark reads these before anything else, and dies of what it does not understand without saying of what."""
+    understand: dict[str, Callable[[bytes], object]] = {"metadata": require_metadata}
+    for batch in (planned.barrier, planned.barrier - 1):
+        understand[f"offsets/{batch}"] = read_offsets
+        understand[f"commits/{batch}"] = require_log_entry
+    for file in planned.shards[0].files:
+        if file.path in understand:
+            try:
+                understand[file.path]((directory / file.path).read_bytes())
+            except NotUnderstood as error:
+                raise _Damaged(f"{file.path} could not be understood: {error}") from error
 
 
 def _require_table(path: Path, file: WorkFile) -> None:
