@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.coordination.coordinator import FAILING
 from holdfast.coordination.reasons import FailureReason
-from tests.end_to_end.harness import Pipeline
+from tests.end_to_end.harness import Driver, Pipeline
 
 
 def mount(*arguments: str) -> None:
@@ -20,7 +20,7 @@ def mount(*arguments: str) -> None:
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
-    pipeline = Pipeline(tmp_path, files=80)
+    pipeline = Pipeline(tmp_path, files=60)
     try:
         mount("-t", "tmpfs", "-o", "size=24m", "tmpfs", str(pipeline.home))
     except (OSError, subprocess.CalledProcessError) as error:
@@ -71,14 +71,9 @@ class ReadOnly(Trouble):
         mount("-o", "remount,rw", str(home))
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("trouble", [Full(), ReadOnly()], ids=["full", "read-only"])
-def test_the_pipeline_runs_on_and_the_first_checkpoint_after_healing_completes(
-    pipeline: Pipeline, trouble: Trouble
-) -> None:
-    driver = pipeline.start(tolerable_failures=0)
+def pass_through(trouble: Trouble, pipeline: Pipeline, driver: Driver) -> None:
+    """The trouble comes, the pipeline runs on, the trouble goes, and the next checkpoint completes."""
     driver.wait_for("step publish.done", times=2)
-
     trouble.begin(pipeline.home)
     driver.wait_for(f"alarm {FAILING} on")
     driver.wait_for("step written", times=3)
@@ -86,12 +81,38 @@ def test_the_pipeline_runs_on_and_the_first_checkpoint_after_healing_completes(
     trouble.end(pipeline.home)
     driver.wait_for(f"alarm {FAILING} over")
     driver.wait_for("step publish.done")
-    pipeline.stop(driver)
+    assert len(pipeline.state().completed) > len(before.completed)
 
+
+def require_only(reason: FailureReason, pipeline: Pipeline) -> None:
     after = pipeline.state()
-    failures = [entry.failure.reason for entry in after.failed if entry.failure.counted]
-    assert set(failures) == {trouble.reason.value}
+    assert {entry.failure.reason for entry in after.failed if entry.failure.counted} == {reason.value}
     assert not after.restarts, "the query was not touched"
-    assert len(after.completed) > len(before.completed)
+
+
+@pytest.mark.timeout(300)
+def test_a_full_home(pipeline: Pipeline) -> None:
+    driver = pipeline.start(tolerable_failures=0)
+    pass_through(Full(), pipeline, driver)
+    pipeline.stop(driver)
+    require_only(Full.reason, pipeline)
+    pipeline.finish()
+    pipeline.require_exact()
+
+
+@pytest.mark.timeout(300)
+def test_a_read_only_home_and_a_run_that_ends_on_it_says_so_by_its_exit_code(pipeline: Pipeline) -> None:
+    driver = pipeline.start(tolerable_failures=0, trigger="available-now")
+    trouble = ReadOnly()
+    pass_through(trouble, pipeline, driver)
+
+    trouble.begin(pipeline.home)
+    code, last = driver.end()
+    assert code == 6, "all input is processed, but not all of it is in a checkpoint"
+    assert "the last checkpoint could not be completed" in last
+    assert trouble.reason.rule.hint in last
+    trouble.end(pipeline.home)
+
+    require_only(trouble.reason, pipeline)
     pipeline.finish()
     pipeline.require_exact()
