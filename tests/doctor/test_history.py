@@ -202,7 +202,7 @@ def test_status_shows_findings(history: History, capsys: pytest.CaptureFixture[s
         status["findings"][0]
     )
     assert main(("status", *of)) == 0
-    words = capsys.readouterr().out
+    words = " ".join(capsys.readouterr().out.split())
     assert "checkpoints-failing: the checkpoint was not complete when its time was up" in words
     assert 'Try: timeout="20m"' in words
 

@@ -29,7 +29,7 @@ from tests.end_to_end.operators import (
 
 pytestmark = pytest.mark.timeout(480)
 
-FORMATS = ("rocksdb-v2", "hdfs", "rocksdb", "rocksdb-changelog") if TORTURE else ("rocksdb-v2", "hdfs")
+FORMATS = ("rocksdb-v2", "hdfs", "rocksdb", "rocksdb-changelog") if TORTURE else ("rocksdb-v2",)
 PARTITIONS = 2 if TORTURE else 1
 
 

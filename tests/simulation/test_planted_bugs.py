@@ -1,6 +1,7 @@
 """A simulation that finds nothing proves nothing: each planted defect is found within 2,000 seeds."""
 
 import multiprocessing
+import os
 from functools import partial
 
 import pytest
@@ -10,6 +11,8 @@ from tests.simulation.runs import simulate
 from tests.simulation.world import Violation
 
 SEEDS = 2000
+CHOSEN = list(DEFECTS) if "HOLDFAST_KILLS" in os.environ else list(DEFECTS)[2::4]
+"""CI plants every fourth; all of them take a quarter of an hour, by `make torture`."""
 
 
 def found(seed: int, defect: str) -> tuple[int, str | None]:
@@ -20,7 +23,7 @@ def found(seed: int, defect: str) -> tuple[int, str | None]:
     return seed, None
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("defect", CHOSEN)
 def test_the_simulation_finds(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
     DEFECTS[defect].plant(monkeypatch)
     with multiprocessing.get_context("fork").Pool(2) as pool:

@@ -15,7 +15,8 @@ from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte
 from tests.unit.work_files import MIB, write
 
-WORK = {"metadata": b"{}", "offsets/12": b"v1", "commits/12": b"v1\n{}", "offsets/11": b"v1"}
+OFFSETS = b"v1\n{}"
+WORK = {"metadata": b'{"id":"x"}', "offsets/12": OFFSETS, "commits/12": b"v1\n{}", "offsets/11": OFFSETS}
 
 
 class Job:
@@ -29,7 +30,7 @@ class Job:
         blobs = Blobs(self.history.store, self.epoch)
         write(self.directory, WORK)
         complete_with_bytes(self.history, 1, self.directory, blobs)
-        write(self.directory, {"commits/13": b"v1\n{}", "offsets/13": b"v1", "sources/0/0": b"x" * MIB})
+        write(self.directory, {"commits/13": b"v1\n{}", "offsets/13": OFFSETS, "sources/0/0": b"x" * MIB})
         complete_with_bytes(self.history, 2, self.directory, blobs)
         (self.blob,) = (tmp_path / "home/orders/blobs").rglob("*.*")
 
