@@ -77,6 +77,8 @@ class Checkers:
         self._began: dict[CheckpointId, float] = {}
         self._ever_retired: set[str] = set()
         self._stored: dict[tuple[str, str], tuple[str, float]] = {}
+        self._manifests: dict[str, bytes] = {}
+        """As they were uploaded, whatever became of them since."""
         self.publications = 0
 
     def now(self) -> float:
@@ -181,9 +183,12 @@ class Checkers:
             self._named(entry.id, entry.name)
         key = manifest_key(entry.manifest)
         self.require(key in self._disk.objects, f"checkpoint {entry.id} completes without its manifest")
+        manifest = decode_manifest(self._manifests[key], entry.manifest)
         if key in self._disk.damaged:
+            # No run but its own can know what it names, so that may be uploaded again.
+            self._note_useless(entry, manifest)
+            self._useless |= {file.key for file in manifest.files()}
             return
-        manifest = decode_manifest(self._disk.objects[key], entry.manifest)
         self.require(
             (manifest.checkpoint, manifest.barrier_batch_id) == (entry.id, entry.barrier_batch_id),
             f"the manifest of checkpoint {entry.id} is that of another one",
@@ -223,6 +228,8 @@ class Checkers:
             return
         name = key.rpartition("/")[2].partition(".")[0]
         self.require(digest_of(data) == name, f"{key} is uploaded with other bytes")
+        if key.startswith("manifests/"):
+            self._manifests[key] = data
 
     def deleted(self, key: str, process: Process) -> None:
         self._world.note(f"delete {key}", process)
