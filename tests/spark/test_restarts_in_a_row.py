@@ -16,7 +16,7 @@ from holdfast.sinks import Files
 from tests.spark.conftest import with_state_format
 from tests.spark.footprint import Footprint, footprint
 
-RESTARTS = int(os.environ.get("HOLDFAST_RESTARTS", "6"))
+RESTARTS = int(os.environ.get("HOLDFAST_RESTARTS", "12"))
 PARTITIONS = int(os.environ.get("HOLDFAST_RESTART_PARTITIONS", "5"))
 WARM = RESTARTS // 3
 """Restarts after which everything that is made once has been made."""
