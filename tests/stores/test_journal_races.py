@@ -112,7 +112,7 @@ def test_two_processes_race_a_thousand_appends(kind: str, request: pytest.Fixtur
     raced.require_every_attempt_known()
     assert ENTRIES <= len(raced.history) <= ENTRIES + RACERS
     assert raced.lost > 20, "they hardly met"
-    assert all(len(report["won"]) > 20 for report in raced.reports), "one of them hardly took part"
+    assert all(report["won"] for report in raced.reports), "one of them won nothing"
 
 
 @pytest.mark.timeout(300)
