@@ -22,13 +22,11 @@ from holdfast.spark.query import trigger_of
 from holdfast.spark.running import RunningJob
 from tests.end_to_end.driver import session, tell
 from tests.end_to_end.operators import CASES, DELAY, SCHEMA, Case
-from tests.end_to_end.warm_jvm import FILE_MANAGER
 
 PATIENCE = 120.0
 ONCE = {"stateless", "processor-ttl"}
 """With processing time Spark always wants one more batch, so that available-now would never end."""
 SETTINGS = {
-    "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     # What happens every now and then in a long life happens in this short one: logs are compacted and cleaned, deltas
     # become snapshots.
     "spark.sql.streaming.fileSource.log.compactInterval": "2",

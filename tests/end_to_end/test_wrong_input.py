@@ -1,11 +1,15 @@
 """Wrong input is a clear error with its exit code, before anything is touched."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
+
+from tests.end_to_end.harness import WARM_JVM
+from tests.end_to_end.warm_jvm import WarmJvm
 
 STREAMING = """
 def orders(spark):
@@ -30,7 +34,9 @@ class Place:
         (root / "not_streaming.py").write_text(NOT_STREAMING)
         (root / "not_a_frame.py").write_text(NOT_A_FRAME)
 
-    def run(self, file: str = "streaming.py", **options: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, file: str = "streaming.py", jvm: WarmJvm | None = None, **options: str
+    ) -> subprocess.CompletedProcess[str]:
         given = {
             "home": f"file://{self.home}",
             "job": "orders",
@@ -41,7 +47,8 @@ class Place:
         command = [sys.executable, "-m", "holdfast.cli", "run", str(self.root / file)]
         for name, value in given.items():
             command += [f"--{name.replace('_', '-')}", value]
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        environment = {**os.environ, **(jvm.environment() if jvm else {})}
+        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
 
     def untouched(self) -> bool:
         return not any(self.home.iterdir()) and not any((self.root / name).exists() for name in ("out", "work"))
@@ -113,7 +120,7 @@ def test_a_home_that_is_a_file(place: Place) -> None:
     ],
 )
 def test_a_file_that_is_no_pipeline(place: Place, file: str, words: tuple[str, ...]) -> None:
-    require_refused(place, place.run(file), 2, *words)
+    require_refused(place, place.run(file, WARM_JVM), 2, *words)
 
 
 def test_a_work_directory_of_another_job(place: Place) -> None:

@@ -13,15 +13,11 @@ from typing import Any
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""Without Hadoop's native library, which PySpark lacks, the usual one forks for each file: a third of all work."""
-
 # What a driver in this JVM finds when it sets nothing itself.
 _DEFAULTS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.streaming.checkpointFileManagerClass": FILE_MANAGER,
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.short_lived_jvm import USUAL_FILES
+
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -49,13 +51,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory, short_lived_jvms: None) -> I
 
 @pytest.fixture(params=STATE_FORMATS)
 def state_format(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
-    """Each of Spark's four state formats in turn, with a short memory: eight batches."""
+    """Each of Spark's four state formats in turn, with a short memory: eight batches. Files are written as usual."""
     with_state_format(spark, request.param)
+    spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", USUAL_FILES)
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "8")
     spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "4")
     yield request.param
     for name in _STATE_SETTINGS:
         spark.conf.unset(name)
+    spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
     spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
     spark.conf.unset("spark.sql.streaming.stateStore.minDeltasForSnapshot")
 
