@@ -61,8 +61,17 @@ class Driver:
 
     def lines(self) -> Iterator[str]:
         """Lines as they come, until the process ends or nothing comes for too long."""
-        while (line := self._lines.get(timeout=PATIENCE)) is not None:
+        while (line := self._next_line()) is not None:
             yield line
+
+    def _next_line(self) -> str | None:
+        try:
+            return self._lines.get(timeout=PATIENCE)
+        except queue.Empty:
+            self.process.kill()
+            if self._jvm:
+                self._jvm.discard(Path(self._log.name))
+            raise AssertionError(f"nothing from the driver for {PATIENCE:g} s: see {self._log.name}") from None
 
     def drain(self) -> None:
         """Forget what it has told so far."""

@@ -48,6 +48,7 @@ def started(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        WARM_JVM.clear()
 
 
 def until(reached: Callable[[], bool], process: subprocess.Popen[bytes], tmp_path: Path) -> None:

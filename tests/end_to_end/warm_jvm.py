@@ -8,10 +8,13 @@ the JVM must die at that very moment use one of their own, and in `make torture`
 
 import atexit
 import subprocess
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
+
+NOBODYS_PORT = 1
 
 # What a driver in this JVM finds when it sets nothing itself.
 _DEFAULTS = {
@@ -37,6 +40,9 @@ class WarmJvm:
 
     def clear(self) -> None:
         """End what the last driver left: its queries at once, then its Spark context."""
+        if self._gateway is None:
+            return
+        self._forget_callbacks()
         sessions = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession
         found = sessions.getDefaultSession()
         if found.isDefined():
@@ -46,6 +52,20 @@ class WarmJvm:
             session.stop()
         sessions.clearDefaultSession()
         sessions.clearActiveSession()
+
+    def discard(self, log: Path) -> None:
+        """A driver hangs in it: what its threads do goes to the log, and the next driver gets another one."""
+        if self._gateway is not None:
+            with log.open("ab") as file:
+                subprocess.run(["jstack", str(self._gateway.proc.pid)], stdout=file, stderr=file, check=False)
+            self._gateway.proc.kill()
+            self._gateway = None
+
+    def _forget_callbacks(self) -> None:
+        """The JVM tells a driver which of its objects it has collected, also a dead one. When somebody else listens on
+        its port by then, it waits for an answer for ever, and with it everything that calls back. So: nobody's port."""
+        server = self._gateway.java_gateway_server
+        server.resetCallbackClient(server.getCallbackClient().getAddress(), NOBODYS_PORT)
 
     def _start(self) -> None:
         conf = SparkConf(loadDefaults=False).setAll(list(_DEFAULTS.items()))
