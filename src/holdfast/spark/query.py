@@ -25,8 +25,9 @@ from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, Step
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
+from holdfast.spark.checkpoint_files import quick_files
 from holdfast.spark.death_text import death_text, exception_text
-from holdfast.spark.query_facts import facts_of
+from holdfast.spark.query_facts import facts_of, frame_and_mode
 
 log = logging.getLogger("holdfast")
 
@@ -96,7 +97,8 @@ class SparkQuery:
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None
         try:
-            self.query = writer.start()
+            with quick_files(frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession):
+                self.query = writer.start()
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
         _require_synchronous_progress(self.query)
