@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.identifiers import JobName
 from holdfast.settings import Settings
-from holdfast.spark.checkpoint_files import SETTING
+from holdfast.spark.checkpoint_files import SETTING, quick_files
 from holdfast.spark.query import SparkQuery
 from tests.short_lived_jvm import USUAL_FILES
 
@@ -44,3 +44,11 @@ def test_the_way_that_the_user_has_chosen(session: SparkSession, tmp_path: Path)
     session.conf.set(SETTING, USUAL_FILES)
     assert manager_of_a_query(session, tmp_path / "work") == "FileContextBasedCheckpointFileManager"
     assert session.conf.get(SETTING) == USUAL_FILES
+
+
+def test_queries_that_start_at_the_same_time(session: SparkSession) -> None:
+    with quick_files(session):
+        with quick_files(session):
+            pass
+        assert session.conf.get(SETTING, None) is not None, "the other one has not started yet"
+    assert session.conf.get(SETTING, None) is None

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,21 +23,40 @@ _PACKAGES = ("org.apache.spark.sql.execution.streaming.checkpointing", "org.apac
 """Since Spark 4.1, and before."""
 _NAME = "FileSystemBasedCheckpointFileManager"
 
-# A query takes a copy of its session's settings when it starts. Others that start at the same time wait.
-_starting = threading.Lock()
+_lock = threading.Lock()
+_starting: dict[SparkSession, int] = {}
+"""Sessions that have our setting at this moment, and how many queries start in them; none waits for another."""
 
 
 @contextmanager
 def quick_files(session: SparkSession) -> Iterator[None]:
-    """For queries with a local checkpoint location that are started inside. The session's settings stay as they are."""
-    with _starting:
-        manager = _quick_manager(session)
-        if manager is not None:
+    """For a query with a local checkpoint location that is started inside: it takes a copy of its session's settings.
+    After that the session has the settings that it had."""
+    ours = _enter(session)
+    try:
+        yield
+    finally:
+        if ours:
+            _leave(session)
+
+
+def _enter(session: SparkSession) -> bool:
+    with _lock:
+        if session not in _starting:
+            manager = _quick_manager(session)
+            if manager is None:
+                return False
             session.conf.set(SETTING, manager)
-        try:
-            yield
-        finally:
-            if manager is not None:
+        _starting[session] = _starting.get(session, 0) + 1
+        return True
+
+
+def _leave(session: SparkSession) -> None:
+    with _lock:
+        _starting[session] -= 1
+        if not _starting[session]:
+            del _starting[session]
+            with suppress(Exception):  # a JVM that died while the query started has no settings
                 session.conf.unset(SETTING)
 
 
