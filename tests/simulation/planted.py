@@ -32,7 +32,7 @@ from holdfast.runtime.query_life import QueryLife
 from holdfast.runtime.recovery import Recovery
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Serving
-from tests.simulation import spark
+from tests.simulation import work
 from tests.simulation.sink import SimulatedSink
 
 Patch = pytest.MonkeyPatch
@@ -336,7 +336,7 @@ def a_restore_is_not_verified(patch: Patch) -> None:
         data: bytes = store.read(file.key, file.offset, file.size)
         return data
 
-    patch.setattr(spark, "restored", restored)
+    patch.setattr(work, "restored", restored)
 
 
 # --- recovery and the sink ---

@@ -21,8 +21,9 @@ from holdfast.storage.metered import Meter, MeteredStore
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
 from tests.simulation.sink import SimulatedSink, Table
-from tests.simulation.spark import Host, SimulatedQuery, SimulatedWorkplace, state_problem
+from tests.simulation.spark import SimulatedQuery, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
+from tests.simulation.work import Host, SimulatedWorkplace
 from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, World
 
 JOB = JobName("job")

@@ -1,4 +1,4 @@
-"""A simulated Spark: work directories in memory, and a query whose input is the natural numbers.
+"""A simulated Spark: a query whose input is the natural numbers.
 
 Batch n takes the numbers [a, b) that follow those of batch n-1; how many is decided when it is first planned
 (`offsets/n`), so a batch that is planned anew after a restore is another batch. Each state store keeps the sum of its
@@ -8,23 +8,17 @@ what a directory must hold at a barrier, and what the sink must show, is known e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 import msgspec
 
-from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
-from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
-from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageUnreachable
-from holdfast.identifiers import BatchId, FencingEpoch, Ticket
-from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
-from holdfast.repository.entries import RunStarted
+from holdfast.errors import Fenced
+from holdfast.identifiers import BatchId
 from holdfast.runtime.causes import WHILE_STAGING
-from holdfast.sinks.protocol import SinkContext, StagedBatch
-from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined
-from holdfast.storage.interface import ObjectStore
+from holdfast.sinks.protocol import SinkContext
 from tests.simulation.checkers import Checkers
 from tests.simulation.sink import SimulatedSink
+from tests.simulation.work import SimulatedDirectory
 from tests.simulation.world import Process, Task, World
 
 PARTITIONS = 3
@@ -37,34 +31,6 @@ OTHER_DEATHS = (
     "org.apache.spark.SparkException: the executor was lost",
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\nValueError: a poisonous row",
 )
-
-
-@dataclass
-class File:
-    data: bytes
-    seen: WorkFile
-
-
-@dataclass
-class Host:
-    """A machine: what lies on its disk outlives the processes on it."""
-
-    name: str
-    directories: dict[str, dict[str, File]] = field(default_factory=dict)
-    aside: set[str] = field(default_factory=set)
-    newest: dict[str, BatchId] = field(default_factory=dict)
-    """The newest commit of each directory, which is asked for often."""
-    writes: int = 0
-    has_links: bool = True
-    has_executors: bool = False
-    """Other processes copy."""
-
-    def write(self, directory: str, path: str, data: bytes) -> None:
-        self.writes += 1
-        if path.startswith("commits/"):
-            batch = BatchId(int(path[8:]))
-            self.newest[directory] = max(batch, self.newest.get(directory, batch))
-        self.directories[directory][path] = File(data, WorkFile(path, len(data), self.writes, self.writes))
 
 
 def end_of(offsets: bytes) -> int:
@@ -97,282 +63,6 @@ def _state(files: dict[str, bytes], partition: int, version: int) -> int | None:
         total += int(change)
         version -= 1
     return total % MODULUS
-
-
-class SimulatedDirectory:
-    def __init__(self, world: World, host: Host, name: str, checkers: Checkers, process: Process) -> None:
-        self._world = world
-        self._host = host
-        self._checkers = checkers
-        self._process = process
-        self._pinned: dict[Ticket, dict[WorkFile, File]] = {}
-        self.name = name
-
-    @property
-    def location(self) -> str:
-        return f"{self._host.name}:{self.name}"
-
-    @property
-    def files(self) -> dict[str, File]:
-        return self._host.directories[self.name]
-
-    def write(self, path: str, data: bytes) -> None:
-        self._host.write(self.name, path, data)
-
-    def contents(self) -> dict[str, bytes]:
-        return {path: file.data for path, file in self.files.items()}
-
-    def newest_barrier(self) -> BatchId | None:
-        return self._host.newest.get(self.name)
-
-    def plan(self, barrier: BatchId) -> SnapshotPlan:
-        self._world.hesitate()
-
-        def read(path: str) -> bytes:
-            if path not in self.files:
-                raise FileNotFoundError(path)
-            return self.files[path].data
-
-        return plan_snapshot(barrier, [file.seen for file in self.files.values()], read, lambda path: ())
-
-    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
-        if not self._host.has_links:
-            return False
-        pinned = {}
-        for file in files:
-            self._world.hesitate()
-            found = self.files.get(file.path)
-            if found is None or found.seen != file:
-                raise NotPlannable(f"{file.path} vanished before it was pinned")
-            pinned[file] = found
-        self._pinned[ticket] = pinned
-        return True
-
-    def unpin(self, ticket: Ticket) -> None:
-        self._pinned.pop(ticket, None)
-
-    def file_of(self, planned: WorkFile) -> File | None:
-        for pinned in self._pinned.values():
-            if planned in pinned:
-                return pinned[planned]
-        return self.files.get(planned.path)
-
-    def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
-        if self._host.has_executors:
-            return self._copy_elsewhere(shards, blobs, cancelled)
-        return self._copied(shards, blobs, cancelled, self._checkers)
-
-    def _copy_elsewhere(
-        self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]
-    ) -> tuple[ShardCopy, ...]:
-        """They know less than the run does, so they may upload what it has; and their answer may get lost."""
-        files = [file for shard in shards for file in shard.files]
-        with blobs.away() as away:
-            theirs = Blobs(blobs._store, blobs.epoch)
-            theirs.know(at for file in files if (at := blobs.locate(file) or blobs.expect(file)) is not None)
-            try:
-                copies = self._copied(shards, theirs, cancelled, None)
-            finally:
-                self._world.hesitate()
-                if self._world.chance(0.1):
-                    raise StorageUnreachable("the executor was lost")
-                found = [(file, at) for file in files if (at := theirs.locate(file)) is not None]
-                refused = blobs.take_in(away, found)
-            for shard, copy in zip(shards, copies, strict=True):
-                for file in copy.files:
-                    if file.key in refused:
-                        raise ShardDeclined(shard.shard, file.path, f"goes to {file.key}, which is being deleted")
-        return copies
-
-    def _copied(
-        self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool], checkers: Checkers | None
-    ) -> tuple[ShardCopy, ...]:
-        copy = _Copy(self, blobs, checkers, self._process)
-        for shard in shards:
-            for file in shard.files:
-                self._world.hesitate()
-                if cancelled():
-                    raise Cancelled
-                copy.add(shard, file)
-        if cancelled():
-            raise Cancelled
-        copy.flush()
-        return tuple(copy.result(shard) for shard in shards)
-
-    def ledger(self) -> tuple[StagedBatch, ...]:
-        entries = [file.data for path, file in self.files.items() if path.startswith("ledger/")]
-        found = [msgspec.json.decode(data, type=StagedBatch) for data in entries]
-        return tuple(sorted(found, key=lambda staged: staged.batch_id))
-
-    def prune_ledger(self, published: BatchId) -> None:
-        self._drop(lambda batch: batch <= published)
-
-    def drop_ledger_after(self, batch: BatchId | None) -> None:
-        self._drop(lambda found: batch is None or found > batch)
-
-    def _drop(self, unwanted: Callable[[int], bool]) -> None:
-        for staged in self.ledger():
-            if unwanted(staged.batch_id):
-                del self.files[f"ledger/{staged.batch_id}.json"]
-
-    def pieces(self, path: str) -> Iterator[bytes]:
-        self._world.hesitate()
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        yield self.files[path].data
-
-    def set_aside(self, why: str) -> None:
-        self._host.aside.add(self.name)
-
-
-class _Copy:
-    """Small files share a pack, bases go alone, as in the real carrier."""
-
-    def __init__(
-        self, directory: SimulatedDirectory, blobs: Blobs, checkers: Checkers | None, process: Process
-    ) -> None:
-        """`checkers` see to it that nothing is uploaded twice; None for a process that does not know enough for it."""
-        self._directory = directory
-        self._blobs = blobs
-        self._checkers = checkers
-        self._process = process
-        self._begun = checkers.now() if checkers is not None else 0.0
-        self._done: dict[str, ManifestFile] = {}
-        self._pack: dict[str, SmallFile] = {}
-        self._twins: list[tuple[str, str]] = []
-        self._first: ShardPlan | None = None
-
-    def add(self, shard: ShardPlan, file: WorkFile) -> None:
-        known = self._blobs.digest_of_unchanged(file)
-        if known is not None and self._reuse(file, known):
-            return
-        found = self._directory.file_of(file)
-        if found is None:
-            raise ShardDeclined(shard.shard, file.path, "vanished before it was read")
-        if found.seen != file:
-            raise ShardDeclined(shard.shard, file.path, "was replaced after it was planned: it changed")
-        digest = digest_of(found.data)
-        self._blobs.recognise(file, digest)
-        if self._reuse(file, digest):
-            return
-        if file.path.endswith(".snapshot"):
-            try:
-                self._uploading(digest)
-                self._done[file.path] = self._blobs.upload_blob(file.path, file.size, digest, [found.data])
-                self._stored(self._done[file.path])
-            except BeingDeleted as error:
-                raise ShardDeclined(shard.shard, file.path, f"goes to {error.key}, which is being deleted") from error
-        elif digest in self._pack:
-            self._twins.append((file.path, digest))
-        else:
-            self._first = self._first or shard
-            self._pack[digest] = SmallFile(file.path, digest, found.data)
-
-    def flush(self) -> None:
-        if not self._pack or self._first is None:
-            return
-        for digest in self._pack:
-            self._uploading(digest)
-        try:
-            files = self._blobs.upload_pack([*self._pack.values()])
-        except BeingDeleted as error:
-            raise ShardDeclined(self._first.shard, "a pack", f"goes to {error.key}, which is being deleted") from error
-        for file in files:
-            self._stored(file)
-            self._done[file.path] = file
-        where = {file.digest: file for file in files}
-        for path, digest in self._twins:
-            twin = where[digest]  # type: ignore[index]
-            self._done[path] = ManifestFile(path, twin.size, twin.digest, twin.epoch, twin.pack, twin.offset)
-
-    def _uploading(self, digest: str) -> None:
-        if self._checkers is not None:
-            self._checkers.uploading(self._process, digest, self._begun)
-
-    def _stored(self, file: ManifestFile) -> None:
-        if self._checkers is not None:
-            self._checkers.stored(self._process, file)
-
-    def result(self, plan: ShardPlan) -> ShardCopy:
-        files = tuple(self._done[file.path] for file in plan.files)
-        return ShardCopy(plan.shard, files, sum(file.size for file in files), 1)
-
-    def _reuse(self, file: WorkFile, digest: str) -> bool:
-        found = self._blobs.find(file.path, file.size, digest)  # type: ignore[arg-type]
-        if found is not None:
-            self._done[file.path] = found
-        return found is not None
-
-
-class SimulatedWorkplace:
-    def __init__(self, world: World, host: Host, checkers: Checkers, process: Process) -> None:
-        self._world = world
-        self._host = host
-        self._checkers = checkers
-        self._process = process
-
-    def intact(self, run: RunStarted) -> SimulatedDirectory | None:
-        prefix = f"{run.fencing_epoch}-"
-        numbers = [int(name[len(prefix) :]) for name in self._host.directories if name.startswith(prefix)]
-        if not numbers:
-            return None
-        directory = self._directory(f"{run.fencing_epoch}-{max(numbers)}")
-        if directory.name in self._host.aside or directory.newest_barrier() is None or self._world.chance(0.1):
-            return None
-        try:
-            directory.plan(directory.newest_barrier() or BatchId(0))
-        except NotPlannable:
-            return None
-        return directory
-
-    def adopt(self, previous: SimulatedDirectory, epoch: FencingEpoch) -> SimulatedDirectory:
-        barrier = previous.newest_barrier()
-        assert barrier is not None
-        files = {file.path: previous.files.get(file.path) for file in previous.plan(barrier).files()}
-        self._world.hesitate()
-        if any(file is None for file in files.values()):
-            raise Corrupt("could not take over: a file does not exist any more")
-        return self._appear(epoch, {path: file.data for path, file in files.items() if file})
-
-    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> SimulatedDirectory:
-        return self._appear(epoch, {file.path: restored(store, file) for file in manifest.files()})
-
-    def fresh(self, epoch: FencingEpoch) -> SimulatedDirectory:
-        return self._appear(epoch, {})
-
-    def clean(self, keep: SimulatedDirectory) -> None:
-        for name in list(self._host.directories):
-            if name not in self._host.aside and _order(name) < _order(keep.name) and self._world.chance(0.5):
-                self._host.directories[name] = {}
-                self._host.newest.pop(name, None)
-
-    def _appear(self, epoch: FencingEpoch, files: dict[str, bytes]) -> SimulatedDirectory:
-        """Whole or not at all."""
-        number = sum(name.startswith(f"{epoch}-") for name in self._host.directories) + 1
-        name = f"{epoch}-{number}"
-        self._host.directories[name] = {}
-        for path, data in files.items():
-            self._host.write(name, path, data)
-        return self._directory(name)
-
-    def _directory(self, name: str) -> SimulatedDirectory:
-        return SimulatedDirectory(self._world, self._host, name, self._checkers, self._process)
-
-
-def _order(name: str) -> tuple[int, int]:
-    epoch, _, number = name.partition("-")
-    return int(epoch), int(number)
-
-
-def restored(store: ObjectStore, file: ManifestFile) -> bytes:
-    """One file of a checkpoint, proved against its digest."""
-    try:
-        data = store.read(file.key, file.offset, file.size)
-    except ObjectNotFound as error:
-        raise Corrupt(f"could not restore {file.path}: {file.key} is missing") from error
-    if digest_of(data) != file.digest:
-        raise Corrupt(f"could not restore {file.path}: its bytes are wrong")
-    return data
 
 
 class SimulatedQuery:

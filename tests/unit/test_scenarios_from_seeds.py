@@ -27,7 +27,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.runtime.alarms import Alarm
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
 from tests.simulation.runs import Network, Scene, SimulatedRun
-from tests.simulation.spark import SimulatedDirectory
+from tests.simulation.work import SimulatedDirectory
 from tests.simulation.world import World
 from tests.unit.coordinating import RULES, SHARDS, Driven, kinds, only
 from tests.unit.work_files import EPOCH, MIB, new_store, shards, write

@@ -56,6 +56,7 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import FailureRecord, History
 from holdfast.coordination.lifecycle import Phase, Signal
+from holdfast.coordination.line import Line
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
@@ -92,10 +93,7 @@ class Coordinator:
         """Given up while the journal was being written: their entry may exist."""
         self._next_ticket = 1
         self._running = False
-        self._barrier: BatchId | None = None
-        self._durable: BatchId | None = None
-        """The barrier of the newest completed checkpoint of the current line of batches."""
-        self._durable_id = last_completed
+        self._line = Line(last_completed)
         self._stopping: Stopping | None = None
         self._ended = False
         self._commands: list[Command] = []
@@ -143,28 +141,25 @@ class Coordinator:
     def _query_started(self, event: QueryStarted, now: float) -> None:
         self._running = True
         if event.replaced:
-            self._barrier = None
-            self._durable, self._durable_id = event.durable, event.durable_id
+            self._line.begin(event.durable, event.durable_id)
             self._publishing.restart(event.durable)
 
     def _query_ended(self, event: QueryEnded, now: float) -> None:
         self._running = False
         if event.replaced:
             self._abandon_all(FailureReason.QUERY_RESTARTED, "its work directory was given up", now)
-            self._barrier = None
+            self._line.end()
             self._publishing.suspend()
 
     def _barrier_reached(self, event: BarrierReached, now: float) -> None:
-        if self._barrier is None or event.batch_id > self._barrier:
-            self._barrier = event.batch_id
-        else:
+        if not self._line.reach(event.batch_id):
             self._history.stale()
 
     def _checkpoint_requested(self, event: CheckpointRequested, now: float) -> None:
         if event.kind == "savepoint" and self._name_is_taken(event.name):
             self._refuse((event.request,), FailureReason.NAME_TAKEN, f"savepoint {event.name!r} exists")
-        elif event.kind == "checkpoint" and self._nothing_new() and self._durable_id is not None:
-            self._answer((event.request,), self._durable_id)
+        elif event.kind == "checkpoint" and self._line.nothing_new and self._line.durable_id is not None:
+            self._answer((event.request,), self._line.durable_id)
         elif self._stopping is not None:
             self._refuse((event.request,), FailureReason.RUN_STOPPED, "the run is stopping")
         else:
@@ -247,9 +242,7 @@ class Coordinator:
         self._history.stale()
 
     def _checkpoint_damaged(self, event: CheckpointDamaged, now: float) -> None:
-        if event.id == self._durable_id:
-            # Its batches are no longer safe: another checkpoint is wanted, though nothing was committed since.
-            self._durable = self._durable_id = None
+        self._line.damage(event.id)
 
     def _output_published(self, event: OutputPublished, now: float) -> None:
         self._commands.extend(self._publishing.published(event.upto))
@@ -304,46 +297,46 @@ class Coordinator:
 
     def _begin_requested(self, now: float) -> None:
         """What was asked for waits neither for min_pause nor for back-off."""
-        while self._requests and self._barrier is not None and self._has_room():
+        while self._requests and self._line.barrier is not None and self._has_room():
             waiting = self._requests.take()
             self._begin(waiting.kind, waiting.name, waiting.requests, now)
 
     def _begin_periodic(self, now: float) -> None:
         if now < self._triggering.time and not self._triggering.deferred:
             return
-        if not self._running or self._barrier is None:
+        if not self._running or self._line.barrier is None:
             why = "the query is not running" if not self._running else "no batch has been committed yet"
             self._commands.extend(self._triggering.defer(why, now))
             return
         self._commands.extend(self._triggering.proceed())
         if now < self._triggering.time:
             return
-        if self._nothing_new():
+        if self._line.nothing_new:
             if self._triggering.skip():
                 self._history.count(skipped_no_new_batch=self._history.statistics.skipped_no_new_batch + 1)
-        elif self._has_room() and not self._under_way(self._barrier):
+        elif self._has_room() and not self._under_way(self._line.barrier):
             self._begin("checkpoint", None, (), now)
 
     def _begin(self, kind: Kind, name: str | None, requests: tuple[RequestId, ...], now: float) -> None:
-        assert self._barrier is not None
+        assert self._line.barrier is not None
         ticket = Ticket(self._next_ticket)
         self._next_ticket += 1
         self._pending[ticket] = PendingCheckpoint(
-            ticket, kind, name, self._barrier, requests, now, now + self._rules.timeout
+            ticket, kind, name, self._line.barrier, requests, now, now + self._rules.timeout
         )
         self._triggering.began(now)
         self._history.count(triggered=self._history.statistics.triggered + 1)
-        self._commands.append(BeginCheckpoint(ticket, kind, name, self._barrier))
+        self._commands.append(BeginCheckpoint(ticket, kind, name, self._line.barrier))
 
     def _trigger_deadline(self) -> float:
         triggering = self._triggering
         if not self._has_room():
             return triggering.alarm_time
-        if not self._running or self._barrier is None:
+        if not self._running or self._line.barrier is None:
             return triggering.alarm_time if triggering.deferred else triggering.time
-        if self._nothing_new():
+        if self._line.nothing_new:
             return _NEVER if triggering.skipped else triggering.time
-        return _NEVER if self._under_way(self._barrier) else triggering.time
+        return _NEVER if self._under_way(self._line.barrier) else triggering.time
 
     # Ends.
 
@@ -367,8 +360,7 @@ class Coordinator:
         if self._stopping is not None and self._stopping.savepoint == pending.name:
             self._stopping.savepoint = None
         self._triggering.completed(now)
-        if self._durable is None or self._durable_id is None or pending.barrier > self._durable:
-            self._durable, self._durable_id = pending.barrier, pending.id
+        self._line.complete(pending.barrier, pending.id)
         self._commands.append(RecordOutcome(record))
         self._answer(pending.requests, pending.id)
         self._supersede(pending, now)
@@ -461,18 +453,12 @@ class Coordinator:
                 self._end(now, FailureReason.RUN_STOPPED, message, final=reason)
 
     def _final_is_wanted(self, stopping: Stopping) -> bool:
-        return self._barrier is not None and (stopping.savepoint is not None or not self._nothing_new())
+        return self._line.barrier is not None and (stopping.savepoint is not None or not self._line.nothing_new)
 
     def _stop_deadline(self, stopping: Stopping) -> float:
         return stopping.not_before if not self._pending and self._final_is_wanted(stopping) else _NEVER
 
     # Small questions and answers.
-
-    def _nothing_new(self) -> bool:
-        """Every committed batch is in a completed checkpoint that can be read."""
-        if self._barrier is None or self._durable is None or self._durable_id is None:
-            return False
-        return self._barrier <= self._durable
 
     def _has_room(self) -> bool:
         return len(self._pending) < self._rules.max_concurrent

@@ -1,0 +1,45 @@
+"""A line of batches: how far the query has come on it, and how far of that is safe.
+
+It ends when the work directory is given up; the query then goes on along another one.
+"""
+
+from holdfast.identifiers import BatchId, CheckpointId
+
+
+class Line:
+    def __init__(self, durable_id: CheckpointId | None) -> None:
+        self.barrier: BatchId | None = None
+        """The newest committed batch."""
+        self._durable: BatchId | None = None
+        self.durable_id = durable_id
+        """The newest completed checkpoint that can be read, `_durable` its barrier."""
+
+    @property
+    def nothing_new(self) -> bool:
+        """Every committed batch is in a completed checkpoint that can be read."""
+        if self.barrier is None or self._durable is None or self.durable_id is None:
+            return False
+        return self.barrier <= self._durable
+
+    def begin(self, durable: BatchId | None, durable_id: CheckpointId | None) -> None:
+        self.barrier = None
+        self._durable, self.durable_id = durable, durable_id
+
+    def end(self) -> None:
+        self.barrier = None
+
+    def reach(self, batch: BatchId) -> bool:
+        """False when this was known."""
+        if self.barrier is not None and batch <= self.barrier:
+            return False
+        self.barrier = batch
+        return True
+
+    def complete(self, barrier: BatchId, id: CheckpointId) -> None:
+        if self._durable is None or self.durable_id is None or barrier > self._durable:
+            self._durable, self.durable_id = barrier, id
+
+    def damage(self, id: CheckpointId) -> None:
+        """Its batches are no longer safe: another checkpoint is wanted, though nothing was committed since."""
+        if id == self.durable_id:
+            self._durable = self.durable_id = None
