@@ -9,17 +9,24 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Corrupt
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.journal import read_entries
 from holdfast.repository.restore import local_copy, restore
+from holdfast.repository.state import JobState
 from holdfast.runtime.causes import Cause, death_of_text
+from holdfast.settings import Settings
+from holdfast.sinks import Files
 from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import copy_shards
 from holdfast.snapshot.soundness import damage
+from holdfast.spark.api import start_stepwise
 from holdfast.spark.death_text import death_text
 from holdfast.storage.local import LocalStore
+from holdfast.storage.urls import open_store
 from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
 
@@ -156,3 +163,65 @@ def test_damage_in_the_newest_checkpoint_is_found_by_its_restore(
             (tmp_path / "home" / key).write_bytes(good)
     restore(store, manifest, tmp_path / "restored")
     assert stopped.resume(tmp_path / "restored") is None
+
+
+def newest_directory(work: Path) -> Path:
+    directories = [path for path in work.glob("[0-9]*-*") if path.is_dir()]
+    return max(directories, key=lambda path: tuple(map(int, path.name.split("-"))))
+
+
+class Numbers:
+    """A job that passes on each number once. Its lives end by themselves, with a checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self._spark = spark
+        self._root = root
+        self.work = root / "work"
+        for name in ("home", "input"):
+            (root / name).mkdir()
+
+    def live(self, number: int, *, damaged: bool) -> None:
+        """Take in one more number; `damaged` after recovery has chosen where to resume."""
+        (self._root / "input" / f"{number}.json").write_text(f'{{"number": {number}}}')
+
+        def damage_metadata(step: str) -> None:
+            if damaged and step == "recovery.aligned":
+                overwritten(newest_directory(self.work / "numbers") / "metadata")
+
+        start_stepwise(
+            self._query,
+            "numbers",
+            self.home,
+            Files(self._root / "output"),
+            Settings(spark=self._spark, work=self.work, trigger="available-now"),
+            damage_metadata,
+        ).await_termination()
+
+    @property
+    def home(self) -> str:
+        return f"file://{self._root / 'home'}"
+
+    def _query(self, spark: SparkSession) -> DataFrame:
+        return spark.readStream.schema("number INT").json(str(self._root / "input")).dropDuplicates(["number"])
+
+    def visible(self) -> list[int]:
+        tables = [parquet.read_table(path) for path in (self._root / "output").glob("*.parquet")]
+        return sorted(number for table in tables for number in table.column("number").to_pylist())
+
+    def distrusted(self) -> set[int]:
+        return set(JobState.of(read_entries(open_store(self.home).scoped("numbers"))).corrupt)
+
+
+@pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
+def test_what_spark_refuses_to_start_on_is_set_aside_at_the_start_of_a_process(
+    spark: SparkSession, state_format: str, tmp_path: Path
+) -> None:
+    numbers = Numbers(spark, tmp_path)
+    numbers.live(1, damaged=False)
+    numbers.live(2, damaged=True)
+    assert len(list(numbers.work.glob("numbers/*.aside"))) == 1
+    assert numbers.distrusted() == set(), "the directory of the run before was to blame"
+    shutil.rmtree(numbers.work)
+    numbers.live(3, damaged=True)
+    assert numbers.distrusted() == {2}
+    assert numbers.visible() == [1, 2, 3]

@@ -91,3 +91,12 @@ def test_the_job_ends_with_the_exit_code_of_the_cause_and_says_what_to_change(ca
     assert (type(error), error.exit_code) == ENDS.get(cause, (JobFailed, 1))
     assert "this happened" in error.message
     assert error.hint == cause.hint
+
+
+def test_unreadable_state_is_left_to_recovery_as_long_as_something_was_resumed_from() -> None:
+    """It knows how many candidates there are."""
+    supervised = supervision(attempts=0)
+    unreadable = Death(Cause.STATE_UNREADABLE, "bad magic number")
+    for _ in range(5):
+        assert isinstance(supervised.died(unreadable, now=0.0, resumed=True), Restart)
+    assert isinstance(supervised.died(unreadable, now=0.0), GiveUp)

@@ -21,6 +21,7 @@ from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
 from holdfast.repository.state import JobState
 from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
@@ -170,8 +171,7 @@ def launch(
     parts.watch.beat()
     try:
         with around.beating(parts.watch, parts.heartbeat):
-            resumed = _recover(place, parts, claimed)
-            query.start(resumed.directory)
+            resumed = parts.candidates.start(_recover(place, parts, claimed))
     except Exception as error:
         query.stop()
         say_goodbye(journal, f"could not start: {message_of(error)}")
@@ -333,6 +333,10 @@ def _put_together(
         lanes=lanes,
         post=tell,
     )
+    recovery = Recovery(place.store, journal, workplace)
+    supervision = Supervision(
+        settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
+    )
     parts = Parts(
         job=place.job,
         store=place.store,
@@ -364,12 +368,17 @@ def _put_together(
             raise_alarm=alarms.raise_alarm,
             clear_alarm=alarms.clear,
         ),
-        recovery=Recovery(place.store, journal, workplace),
+        recovery=recovery,
+        candidates=Candidates(
+            query=query,
+            recovery=recovery,
+            journal=journal,
+            supervision=supervision,
+            distrust=checkpointing.distrust,
+        ),
         workplace=workplace,
         watch=watch,
-        supervision=Supervision(
-            settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
-        ),
+        supervision=supervision,
         headroom=headroom,
         alarms=alarms,
         query=query,

@@ -43,6 +43,7 @@ from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
@@ -86,6 +87,7 @@ class Parts:
     remembering: Remembering
     scrubbing: Scrubbing
     recovery: Recovery
+    candidates: Candidates
     workplace: Workplace
     watch: OwnershipWatch
     supervision: Supervision
@@ -126,13 +128,13 @@ class Runtime:
             query=parts.query,
             resumed=resumed,
             supervision=parts.supervision,
-            recovery=parts.recovery,
+            candidates=parts.candidates,
             journal=parts.journal,
             alarms=parts.alarms,
             clock=parts.clock,
             lanes=parts.lanes,
             post=parts.post,
-            told=Told(self.turn, self._query_started, self._end_with, parts.checkpointing.distrust),
+            told=Told(self.turn, self._query_started, self._end_with),
         )
         self._serving = Serving(
             store=parts.store,

@@ -5,20 +5,21 @@ A query that died is started again in the same directory, or, when that is unrea
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.coordination.events import BarrierReached, Event, QueryEnded, RunFenced
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, StorageError
-from holdfast.identifiers import BatchId, CheckpointId, JobName
+from holdfast.identifiers import BatchId, JobName
 from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.causes import Cause, Death, death_of_start, death_of_text
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query
-from holdfast.runtime.recovery import Recovery, Resumed, align_sink
+from holdfast.runtime.recovery import Resumed
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 
 log = logging.getLogger("holdfast")
@@ -37,8 +38,6 @@ class Told:
     """It runs again; True when it does so in another directory."""
     end: Callable[[HoldfastError | None], None]
     """It will not be started again: it is done, or was given up."""
-    distrust: Callable[[Collection[CheckpointId], CheckpointId | None], None]
-    """These checkpoints were found damaged, and the query goes on from that one. Called on the journal lane."""
 
 
 class QueryLife:
@@ -49,7 +48,7 @@ class QueryLife:
         query: Query,
         resumed: Resumed,
         supervision: Supervision,
-        recovery: Recovery,
+        candidates: Candidates,
         journal: Journal,
         alarms: Alarms,
         clock: Clock,
@@ -60,7 +59,7 @@ class QueryLife:
         self._job = job
         self._query = query
         self._supervision = supervision
-        self._recovery = recovery
+        self._candidates = candidates
         self._journal = journal
         self._alarms = alarms
         self._clock = clock
@@ -131,7 +130,7 @@ class QueryLife:
             self._died(death)
 
     def _died(self, death: Death) -> None:
-        verdict = self._supervision.died(death, self._died_at)
+        verdict = self._supervision.died(death, self._died_at, resumed=self.resumed.barrier is not None)
         if isinstance(verdict, GiveUp):
             self._told.event(QueryEnded())
             self._end_for(verdict)
@@ -159,7 +158,9 @@ class QueryLife:
         self._restart = None
         if restart.elsewhere:
             # On the journal lane: no checkpoint of the old directory can be appended while the new one is chosen.
-            self._lanes.submit("journal", lambda: self._restarting(restart, self._resume_elsewhere))
+            self._lanes.submit(
+                "journal", lambda: self._restarting(restart, lambda: self._resume_elsewhere(restart.death))
+            )
         else:
             self._lanes.submit("query", lambda: self._restarting(restart, self._start_again))
 
@@ -182,21 +183,8 @@ class QueryLife:
         self._query.start(self.resumed.directory)
         return self.resumed
 
-    def _resume_elsewhere(self) -> Resumed:
-        """The directory is unreadable. So is the checkpoint it came from, if nothing was committed since."""
-        recovery, old = self._recovery, self.resumed
-        self._journal.settle()
-        known = set(self._journal.state.corrupt)
-        old.directory.set_aside("Spark could not read its state")
-        if old.checkpoint is not None and old.directory.newest_barrier() == old.barrier:
-            recovery.mark_corrupt(old.checkpoint, "Spark could not read the state restored from it")
-        resumed = recovery.resume(local=False)
-        self._told.distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
-        self._supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)
-        if self._query.sink is not None:
-            align_sink(self._query.sink, resumed)
-        self._query.start(resumed.directory)
-        return resumed
+    def _resume_elsewhere(self, death: Death) -> Resumed:
+        return self._candidates.start(self._candidates.after(self.resumed, death.message))
 
     def _cannot_resume(self, restart: Restart, failure: HoldfastError) -> None:
         self._record(restart, None)

@@ -57,23 +57,24 @@ class Supervision:
         self.overridden = False
         self._previous = None
 
-    def died(self, death: Death, now: float) -> Restart | GiveUp:
-        death = self._blaming_the_query(death)
+    def died(self, death: Death, now: float, *, resumed: bool = False) -> Restart | GiveUp:
+        """`resumed` says that the query had come from somewhere: if that is unreadable, there may be another place."""
+        death = self.blamed(death)
         self._repeated = self._repeated + 1 if self._previous and death.repeats(self._previous) else 1
         self._previous = death
-        if (message := self._hopeless(death)) is not None:
+        if (message := self._hopeless(death, resumed)) is not None:
             return GiveUp(death, message)
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)
         self.restarts += 1
         return Restart(now + delay, death.cause is Cause.STATE_UNREADABLE, death)
 
-    def _blaming_the_query(self, death: Death) -> Death:
+    def blamed(self, death: Death) -> Death:
         """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
         if death.cause is Cause.STATE_UNREADABLE and self.overridden:
             return Death(Cause.INCOMPATIBLE, death.message)
         return death
 
-    def _hopeless(self, death: Death) -> str | None:
+    def _hopeless(self, death: Death, resumed: bool) -> str | None:
         """Why another restart would not help, None when it may."""
         match death.cause:
             case Cause.FENCED:
@@ -84,6 +85,8 @@ class Supervision:
                 return f"Spark could not go on with this query: {death.message}"
             case Cause.USER_CODE if self._repeated >= self._same_error:
                 return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {death.message}"
+            case Cause.STATE_UNREADABLE if resumed:
+                return None  # a place that is given up for each restart: recovery says when there is no other
         if self.restarts >= self._attempts:
             deaths = _times(self.restarts + 1)
             return (
