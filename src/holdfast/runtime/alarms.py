@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.coordination.commands import Severity
+from holdfast.job_log import log
 from holdfast.runtime.clock import Clock
-
-log = logging.getLogger("holdfast")
 
 _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 

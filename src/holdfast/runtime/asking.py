@@ -1,20 +1,18 @@
 """The asker's side of the mailbox: a command that wants something from the running owner of a job."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
 from holdfast.errors import CheckpointFailed, HoldfastError, StorageError
 from holdfast.identifiers import CheckpointId, JobName
+from holdfast.job_log import about, log
 from holdfast.repository.entries import AnyEntry, Process, RequestAnswered, RunEnded
 from holdfast.repository.journal import read_entries_after
 from holdfast.repository.mailbox import Request, RequestKind, place_request, withdraw
 from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 POLL_S = 0.5
 
@@ -59,7 +57,8 @@ def ask(
     )
     waiting = _Waiting(job, store, request, asker, asker.clock.monotonic() + timeout)
     try:
-        return waiting.answer(timeout)
+        with about(job):
+            return waiting.answer(timeout)
     except BaseException:
         withdraw(store, request)
         raise

@@ -5,18 +5,16 @@ every step takes one candidate of recovery away, and it ends: with a query that 
 left. It is the same for the start of a run and for a restart within it.
 """
 
-import logging
 from collections.abc import Callable, Collection
 
 from holdfast.errors import Incompatible
 from holdfast.identifiers import CheckpointId
+from holdfast.job_log import log
 from holdfast.repository.journal import Journal
 from holdfast.runtime.causes import Cause, StartFailed, death_of_start
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery import Recovery, Resumed, align_sink
 from holdfast.runtime.supervision import Supervision
-
-log = logging.getLogger("holdfast")
 
 Distrust = Callable[[Collection[CheckpointId], CheckpointId | None], None]
 """These checkpoints were found damaged, and the query goes on from that one."""

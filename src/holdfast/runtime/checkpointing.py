@@ -8,7 +8,6 @@ Spark may delete what it likes.
 """
 
 import dataclasses
-import logging
 from collections import deque
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -36,6 +35,7 @@ from holdfast.coordination.events import (
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.errors import Fenced, OutcomeUnknown, StorageError
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, JobName, Sequence, ShardId, Ticket
+from holdfast.job_log import log
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
     CheckpointStarted,
@@ -53,8 +53,6 @@ from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Usage
-
-log = logging.getLogger("holdfast")
 
 _UNRECORDED_KEPT = 200
 _PLANNING_TRIES = 3

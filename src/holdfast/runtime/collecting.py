@@ -12,7 +12,6 @@ Invariants
 - Journal entries are deleted in order. A retirement outlives the entries of what it retires.
 """
 
-import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +21,7 @@ from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.errors import OutcomeUnknown, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.identifiers import Sequence as SequenceNumber
+from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
 from holdfast.repository.doomed import Doomed, objects_first
@@ -32,8 +32,6 @@ from holdfast.repository.survey import listed_objects, retired_keys
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes, Work
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 SLICE = 20
 """Deletions at a time."""

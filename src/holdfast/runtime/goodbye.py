@@ -1,12 +1,9 @@
 """The last entry of a run that ends by itself: the next one need not wait for the heartbeat to go stale."""
 
-import logging
-
 from holdfast.errors import Fenced, StorageError
+from holdfast.job_log import log
 from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
-
-log = logging.getLogger("holdfast")
 
 
 def say_goodbye(journal: Journal, reason: str) -> None:

@@ -10,16 +10,15 @@ programs use locks for. The lanes:
     scrub       reading back what the home holds, in the background
 """
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
 from typing import Literal, Protocol
 
+from holdfast.job_log import about_the_same, log
+
 Lane = Literal["journal", "copy", "publish", "query", "heartbeat", "collect", "scrub"]
 Work = Callable[[], None]
-
-log = logging.getLogger("holdfast")
 
 
 class Lanes(Protocol):
@@ -43,7 +42,7 @@ class ThreadLanes:
         for lane, width in widths.items():
             for number in range(width):
                 name = f"holdfast-{lane}-{number}"
-                threading.Thread(target=self._serve, args=(lane,), name=name, daemon=True).start()
+                threading.Thread(target=about_the_same(self._serve), args=(lane,), name=name, daemon=True).start()
 
     def submit(self, lane: Lane, work: Work) -> None:
         self._queues[lane].put(work)

@@ -1,6 +1,5 @@
 """From settings to a running job: look before touching, claim, recover, align the sink, start."""
 
-import logging
 import random
 import uuid
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
 from holdfast.errors import Fenced, HoldfastError, OwnedByAnotherRun, StorageError
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
+from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
@@ -46,8 +46,6 @@ from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
 from holdfast.version import VERSION
-
-log = logging.getLogger("holdfast")
 
 
 def _new_attempt() -> AttemptId:

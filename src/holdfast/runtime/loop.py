@@ -4,7 +4,6 @@ All decisions are taken on one thread, the loop's, by calling `turn` and `poll`.
 lane and comes back as an event, or as a function to be called on the loop's thread (`post`).
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,6 +40,7 @@ from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId, JobName, RequestId
+from holdfast.job_log import log
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.candidates import Candidates
@@ -63,8 +63,6 @@ from holdfast.runtime.status import JobStatus, StorageUse
 from holdfast.runtime.supervision import Supervision
 from holdfast.sinks.protocol import Step
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 POLL_S = 0.2
 """How often the work directory is looked at for a new barrier, and the query for signs of life."""

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, JobName, Sequence
+from holdfast.job_log import about
 from holdfast.repository.entries import AnyEntry
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, availability, read_heartbeat, refusal
@@ -52,7 +53,14 @@ def maintenance(
     Raises `OwnedByAnotherRun` when a living run owns the job, or claims it at the same moment. Inside the block an
     append raises `Fenced` when a newer run has taken the job.
     """
-    around = around or Surroundings.real()
+    with about(job), _owning(job, home, store, doing, around or Surroundings.real(), origin) as journal:
+        yield journal
+
+
+@contextmanager
+def _owning(
+    job: JobName, home: str, store: ObjectStore, doing: str, around: Surroundings, origin: Origin | None
+) -> Iterator[Journal]:
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall, readers=around.readers)
     answer = availability(journal.load(), read_heartbeat(store), around.process, around.clock.wall())
     if isinstance(answer, Held):

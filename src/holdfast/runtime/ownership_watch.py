@@ -4,7 +4,6 @@ The heartbeat is politeness. That a fenced run stops working soon is politeness 
 guaranteed elsewhere: its appends lose, its sink is fenced, and it deletes only keys that newer runs never use.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +11,12 @@ from datetime import datetime
 
 from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import StorageError
+from holdfast.job_log import about_the_same, log
 from holdfast.repository.entries import Process
 from holdfast.repository.journal import Journal, newer_run
 from holdfast.repository.ownership import MISSED_BEATS, Heartbeat, write_heartbeat
 from holdfast.runtime.clock import Clock
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 
 @contextmanager
@@ -30,7 +28,7 @@ def beating_in_a_thread(watch: "OwnershipWatch", interval: float) -> Iterator[No
         while not done.wait(interval):
             watch.beat()
 
-    threading.Thread(target=beat, name="holdfast-recovery-heartbeat", daemon=True).start()
+    threading.Thread(target=about_the_same(beat), name="holdfast-recovery-heartbeat", daemon=True).start()
     try:
         yield
     finally:

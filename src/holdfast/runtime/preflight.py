@@ -7,8 +7,7 @@ from holdfast.checkpoint.difference import Difference, as_text
 from holdfast.checkpoint.query_facts import QueryFacts
 from holdfast.errors import Incompatible
 from holdfast.identifiers import BatchId, JobName
-
-log = logging.getLogger("holdfast")
+from holdfast.job_log import log
 
 
 def require_compatible(job: JobName, barrier: BatchId, held: QueryFacts, coming: QueryFacts, *, force: bool) -> bool:

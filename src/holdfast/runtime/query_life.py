@@ -4,13 +4,13 @@ A query that died is started again in the same directory, or, when that is unrea
 `supervision` decides is done here; what becomes of it is told to the rest of the runtime through `Told`.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.coordination.events import BarrierReached, Event, QueryEnded, RunFenced
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, StorageError
 from holdfast.identifiers import BatchId, JobName
+from holdfast.job_log import log
 from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
@@ -21,8 +21,6 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery import Resumed
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
-
-log = logging.getLogger("holdfast")
 
 QUERY_DIED = "query_died"
 """The alarm of a death; over when a batch completes again."""

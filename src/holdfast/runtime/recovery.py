@@ -14,11 +14,11 @@ later would put two different histories of the same batches in the sink. A check
 its batches went on, is no obstacle to the previous run's directory: the sink stays at its barrier.
 """
 
-import logging
 from dataclasses import dataclass
 
 from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.job_log import log
 from holdfast.repository.damage import load_manifest, mark_corrupt
 from holdfast.repository.entries import CheckpointCompleted, WentBack
 from holdfast.repository.going_back import GoBack, abandoned_by
@@ -27,8 +27,6 @@ from holdfast.repository.state import JobState
 from holdfast.runtime.ports import WorkDirectory, Workplace
 from holdfast.sinks.protocol import Sink
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ uploaded. A home whose manifests cannot be read keeps nobody: checkpoints then u
 runs is deleted, and it is tried again later.
 """
 
-import logging
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import Corrupt, StorageError
 from holdfast.identifiers import CheckpointId
+from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted
@@ -20,8 +20,6 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 _TRY_AGAIN_AFTER_S = 60.0
 

@@ -3,11 +3,11 @@
 Everything here runs on the lane `journal`. What may be deleted is handed to the collector, which has a lane of its own.
 """
 
-import logging
 from collections.abc import Callable
 
 from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import Fenced, StorageError
+from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Failure, Retention
 from holdfast.repository.journal import Journal
@@ -19,8 +19,6 @@ from holdfast.runtime.freeing import append_retirement
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import reason_of
 from holdfast.runtime.serving import Outcome, Reply
-
-log = logging.getLogger("holdfast")
 
 
 class Retiring:

@@ -8,7 +8,6 @@ Damage is read twice, then repaired. What cannot be repaired is marked in the jo
 next checkpoint uploads those bytes anew, and is wanted even when no batch was committed since.
 """
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
@@ -17,6 +16,7 @@ from holdfast.coordination.commands import Severity
 from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
 from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageError
 from holdfast.identifiers import CheckpointId, Digest
+from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import checkpoints_naming, mark_corrupt, mark_repaired
 from holdfast.repository.entries import AnyEntry
@@ -29,8 +29,6 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 DAMAGED = "checkpoints_damaged"
 _COST_PER_OBJECT = 64 << 10

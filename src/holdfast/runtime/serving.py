@@ -3,7 +3,6 @@
 `look` runs on the heartbeat lane, answers are written on the journal lane, everything else on the loop's thread.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from holdfast.coordination.commands import AnswerRequest
 from holdfast.coordination.events import Event, RunFenced, SavepointsKnown
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.identifiers import CheckpointId
+from holdfast.job_log import log
 from holdfast.repository.entries import Failure, RequestAnswered, SavepointDeleted
 from holdfast.repository.journal import Journal
 from holdfast.repository.mailbox import Request, read_request, remove_request
@@ -18,8 +18,6 @@ from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.storage.interface import ObjectStore
-
-log = logging.getLogger("holdfast")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ What the home is known to have is not asked for. What others cannot do, or what 
 here: a checkpoint does not fail because of how it was going to be made.
 """
 
-import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,13 @@ from typing import Protocol
 from holdfast.checkpoint.layout import ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, FencingEpoch
+from holdfast.job_log import log
 from holdfast.repository.blobs import Away, Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards
 from holdfast.snapshot.errand import Errand, Place, Report, Unfit
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
-
-log = logging.getLogger("holdfast")
 
 
 class Messenger(Protocol):

@@ -8,16 +8,14 @@ space but that of the files which Spark has deleted since; they live as long as 
 """
 
 import errno
-import logging
 import os
 import shutil
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
 from holdfast.checkpoint.layout import NotPlannable, WorkFile
+from holdfast.job_log import log
 from holdfast.snapshot.planned_file import Changed, require_same
-
-log = logging.getLogger("holdfast")
 
 SUFFIX = ".pins"
 _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EACCES)

@@ -4,7 +4,6 @@ Spark keeps no version, and of its sources only the offsets. So each run leaves 
 that runs batch n and those after it. It travels with the directory, into checkpoints and out of them.
 """
 
-import logging
 import os
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from holdfast.checkpoint import query_facts, spark_files
 from holdfast.checkpoint.query_facts import FORMAT, Operator, QueryFacts, Source
 from holdfast.checkpoint.spark_files import NotUnderstood
 from holdfast.identifiers import BatchId
-
-log = logging.getLogger("holdfast")
+from holdfast.job_log import log
 
 _FOLDER = "query"
 

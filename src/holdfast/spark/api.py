@@ -13,7 +13,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from holdfast.errors import HoldfastError, InvalidSettings
-from holdfast.identifiers import job_name
+from holdfast.identifiers import JobName, job_name
+from holdfast.job_log import about
 from holdfast.runtime.launching import Surroundings, look
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
@@ -57,6 +58,11 @@ def run(
 def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings: Settings, step: Step) -> RunningJob:
     """`start` with a hook between any two steps, for tests that crash there."""
     name = job_name(job)
+    with about(name):
+        return _started(build, name, home, sink, settings, step)
+
+
+def _started(build: Any, name: JobName, home: str, sink: Sink | None, settings: Settings, step: Step) -> RunningJob:
     if not isinstance(home, str) or not home:
         raise InvalidSettings.of("home", home, "must be the URL of a store", hint="home='file:///var/lib/holdfast'")
     if sink is not None and not callable(getattr(sink, "stage", None)):

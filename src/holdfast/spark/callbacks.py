@@ -5,14 +5,13 @@ has ended: every life of a query would leave two sockets and a thread behind. So
 after its end. Best effort: where py4j is not as it is known here, it stays.
 """
 
-import logging
 from typing import Any
 
 from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaObject
 from pyspark import SparkContext
 
-log = logging.getLogger("holdfast")
+from holdfast.job_log import log
 
 
 def port_of_this_callback(context: SparkContext) -> int | None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import re
 
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.job_log import log
 from holdfast.runtime.launching import Place
 from holdfast.snapshot.carrier import Carrier, copy_shards
 from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.failures import one_line
 from holdfast.spark.visiting import Visit, require_seen, unable_to_copy, visit_executors
-
-log = logging.getLogger("holdfast")
 
 WORTH_A_TASK = 8 << 20
 """Less than this the driver has copied before a task has begun."""

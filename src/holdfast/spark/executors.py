@@ -6,7 +6,6 @@ pool keeps the tasks that wait apart from those of batches. A job that is cancel
 
 from __future__ import annotations
 
-import logging
 import pickle
 import threading
 import time
@@ -16,11 +15,10 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from holdfast.identifiers import JobName
+from holdfast.job_log import log
 from holdfast.snapshot.carrier import Cancelled
 from holdfast.snapshot.errand import Errand, Report, Unfit, perform
 from holdfast.spark.failures import one_line
-
-log = logging.getLogger("holdfast")
 
 POOL = "holdfast"
 _SHARE = 4

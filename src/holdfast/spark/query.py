@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from holdfast.checkpoint.query_facts import QueryFacts, described
 from holdfast.coordination.headroom import SETTING as RETENTION
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
+from holdfast.job_log import about, about_the_same, log
 from holdfast.runtime.causes import GONE, StartFailed, death_of_text
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.preflight import require_compatible
@@ -28,8 +28,6 @@ from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import quick_files
 from holdfast.spark.death_text import death_text, exception_text
 from holdfast.spark.query_facts import facts_of, frame_and_mode
-
-log = logging.getLogger("holdfast")
 
 # A streaming DataFrame, or a DataStreamWriter of the user's own.
 Built: TypeAlias = Any
@@ -104,7 +102,7 @@ class SparkQuery:
         _require_synchronous_progress(self.query)
         self._batches_retained = int(self._spark.conf.get(RETENTION, "100") or 100)
         self._over = threading.Event()
-        waiting = threading.Thread(target=self._await_end, args=(self.query, self._over), daemon=True)
+        waiting = threading.Thread(target=about_the_same(self._await_end), args=(self.query, self._over), daemon=True)
         waiting.name = "holdfast-query-end"
         waiting.start()
         self._described["query"] = str(self.query.id)
@@ -154,7 +152,12 @@ class SparkQuery:
         return writer.foreachBatch(self._stage)
 
     def _stage(self, batch: DataFrame, batch_id: int) -> None:
-        """Called by Spark before it commits the batch. What it leaves in the ledger is what a checkpoint publishes."""
+        """Called by Spark, on a thread of its own, before it commits the batch."""
+        with about(self._job):
+            self._stage_here(batch, BatchId(batch_id))
+
+    def _stage_here(self, batch: DataFrame, batch_id: BatchId) -> None:
+        """What it leaves in the ledger is what a checkpoint publishes."""
         assert self._sink is not None
         assert self._directory is not None
         self._callback_port = self._callback_port or port_of_this_callback(self._spark.sparkContext)
@@ -162,7 +165,7 @@ class SparkQuery:
             raise Fenced("another run owns the job now")
         self._step("batch.begin")
         try:
-            staged = self._sink.stage(batch, BatchId(batch_id))
+            staged = self._sink.stage(batch, batch_id)
         except Exception as error:
             self._staging_failed = error
             raise

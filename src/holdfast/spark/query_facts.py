@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -15,9 +14,8 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from holdfast.checkpoint.compatibility import COMPARED_SETTINGS
 from holdfast.checkpoint.query_facts import CHANGELOG, Operator, QueryFacts, Source
+from holdfast.job_log import log
 from holdfast.spark.planning import planned_operators, sequence
-
-log = logging.getLogger("holdfast")
 
 _PLACES = ("path", "subscribe", "subscribepattern", "assign", "topic", "streamname", "table")
 _SERVERS = ("kafka.bootstrap.servers", "host", "endpointurl")

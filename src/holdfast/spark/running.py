@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -15,6 +14,7 @@ from holdfast.coordination.commands import AnswerRequest
 from holdfast.coordination.events import Kind
 from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed
 from holdfast.identifiers import CheckpointId, savepoint_name
+from holdfast.job_log import about_the_same, log
 from holdfast.runtime.lanes import ThreadLanes
 from holdfast.runtime.launching import Place, launch
 from holdfast.runtime.local_work import LocalWorkplace
@@ -23,8 +23,6 @@ from holdfast.runtime.status import JobStatus
 from holdfast.settings import Duration, seconds
 from holdfast.snapshot.carrier import Carrier
 from holdfast.spark.query import SparkQuery, as_holdfast_error
-
-log = logging.getLogger("holdfast")
 
 
 class RunningJob:
@@ -50,7 +48,7 @@ class RunningJob:
             self._lanes.close()
             raise as_holdfast_error(error) from error
         query.still_owner = self._runtime.still_owner
-        threading.Thread(target=self._drive, name="holdfast-coordinator", daemon=True).start()
+        threading.Thread(target=about_the_same(self._drive), name="holdfast-coordinator", daemon=True).start()
 
     @property
     def query(self) -> StreamingQuery | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import time
 import uuid
@@ -16,8 +15,6 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
 from holdfast.version import VERSION
-
-log = logging.getLogger("holdfast")
 
 _PATIENCE_S = 60.0
 _ROUNDS = 3

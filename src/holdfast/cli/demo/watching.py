@@ -14,7 +14,7 @@ from holdfast.repository.journal import PREFIX, read_entries
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 
-_LOG_LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+Z (INFO|WARNING|ERROR|CRITICAL) +(.*)")
+_LOG_LINE = re.compile(rf"\d{{4}}-\d\d-\d\dT\S+Z (INFO|WARNING|ERROR|CRITICAL) +(?:{JOB}: )?(.*)")
 """A line of holdfast's own; Spark's look different."""
 _WATERMARK = re.compile(r'"batchWatermarkMs":(\d+)')
 

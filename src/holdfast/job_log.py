@@ -1,0 +1,41 @@
+"""What holdfast logs. A process may run forty jobs, so every line says which one it is about.
+
+The name goes with the thread: it is set where a job is started, and handed on to each thread that is started for it.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any
+
+_JOB: ContextVar[str | None] = ContextVar("holdfast_job", default=None)
+
+
+class _NamingTheJob(logging.LoggerAdapter[logging.Logger]):
+    """In the text, for all; and as `job` of the record, for handlers that write fields."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        job = _JOB.get()
+        if job is None:
+            return msg, kwargs
+        return f"{job}: {msg}", {**kwargs, "extra": {**(kwargs.get("extra") or {}), "job": job}}
+
+
+log = _NamingTheJob(logging.getLogger("holdfast"))
+
+
+@contextmanager
+def about(job: str) -> Iterator[None]:
+    """What this thread logs inside the block is about that job."""
+    token = _JOB.set(job)
+    try:
+        yield
+    finally:
+        _JOB.reset(token)
+
+
+def about_the_same(work: Callable[..., None]) -> Callable[..., None]:
+    """For a new thread, which knows nothing of the one that starts it."""
+    return functools.partial(copy_context().run, work)
