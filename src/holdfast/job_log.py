@@ -23,7 +23,7 @@ class _NamingTheJob(logging.LoggerAdapter[logging.Logger]):
         return f"{job}: {msg}", {**kwargs, "extra": {**(kwargs.get("extra") or {}), "job": job}}
 
 
-log = _NamingTheJob(logging.getLogger("holdfast"))
+log = _NamingTheJob(logging.getLogger("holdfast"))  # noqa: TID251  the one place
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import time
 
 from holdfast.checkpoint.difference import Difference, rows
 from holdfast.cli.output import messages
+from holdfast.job_log import log
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
@@ -49,9 +50,9 @@ def differences_table(differences: tuple[Difference, ...]) -> str:
 def log_to_standard_error() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(OneLineFormatter())
-    logger = logging.getLogger("holdfast")
+    logger = log.logger
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.INFO)
     logger.propagate = False
     # PySpark logs each exception that comes out of the JVM, stack trace and all, as one line of JSON: told anyway.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # noqa: TID251

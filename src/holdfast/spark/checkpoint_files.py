@@ -8,7 +8,6 @@ the user has chosen.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-log = logging.getLogger("holdfast")
+from holdfast.job_log import log
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _PACKAGES = ("org.apache.spark.sql.execution.streaming.checkpointing", "org.apache.spark.sql.execution.streaming")
