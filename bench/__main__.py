@@ -68,7 +68,7 @@ def _arguments() -> argparse.Namespace:
 def _pipeline(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     load = _QUICK if quick else _FULL
     report.opening(console, load, quick)
-    count, file_sinks = (1, 0) if quick else (4, 1)
+    count, file_sinks = (1, 0) if quick else (3, 1)
     with console.status("") as status:
         done = rounds.run_rounds(load, count, file_sinks, place, status.update)
     report.lives(console, done)

@@ -21,6 +21,7 @@ DISTURBED = 0.2
 """More cores than this in other hands, on average, and a ratio of times says nothing."""
 
 _LOOK_S = 0.5
+_EACH_ROUND: tuple[Variant, ...] = ("plain", "holdfast", "tuned")
 
 Tell = Callable[[str], None]
 Figure = Callable[[Sequence[Life]], float]
@@ -38,9 +39,10 @@ class Round:
 
 
 def order_of(number: int, with_file_sink: bool) -> tuple[Variant, ...]:
-    """Who goes first changes from round to round: a machine that warms up or gets busy favours neither."""
-    pair: tuple[Variant, ...] = ("plain", "holdfast") if number % 2 == 0 else ("holdfast", "plain")
-    return (*pair, "file-sink") if with_file_sink else pair
+    """Who goes first changes from round to round: a machine that warms up or gets busy favours none."""
+    first = number % len(_EACH_ROUND)
+    turned = _EACH_ROUND[first:] + _EACH_ROUND[:first]
+    return (*turned, "file-sink") if with_file_sink else turned
 
 
 def run_rounds(load: Load, rounds: int, file_sink_rounds: int, place: Path, tell: Tell) -> tuple[Round, ...]:
@@ -107,5 +109,8 @@ def ratios(rounds: Sequence[Round]) -> Iterator[Ratio]:
     yield against(plain, "median batch time: plain", lambda lives: quantile(batch_times(lives), 0.5), False)
     yield against(plain, "p99 batch time: plain", lambda lives: quantile(batch_times(lives), 0.99), False)
     yield against(plain, "processor per batch: plain", processor_per_batch, False)
+    if tuned := lives_of(rounds, "tuned"):
+        yield against(tuned, "batches/s: plain, tuned", throughput, True)
+        yield against(tuned, "processor per batch: plain, tuned", processor_per_batch, False)
     if file_sink := lives_of(rounds, "file-sink"):
         yield against(file_sink, "batches/s: file sink", throughput, True)
