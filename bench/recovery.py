@@ -58,9 +58,9 @@ def measure(place: Path, megabytes: int, rounds: int, tell: Callable[[str], None
         order = [*WAYS[number % len(WAYS) :], *WAYS[: number % len(WAYS)]]
         for way in order:
             tell(f"recovery: {megabytes} MB of state, round {number + 1} of {rounds}: {way}")
-            begun = processor.now()
-            seconds[way].append(_recovered(way, places[way]))
-            others = max(others, processor.others_between(begun, processor.now()))
+            took, disturbed = _recovered(way, places[way])
+            seconds[way].append(took)
+            others = max(others, disturbed)
     size = _size(places["plain"] / "checkpoint" / "state")
     for folder in places.values():
         shutil.rmtree(folder, ignore_errors=True)
@@ -116,17 +116,19 @@ def _build(way: Way, place: Path, rows: int) -> None:
     driver.end()
 
 
-def _recovered(way: Way, place: Path) -> float:
+def _recovered(way: Way, place: Path) -> tuple[float, float]:
+    """Seconds, and the cores that other programs kept busy meanwhile."""
     shutil.rmtree(place / "local", ignore_errors=True)  # what Spark keeps outside of its checkpoint
     if way == "home":
         shutil.rmtree(place / "work")
     os.sync()
-    begun = time.perf_counter()
+    begun, before = time.perf_counter(), processor.now()
     driver = _Driver(Life(_variant(way), str(place), _SMALL_BATCH))
     driver.wait_for("batch")
     took = time.perf_counter() - begun
+    others = processor.others_between(before, processor.now())  # before the kill: the JVM's time is lost with it
     driver.end()
-    return took
+    return took, others
 
 
 def _variant(way: Way) -> Literal["plain", "holdfast"]:
