@@ -31,7 +31,7 @@ from bench.pipeline import Load
 from bench.ratio import Ratio
 
 _FULL = Load(keys=5_000, windows=20, warm_up=25, batches=40)
-_BLOCKS = Load(keys=5_000, windows=20, warm_up=25, batches=12)
+_BLOCKS = Load(keys=5_000, windows=20, warm_up=60, batches=12)
 _QUICK_BLOCKS = Load(keys=1_000, windows=10, warm_up=10, batches=8)
 _QUICK = Load(keys=1_000, windows=10, warm_up=10, batches=20)
 
@@ -130,7 +130,7 @@ def _recovery(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
 
 
 def _during(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
-    load, blocks = (_QUICK_BLOCKS, 1) if quick else (_BLOCKS, 5)
+    load, blocks = (_QUICK_BLOCKS, 1) if quick else (_BLOCKS, 6)
     with console.status("batches with and without a checkpoint under way"):
         measured = during.measure(load, blocks, place / "during")
     report_recovery.during(console, measured)
