@@ -30,7 +30,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from bench import processor
-from holdfast.spark.checkpoint_files import quick_files
 
 Variant = Literal["plain", "tuned", "file-sink", "holdfast"]
 VARIANTS: tuple[Variant, ...] = ("plain", "tuned", "file-sink", "holdfast")
@@ -113,6 +112,9 @@ def live(spark: SparkSession, variant: Variant, load: Load, place: Path) -> Life
     frame = aggregation(spark, load)
     if variant == "holdfast":
         return _with_holdfast(spark, frame, load, place)
+    # Loaded here: a life of plain Spark in bench.recovery loads nothing of holdfast.
+    from holdfast.spark.checkpoint_files import quick_files
+
     with quick_files(spark) if variant == "tuned" else nullcontext():
         query = _plain(variant, frame, place)
     life = _measured(variant, lambda: query, load)

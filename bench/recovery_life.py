@@ -1,6 +1,7 @@
 """One life of a pipeline with much state: `python -m bench.recovery_life JSON`. Tells each batch that it commits.
 
     plain     Spark alone, on the checkpoint directory that the life before left
+    tuned     the same, with Spark's quicker way of writing files, which holdfast chooses by itself
     holdfast  the same query under holdfast; whether it finds its work directory is the parent's business
 
 The query keeps one row of incompressible bytes per key, in RocksDB without changelog: the state is in SSTs. Its output
@@ -39,7 +40,7 @@ _SPARK = {
 
 
 class Life(msgspec.Struct, frozen=True):
-    variant: Literal["plain", "holdfast"]
+    variant: Literal["plain", "tuned", "holdfast"]
     place: str
     rows: int
     """Per batch."""
@@ -64,11 +65,23 @@ def main() -> None:
     life = msgspec.json.decode(sys.argv[1], type=Life)
     spark = session(_SPARK | {"spark.local.dir": f"{life.place}/local"})
     made = writer(spark, life)
-    if life.variant == "plain":
-        query = made.option("checkpointLocation", f"file://{life.place}/checkpoint").start()
-        _tell_batches(lambda: query, lambda: None)
-    else:
+    if life.variant == "holdfast":
         _under_holdfast(spark, made, life)
+    else:
+        _alone(spark, made, life)
+
+
+def _alone(spark: SparkSession, made: DataStreamWriter, life: Life) -> None:
+    writer = made.option("checkpointLocation", f"file://{life.place}/checkpoint")
+    if life.variant == "tuned":
+        # Loaded here: plain Spark loads nothing of holdfast.
+        from holdfast.spark.checkpoint_files import quick_files
+
+        with quick_files(spark):
+            query = writer.start()
+    else:
+        query = writer.start()
+    _tell_batches(lambda: query, lambda: None)
 
 
 def _under_holdfast(spark: SparkSession, made: DataStreamWriter, life: Life) -> None:

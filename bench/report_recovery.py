@@ -12,7 +12,12 @@ from bench.during import During
 from bench.ratio import quantile
 from bench.recovery import WAYS, Recoveries
 
-_NAMES = {"plain": "plain Spark, its directory", "local": "holdfast, its directory", "home": "holdfast, from the home"}
+_NAMES = {
+    "plain": "plain Spark, its directory",
+    "tuned": "plain Spark, tuned, its directory",
+    "local": "holdfast, its directory",
+    "home": "holdfast, from the home",
+}
 
 
 def recoveries(console: Console, measured: Sequence[Recoveries]) -> None:
