@@ -115,7 +115,7 @@ def checkpoint_and_go_on(jobs: dict[str, RunningJob]) -> None:
 
 def main() -> int:
     given = json.loads(sys.argv[1])
-    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     spark = session(given["state_format"], SETTINGS | {"spark.sql.shuffle.partitions": str(given["partitions"])})
     try:

@@ -5,6 +5,7 @@ All operators are jobs of one driver process. `make torture` adds the formats th
 """
 
 import json
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,6 +108,12 @@ def test_the_output_is_exact_or_the_query_is_refused(story: Story, name: str) ->
     require_restored(story, name)
     case = CASES[name]
     assert visible(story.root / "output" / name, case) == in_order(case.answer(all_events()))
+
+
+def test_every_line_of_the_log_names_the_job_that_it_is_about(story: Story) -> None:
+    """All these jobs are in one process."""
+    lines = re.findall(r"^[\d-]+ [\d:,]+ [A-Z]+ holdfast (.*)", (story.root / "driver.log").read_text(), re.MULTILINE)
+    assert {line.partition(": ")[0] for line in lines} == CASES.keys() - story.refused.keys()
 
 
 def require_restored(story: Story, name: str) -> None:
