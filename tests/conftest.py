@@ -16,6 +16,12 @@ def short_lived_jvms() -> Iterator[None]:
     del os.environ["JDK_JAVA_OPTIONS"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first process makes the archive of classes, which takes a while; the others do without Spark meanwhile."""
+    order = {"cluster": 0, "simulation": 1, "doctor": 2}
+    items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> object:
     """Where everything must be there (CI), a test that is skipped for want of something has failed."""

@@ -151,6 +151,7 @@ class Pipeline:
         files_per_batch: int = 1,
         log_level: str = "INFO",
         launcher: Sequence[str] = (),
+        own_jvm: bool = False,
         **options: Any,
     ) -> Driver:
         given = {
@@ -167,7 +168,7 @@ class Pipeline:
             "log_level": log_level,
             "options": {"interval": "300ms", "heartbeat": "500ms", "restart_delay": "100ms", **options},
         }
-        return Driver(given, self.log, self._jvm, launcher=launcher)
+        return Driver(given, self.log, None if own_jvm else self._jvm, launcher=launcher)
 
     def finish(self, damage_at: str | None = None, log_level: str = "INFO", **options: Any) -> None:
         """Let one run process what is left and end by itself, with everything durable."""

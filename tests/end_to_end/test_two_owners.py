@@ -29,7 +29,7 @@ def holdfast_run(pipeline: Pipeline, tmp_path: Path, *options: str) -> subproces
 
 @pytest.mark.timeout(300)
 def test_the_second_is_refused_and_told_who_owns_the_job(tmp_path: Path) -> None:
-    pipeline = Pipeline(tmp_path, files=10, own_jvms=True)
+    pipeline = Pipeline(tmp_path, files=10)
     first = pipeline.start()
     first.wait_for("step checkpoint.journal")
     entries = len(pipeline.entries())
@@ -56,8 +56,8 @@ def test_the_second_is_refused_and_told_who_owns_the_job(tmp_path: Path) -> None
 
 @pytest.mark.timeout(300)
 def test_a_frozen_run_that_was_taken_over_does_nothing_more_and_says_so(tmp_path: Path) -> None:
-    pipeline = Pipeline(tmp_path, files=40, own_jvms=True)
-    frozen = pipeline.start()
+    pipeline = Pipeline(tmp_path, files=40)
+    frozen = pipeline.start(own_jvm=True)
     frozen.wait_for("step publish.done", times=2)
     frozen.send(signal.SIGSTOP)
 

@@ -4,7 +4,6 @@ newest checkpoint. Found before a query resumes; or, where nothing here can see 
 The same with whole drivers: tests/end_to_end/test_corruption.py.
 """
 
-import os
 import shutil
 from pathlib import Path
 
@@ -28,9 +27,8 @@ from holdfast.spark.death_text import death_text
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
 from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
+from tests.spark.conftest import STATE_FORMATS, TORTURE
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
-
-TORTURE = "HOLDFAST_KILLS" in os.environ
 
 WITHIN_REACH = {
     "hdfs": {"delta", "snapshot"},
@@ -95,6 +93,7 @@ def stopped(
     return stopped_queries[state_format]
 
 
+@pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["hdfs", "rocksdb-v2"], indirect=True)
 def test_every_kind_of_damage_is_found_or_does_no_harm(stopped: Stopped, state_format: str, tmp_path: Path) -> None:
     """Without Hadoop's checksums, which a restored directory lacks, some damage is only found by Spark."""
     assert damage(stopped.work) is None

@@ -17,6 +17,7 @@ from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards, gro
 from holdfast.snapshot.pins import Pins
 from holdfast.snapshot.soundness import damage
 from holdfast.storage.local import LocalStore
+from tests.spark.conftest import STATE_FORMATS, TORTURE
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
 
 
@@ -121,6 +122,7 @@ def test_pinned_files_outlive_the_clean_up_of_spark(spark: SparkSession, state_f
     assert continued.answers[max(continued.answers)] == source.answers[-1]
 
 
+@pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["rocksdb-changelog"], indirect=True)
 def test_a_query_resumes_from_a_local_copy_without_touching_the_original(
     spark: SparkSession, state_format: str, tmp_path: Path
 ) -> None:
@@ -161,7 +163,7 @@ def test_a_stateless_query_has_only_the_control_shard(spark: SparkSession, tmp_p
     assert damage(tmp_path / "work") is None
 
 
-@pytest.mark.parametrize("state_format", ["hdfs", "rocksdb-v2"], indirect=True)
+@pytest.mark.parametrize("state_format", ["hdfs", "rocksdb-v2"] if TORTURE else ["rocksdb-v2"], indirect=True)
 def test_a_join_restores_with_each_of_its_stores(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
     """Each number is on the left once and on the right once, mostly in different batches."""
     for side in ("left", "right"):
