@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pyspark
 
-_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+_CHECKPOINTING = f"{_STREAMING}.checkpointing" if pyspark.__version__ >= "4.1" else _STREAMING
 USUAL_FILES = f"{_CHECKPOINTING}.FileContextBasedCheckpointFileManager"
 """How Spark writes its logs and state unless told otherwise. Without Hadoop's native library, which PySpark lacks, it
 starts a process for each file: a third of all work of these tests. So the others are the default in here."""
