@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +16,11 @@ from pyspark.sql import SparkSession
 from bench import generated_logs, processor
 from bench.ratio import Ratio
 from bench.rounds import DISTURBED
-from holdfast.doctor.inputs import resolve
+from holdfast.doctor.diagnosis import diagnose
+from holdfast.doctor.inputs import Inputs, resolve
 from holdfast.doctor.pipeline import examine
 from holdfast.doctor.rules import RULES
+from holdfast.finding import Finding
 
 EXPECTED_AGAINST_COUNTING = 4.0
 EXPECTED_FOR_TWICE = 2.2
@@ -35,8 +38,12 @@ class Scans:
     scanned: tuple[float, ...]
     twice: tuple[float, ...]
     """Seconds for twice the logs."""
+    kept: int
+    """Sightings that the driver held for twice the logs."""
     worker_bytes: int
     """The most memory that one Python worker had."""
+    driver_bytes: int
+    """The most memory that the driver's Python had."""
     others: float
     """Cores that other programs kept busy, at most."""
 
@@ -49,8 +56,8 @@ def measure(place: Path, megabytes: int, rounds: int, tell: Callable[[str], None
     one, both = resolve([str(place / "a")]), resolve([str(place)])
     ways: dict[str, Callable[[], object]] = {
         "counted": lambda: spark.read.text(str(place / "a")).count(),
-        "scanned": lambda: examine(spark, one, RULES),
-        "twice": lambda: examine(spark, both, RULES),
+        "scanned": lambda: _diagnosed(spark, one),
+        "twice": lambda: _diagnosed(spark, both),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     others = 0.0
@@ -66,11 +73,26 @@ def measure(place: Path, megabytes: int, rounds: int, tell: Callable[[str], None
                     others = max(others, busy)
         found = examine(spark, one, RULES)
         memory = _most_memory()
+        kept = len(examine(spark, both, RULES).sightings)
     finally:
         spark.stop()
-    seen = sum(sighting.count for sighting in found.sightings)
-    counted, scanned, twice = (tuple(times[name]) for name in ("counted", "scanned", "twice"))
-    return Scans(found.bytes, found.lines, found.events, seen, counted, scanned, twice, memory, others)
+    return Scans(
+        bytes=found.bytes,
+        lines=found.lines,
+        events=found.events,
+        seen=sum(sighting.count for sighting in found.sightings),
+        counted=tuple(times["counted"]),
+        scanned=tuple(times["scanned"]),
+        twice=tuple(times["twice"]),
+        kept=kept,
+        worker_bytes=memory,
+        driver_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        others=others,
+    )
+
+
+def _diagnosed(spark: SparkSession, inputs: Inputs) -> tuple[Finding, ...]:
+    return diagnose(examine(spark, inputs, RULES).sightings)
 
 
 def ratios(scans: Scans) -> Iterator[Ratio]:
@@ -89,7 +111,9 @@ def rows(scans: Scans) -> Sequence[tuple[str, str]]:
         ("Spark counts the lines, s", seconds(scans.counted)),
         ("holdfast doctor, s", seconds(scans.scanned)),
         ("holdfast doctor, twice the logs, s", seconds(scans.twice)),
+        ("sightings held by the driver, twice the logs", f"{scans.kept:,}"),
         ("most memory of a Python worker", f"{scans.worker_bytes / 2**20:,.0f} MB"),
+        ("most memory of the driver's Python", f"{scans.driver_bytes / 2**20:,.0f} MB"),
         ("cores that others kept busy, at most", f"{scans.others:.2f}"),
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 _SEED = 11
 _BLOCK_EVENTS = 30_000
 _JOB = "0123456789abcdef0123456789abcdef"
 _FAILURES_PER_THOUSAND = 2
+_BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
 
 _FLINK = "org.apache.flink.runtime."
 _TALK = (
@@ -83,27 +85,34 @@ LAYOUTS: tuple[Layout, ...] = (_log4j, _spark, _cri)
 
 
 def write(place: Path, megabytes: int, jobs: int = 100) -> None:
-    """One file for each job, all of the same size, the same on every machine."""
+    """One file for each job, all of the same size, the same on every machine. Each block is of the next day."""
     place.mkdir(parents=True)
     blocks = [_block(layout, random.Random(_SEED + number)) for number, layout in enumerate(LAYOUTS)]
     for number in range(jobs):
         job = f"{number:032x}"
-        _fill(
-            place / f"job-{number:03d}.log", blocks[number % len(blocks)].replace(_JOB, job), megabytes * 2**20 // jobs
-        )
+        block = blocks[number % len(blocks)].replace(_JOB, job).encode()
+        _fill(place / f"job-{number:03d}.log", block, megabytes * 2**20 // jobs)
 
 
-def _fill(path: Path, text: str, size: int) -> None:
-    data = text.encode()
+def _fill(path: Path, block: bytes, size: int) -> None:
     with path.open("wb") as file:
-        while (left := size - file.tell()) > 0:
-            file.write(data if left >= len(data) else data[: data.rfind(b"\n", 0, left) + 1])
-            if left < len(data):
+        for day in count():
+            data, left = _on_day(block, day), size - file.tell()
+            if left <= len(data):
+                file.write(data[: data.rfind(b"\n", 0, left) + 1])
                 return
+            file.write(data)
+
+
+def _on_day(block: bytes, day: int) -> bytes:
+    at = _BEGIN + timedelta(days=day)
+    for written in ("%Y-%m-%d", "%y/%m/%d"):
+        block = block.replace(_BEGIN.strftime(written).encode(), at.strftime(written).encode())
+    return block
 
 
 def _block(layout: Layout, chance: random.Random) -> str:
-    at = datetime(2026, 1, 2, tzinfo=UTC)
+    at = _BEGIN
     lines: list[str] = []
     for number in range(_BLOCK_EVENTS):
         at += timedelta(milliseconds=chance.randrange(400))

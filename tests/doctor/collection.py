@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.finding import Finding
 from holdfast.doctor.rules import RULES
 from holdfast.doctor.scanning import Piece, placed, scan
+from holdfast.finding import Finding
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.doctor.findings import KNOWLEDGE
 from tests.doctor.collection import CASES, Excerpt, Score, Verdict, examined, excerpts, score
 
 EXCERPTS = excerpts()
@@ -25,6 +26,14 @@ def test_the_collection_is_large_and_varied_enough() -> None:
     assert len(further) >= 40
     assert sum(not excerpt.first for excerpt in further) >= 10
     assert {path.stem for path in CASES.iterdir()} == {excerpt.name for excerpt in EXCERPTS}
+
+
+def test_every_cause_is_the_answer_to_some_excerpt() -> None:
+    """But for those that say that the cause is not known."""
+    told = {(finding.code, finding.cause) for excerpt in EXCERPTS for finding in examined(excerpt).findings}
+    known = {(each.code, cause.text): cause.name for each in KNOWLEDGE for cause in each.causes}
+    missing = {(code, name) for (code, text), name in known.items() if (code, text) not in told}
+    assert {(code, name) for code, name in missing if name != "unknown"} == set()
 
 
 def test_precision_and_recall() -> None:

@@ -1,5 +1,6 @@
 """The logs that the benchmark reads are logs: every line belongs to an event, and every job's failures are seen."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from bench import doctor_scan, generated_logs
@@ -19,7 +20,7 @@ def test_every_job_is_seen(tmp_path: Path) -> None:
 
 
 def test_ratios_say_nothing_on_a_busy_machine() -> None:
-    scans = doctor_scan.Scans(1, 1, 1, 1, (2.0,), (6.0,), (12.0,), worker_bytes=1, others=0.0)
+    scans = doctor_scan.Scans(1, 1, 1, 1, (2.0,), (6.0,), (12.0,), kept=1, worker_bytes=1, driver_bytes=1, others=0.0)
     assert [(ratio.value, ratio.met) for ratio in doctor_scan.ratios(scans)] == [(3.0, True), (2.0, True)]
-    busy = doctor_scan.Scans(1, 1, 1, 1, (2.0,), (6.0,), (12.0,), worker_bytes=1, others=1.0)
+    busy = replace(scans, others=1.0)
     assert [ratio.met for ratio in doctor_scan.ratios(busy)] == [None, None]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.history import history_findings
+from holdfast.finding import Finding
+from holdfast.history import history_findings
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.entries import (
     CheckpointCorrupt,

@@ -28,7 +28,7 @@ from holdfast.doctor.rules import RULES
 import json, msgspec
 builder = SparkSession.builder.master("local-cluster[2,1,512]").config("spark.executor.memory", "512m")
 spark = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()
-found = examine(spark, resolve([sys.argv[1]]), RULES, piece_size=50_000)
+found = examine(spark, resolve([sys.argv[1]]), RULES, size=50_000)
 executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
 findings = msgspec.to_builtins(diagnose(found.sightings))
 sys.stdout.write(json.dumps([found.files, found.lines, found.events, found.unparsed, executors, findings]))

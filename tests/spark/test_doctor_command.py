@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from holdfast.cli.main import main
 from holdfast.cli.reading_logs import News
-from holdfast.doctor.finding import Finding
 from holdfast.doctor.rules import RULES
 from holdfast.doctor.sightings import observe
+from holdfast.finding import Finding
 from tests.doctor.collection import CASES, excerpts
 from tests.doctor.events import MINUTE, NOON, completed, expired
 
@@ -62,7 +62,7 @@ def test_what_is_critical_ends_with_1_and_what_is_not_with_0(capsys: Output) -> 
 def test_markdown_and_html_go_to_a_file(capsys: Output, tmp_path: Path) -> None:
     log = case("worker-pod-oomkilled-1.20")
     assert main(("doctor", log, "--format", "html", "-o", str(tmp_path / "report.html"))) == 1
-    assert "<svg" in (tmp_path / "report.html").read_text()
+    assert 'class="timeline"' in (tmp_path / "report.html").read_text()
     assert main(("doctor", log, "--format", "markdown")) == 1
     assert "## critical: out-of-memory" in capsys.readouterr().out
     assert failing(capsys, log, "--format", "html", "-o", str(tmp_path / "no" / "where.html"))[0] == 2

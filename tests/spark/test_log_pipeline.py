@@ -54,7 +54,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_on_spark_as_without(spark: SparkSession, logs: Path) -> None:
     inputs = resolve([str(logs)])
-    found = examine(spark, inputs, RULES, piece_size=60_000)
+    found = examine(spark, inputs, RULES, size=60_000)
     alone = added_up(scan(piece, RULES) for piece in pieces_of(inputs.files))
     assert found.sightings == alone.sightings
     assert (found.files, found.lines, found.events, found.unparsed) == (4, alone.lines, alone.events, 1)
@@ -83,7 +83,7 @@ def places(sightings: Sequence[Sighting]) -> set[tuple[str, int, int]]:
 
 
 def test_the_table_can_be_kept_and_queried(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    found = examine(spark, resolve([str(logs)]), RULES, piece_size=60_000)
+    found = examine(spark, resolve([str(logs)]), RULES, size=60_000)
     table(spark, found.first_lines).write.parquet(str(tmp_path / "table"))
     kept = spark.read.parquet(str(tmp_path / "table"))
     assert kept.count() == found.events

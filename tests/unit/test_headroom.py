@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.coordination.commands import ClearAlarm, RaiseAlarm
 from holdfast.coordination.headroom import HEADROOM, Headroom, HeadroomAlarm, Pace
-from holdfast.doctor.history import history_findings
+from holdfast.history import history_findings
 from holdfast.identifiers import BatchId
 from holdfast.repository.views import Observation
 from holdfast.runtime.alarms import Alarm
@@ -98,8 +98,12 @@ class SlowHome:
         self.seconds = 0
         self.clock = ManualClock()
         self.run = ChurningRun(
-            self.home, tmp_path / "work", self.clock, watch=self._watch, alarms=(self.alarms.append,), interval="4s"
+            self.home, tmp_path / "work", self.clock, watch=self._watch, alarms=(self._hear,), interval="4s"
         )
+
+    def _hear(self, alarm: Alarm) -> None:
+        if alarm.code == HEADROOM:
+            self.alarms.append(alarm)
 
     def _watch(self, operation: str, key: str) -> None:
         if operation == "upload" and key.startswith("packs/"):

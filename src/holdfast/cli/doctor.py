@@ -58,8 +58,8 @@ def doctor(
 
     Exit code 0: nothing critical. 1: something critical. 3: nothing to examine.
     """
-    from holdfast.doctor.finding import worst_is_critical
     from holdfast.doctor.reports.redaction import Redactor
+    from holdfast.finding import worst_is_critical
 
     redactor = Redactor() if redact else None
     if follow:
@@ -74,8 +74,8 @@ def doctor(
 
 def _from_history(home: str | None, job: str | None) -> "Report":
     from holdfast.cli.observing import observe
-    from holdfast.doctor.history import history_findings
     from holdfast.doctor.reports.document import Report
+    from holdfast.history import history_findings
 
     if home is None or job is None:
         raise InvalidSettings(
@@ -94,9 +94,9 @@ def _from_logs(logs: list[str], keep: str | None, master: str | None) -> "Report
 def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None) -> bool:
     from holdfast.cli.doctor_text import finding_lines
     from holdfast.cli.reading_logs import followed
-    from holdfast.doctor.finding import Finding
     from holdfast.doctor.reports.document import Report
     from holdfast.doctor.reports.redaction import Redactor
+    from holdfast.finding import Finding
 
     console = answer()
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import labelled
-from holdfast.doctor.finding import Finding
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import elsewhere, followed, happened, period, place
+from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, place
+from holdfast.finding import Finding
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -38,6 +38,7 @@ def finding_lines(finding: Finding) -> Iterator["Text"]:
     yield from _changes("change", finding.fix)
     yield from _changes("in holdfast", elsewhere(finding))
     yield from _column("evidence", [f"{place(each)}  {each.text}" for each in finding.evidence])
+    yield from _column("counted", counted(finding))
     yield from _column("see", [", ".join(finding.references)] if finding.references else [])
     yield Text()
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import say, standard_output_kept_clean
 from holdfast.cli.requirements import require_java_and_packages
 from holdfast.cli.run import add_spark_arguments
-from holdfast.doctor.finding import Finding
 from holdfast.doctor.reports.document import LogsRead, Report
 from holdfast.errors import HoldfastError, InvalidSettings, NotFound
+from holdfast.finding import Finding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _STANDARD_INPUT = "standard input"
 _EVERY = "2 seconds"
+_PATIENCE_S = 1.0
 _PACKAGES = {"pyspark": "doctor", "pyarrow": "doctor", "numpy": "doctor"}
 
 
@@ -65,12 +68,29 @@ def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding],
         query = follow(spark, os.path.abspath(names[0]), RULES, Path(checkpoint), _EVERY, news.take)
         say(f"Following {names[0]}; Ctrl-C ends it.")
         try:
-            query.awaitTermination()
-        except KeyboardInterrupt:
-            say("Ended.")
+            with interrupted() as asked:
+                while query.isActive and not asked.wait(_PATIENCE_S):
+                    pass
         finally:
             query.stop()
+        if (failure := query.exception()) is not None:
+            reason = str(failure).strip().partition("\n")[0]
+            raise HoldfastError(
+                f"Following {names[0]} failed: {reason}", hint="start it again: it reads from the beginning"
+            )
+    say("Ended.")
     return news.critical
+
+
+@contextmanager
+def interrupted() -> Iterator[threading.Event]:
+    """Set by Ctrl-C, instead of an exception in the middle of a conversation with the JVM, which would log it."""
+    asked = threading.Event()
+    previous = signal.signal(signal.SIGINT, lambda number, frame: asked.set())
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 class News:

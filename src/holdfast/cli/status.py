@@ -43,7 +43,7 @@ def status(home: Home, job: Job, running: Running = False, as_json: AsJson = Fal
 
 def _findings(seen: Observation) -> tuple[dict[str, Any], ...]:
     """What needs attention; `holdfast doctor` tells more."""
-    from holdfast.doctor.history import history_findings
+    from holdfast.history import history_findings
 
     found = history_findings(seen)
     return tuple(msgspec.to_builtins(finding) for finding in found if finding.severity != "info")

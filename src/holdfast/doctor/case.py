@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from holdfast.doctor.sightings import Measure, Sighting
+from holdfast.doctor.spans import Spans
 
 CONTEXT = "context:"
 """Codes of what is no trouble by itself begin with this."""
@@ -27,7 +28,9 @@ class Case:
         ]
 
     def near(self, seen: Sequence[Sighting], code: str, *variants: str) -> list[Sighting]:
-        return [other for other in self.of(code, *variants) if any(is_near(other, sighting) for sighting in seen)]
+        """Within half an hour before or after."""
+        spans = Spans(seen)
+        return [other for other in self.of(code, *variants) if spans.touch(other, _REACH_MS, _REACH_MS)]
 
     def after(self, seen: Sequence[Sighting], code: str) -> list[Sighting]:
         """Later than everything in `seen`, by time, or by line where a log has no times."""
@@ -59,13 +62,6 @@ class Case:
 
 def mentioned(sightings: Iterable[Sighting], name: str) -> set[str]:
     return {value for sighting in sightings for value in sighting.mentions.get(name, ())}
-
-
-def is_near(one: Sighting, other: Sighting) -> bool:
-    """Within half an hour; what has no time is near everything."""
-    if min(one.samples[0].time, other.samples[0].time) < 0:
-        return True
-    return one.samples[0].time - other.last.time <= _REACH_MS and other.samples[0].time - one.last.time <= _REACH_MS
 
 
 def _is_later(sighting: Sighting, time: int, line: int) -> bool:
@@ -127,4 +123,4 @@ class _Owners:
 
 def _order(sighting: Sighting) -> tuple[str, ...]:
     key = sighting.key
-    return (key.code, key.variant, key.engine, key.job, key.host, key.source, str(key.window))
+    return (*key.kind, str(key.window))

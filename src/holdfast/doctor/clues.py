@@ -33,3 +33,5 @@ class Rule:
     recognise: Recognise
     frequent: bool = False
     """Healthy jobs write such lines all the time: a few of them per megabyte are looked at."""
+    samples: int = 3
+    """How many of five minutes are kept to be shown."""

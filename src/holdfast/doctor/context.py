@@ -2,9 +2,11 @@
 
 import re
 
+from holdfast.doctor import counted_failures
 from holdfast.doctor.case import CONTEXT
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.storage_trouble import storage_trouble
 from holdfast.doctor.reading import shown, whole
 
 _COMPLETED = re.compile(
@@ -35,7 +37,7 @@ def _completed(event: LogEvent) -> Clue | None:
 
 
 _NETWORK = (
-    "Heartbeat of TaskManager with id",
+    "eartbeat of TaskManager with id",
     "heartbeat of JobManager with id",
     "heartbeat of ResourceManager with id",
     "is no longer reachable",
@@ -103,14 +105,13 @@ def _version(event: LogEvent) -> Clue | None:
 
 
 def _given_up(event: LogEvent) -> Clue | None:
-    """A checkpoint that the coordinator gave up while tasks may still have been writing it."""
-    if event.checkpoint is None:
+    """A checkpoint that the coordinator gave up while tasks may still have been writing it.
+
+    A task that declines because it cannot write tells of the trouble itself, not of what follows from it.
+    """
+    if event.checkpoint is None or storage_trouble(whole(event)) is not None:
         return None
     return Clue(shown(event), "declined" if "ecline" in event.message else "discarded")
-
-
-def _counted_failure(event: LogEvent) -> Clue | None:
-    return Clue(shown(event), mentions={"failure": f"checkpoint {event.checkpoint or '?'}: {shown(event)}"})
 
 
 def _fresh_start(event: LogEvent) -> Clue | None:
@@ -161,6 +162,6 @@ CONTEXT_RULES = (
     ),
     Rule(CONTEXT + "version", ("(Version: ", "Running Spark version"), _version),
     Rule(CONTEXT + "given-up", ("Discarding checkpoint ", "Decline checkpoint "), _given_up),
-    Rule(CONTEXT + "counted-failure", ("Failed to trigger or complete checkpoint",), _counted_failure),
+    counted_failures.RULE,
     Rule(CONTEXT + "fresh-start", ("No checkpoint found during restore",), _fresh_start),
 )

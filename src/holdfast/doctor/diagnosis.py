@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 from holdfast.doctor.case import CONTEXT, Case, cases
 from holdfast.doctor.engines import FLINK, SPARK
-from holdfast.doctor.finding import RANK, Consequence, Evidence, Finding, Fixes, Severity
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.flink_keys import for_version
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Support
 from holdfast.doctor.sightings import Sample, Sighting
 from holdfast.doctor.timeline import Trouble, troubles
+from holdfast.finding import RANK, Consequence, Evidence, Finding, Fixes, Severity
 
 _EVIDENCE = 3
 
@@ -47,7 +47,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         engine="flink" if engine == FLINK else "spark" if engine == SPARK else None,
         fixes=Fixes(flink=flink, spark=fix.spark, holdfast=fix.holdfast),
         other_causes=tuple(other.text for other, less in ranked[1:] if less.weight > 1),
-        consequences=tuple(_consequence(effect) for effect in sorted(trouble.consequences, key=lambda t: t.first)),
+        counted=_counted(case, trouble),
+        consequences=tuple(_consequence(case, each) for each in sorted(trouble.consequences, key=lambda t: t.first)),
         references=_references(known, engine),
     )
 
@@ -96,7 +97,11 @@ def _shown(sample: Sample) -> Evidence:
     return Evidence(source=sample.source, line=sample.line, text=sample.text)
 
 
-def _consequence(trouble: Trouble) -> Consequence:
+def _counted(case: Case, trouble: Trouble) -> tuple[Evidence, ...]:
+    return tuple(_shown(sample) for sample in trouble.knowledge.counts(case, trouble.sightings))
+
+
+def _consequence(case: Case, trouble: Trouble) -> Consequence:
     return Consequence(
         code=trouble.code,
         symptom=trouble.knowledge.symptom,
@@ -104,6 +109,7 @@ def _consequence(trouble: Trouble) -> Consequence:
         first_seen=_when(trouble.first.time),
         last_seen=_when(trouble.last.time),
         evidence=tuple(_shown(sample) for sample in _first_samples(trouble.sightings)),
+        counted=_counted(case, trouble),
     )
 
 

@@ -20,6 +20,8 @@ _GLOB = frozenset("*?[")
 _SWOLLEN = 8
 """How many times larger a compressed log is to read than to store, roughly."""
 _TOGETHER = 500
+_TASKS_PER_CORE = 8
+_LEAST_PIECE = 4 * 1024 * 1024
 STANDARD_INPUT = "-"
 
 
@@ -56,6 +58,12 @@ def spooled(stream: BinaryIO, directory: Path) -> str:
     with path.open("wb") as file:
         shutil.copyfileobj(stream, file, 1024 * 1024)
     return str(path)
+
+
+def piece_size(files: Iterable[str], cores: int) -> int:
+    """So that each core gets several tasks: with few large ones, some cores wait while others read the last."""
+    total = sum(map(_length, files))
+    return max(_LEAST_PIECE, min(PIECE, total // (cores * _TASKS_PER_CORE)))
 
 
 def pieces_of(files: Iterable[str], size: int = PIECE) -> Iterator[Piece]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from holdfast.doctor.case import Case
 from holdfast.doctor.clues import Rule
-from holdfast.doctor.finding import Severity
-from holdfast.doctor.sightings import Sighting
+from holdfast.doctor.sightings import Sample, Sighting
+from holdfast.finding import Severity
 
 Sightings = Sequence[Sighting]
 
@@ -50,6 +50,11 @@ def _severity_as_is(case: Case, seen: Sightings, severity: Severity) -> Severity
     return severity
 
 
+def _nothing(case: Case, seen: Sightings) -> Sequence[Sample]:
+    del case, seen
+    return ()
+
+
 def _all_of_them(case: Case, seen: Sightings) -> Sightings:
     del case
     return seen
@@ -77,6 +82,8 @@ class Knowledge:
     enough: Callable[[Case, Sightings], Sightings] = field(default=_all_of_them)
     """What of the sightings is worth a finding; none when it is too little."""
     grade: Callable[[Case, Sightings, Severity], Severity] = field(default=_severity_as_is)
+    counts: Callable[[Case, Sightings], Sequence[Sample]] = field(default=_nothing)
+    """The failures that make up this one."""
 
 
 def always(weight: int = 1) -> Weigh:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.doctor import remote
 from holdfast.doctor.clues import Rule
-from holdfast.doctor.inputs import PIECE, Inputs, pieces_of, shared_out
+from holdfast.doctor.inputs import Inputs, piece_size, pieces_of, shared_out
 from holdfast.doctor.scanning import Piece, Reading, placed, scan, unparsed
 from holdfast.doctor.sightings import Sighting, merged
 from holdfast.errors import HoldfastError
@@ -39,9 +40,11 @@ class Examination:
     """The number, from 1, of the first line of each piece."""
 
 
-def examine(spark: SparkSession, inputs: Inputs, rules: Sequence[Rule], piece_size: int = PIECE) -> Examination:
-    pieces = list(pieces_of(inputs.files, piece_size))
-    readings = [*_scanned(spark, pieces, rules, piece_size), *remote.scanned(spark, inputs.urls, rules)]
+def examine(spark: SparkSession, inputs: Inputs, rules: Sequence[Rule], size: int | None = None) -> Examination:
+    """`size`: of the pieces that files are cut to."""
+    size = size or piece_size(inputs.files, spark.sparkContext.defaultParallelism)
+    pieces = list(pieces_of(inputs.files, size))
+    readings = [*_scanned(spark, pieces, rules, size), *remote.scanned(spark, inputs.urls, rules)]
     return added_up(readings)
 
 
@@ -92,12 +95,15 @@ def _first_lines(files: Iterable[Sequence[Reading]]) -> dict[Piece, int]:
 def _scanned(spark: SparkSession, pieces: Sequence[Piece], rules: Sequence[Rule], size: int) -> list[Reading]:
     if not pieces:
         return []
-    tasks = [[pieces[place] for place in task] for task in shared_out(pieces, size)]
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_scanning(tasks, tuple(rules)), "reading BINARY")
+    tasks = spark.sparkContext.broadcast([[pieces[place] for place in task] for task in shared_out(pieces, size)])
+    number = len(tasks.value)
+    frame = spark.range(0, number, 1, number).mapInArrow(_scanning(tasks, tuple(rules)), "reading BINARY")
     try:
         return [pickle.loads(row.reading) for row in frame.collect()]
     except PySparkException as error:
         raise _reading_failed(error) from error
+    finally:
+        tasks.destroy()
 
 
 def _reading_failed(error: PySparkException) -> HoldfastError:
@@ -110,12 +116,12 @@ def _reading_failed(error: PySparkException) -> HoldfastError:
 
 
 def _scanning(
-    tasks: Sequence[Sequence[Piece]], rules: tuple[Rule, ...]
+    tasks: Broadcast[list[list[Piece]]], rules: tuple[Rule, ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                readings = [pickle.dumps(scan(piece, rules)) for piece in tasks[number]]
+                readings = [pickle.dumps(scan(piece, rules)) for piece in tasks.value[number]]
                 yield pa.RecordBatch.from_arrays([pa.array(readings, pa.binary())], ["reading"])
 
     return run

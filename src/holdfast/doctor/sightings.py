@@ -5,8 +5,9 @@ Adding up is associative and commutative, so it gives the same whatever the orde
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.engines import engine_of
@@ -15,7 +16,9 @@ from holdfast.doctor.reading import whole
 from holdfast.doctor.trust import is_about_the_job
 
 WINDOW_MS = 5 * 60 * 1000
-_SAMPLES = 3
+_WINDOWS = 1_024
+"""Of one kind of sighting, before windows are put together: three days and a half without a gap."""
+_AT_ONCE = 20_000
 _MENTIONS = 8
 _CHECKPOINTS = 20
 
@@ -32,7 +35,17 @@ class Key:
     host: str
     source: str
     window: int
-    """Number of the five minutes since 1970; -1 when the log says no time."""
+    """Number of the window since 1970; -1 when the log says no time."""
+    doubled: int = 0
+    """How often the window of five minutes was doubled."""
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """All but the time."""
+        return (self.code, self.variant, self.engine, self.job, self.host, self.source)
+
+    def wider(self, doubled: int) -> Key:
+        return replace(self, window=self.window >> (doubled - self.doubled), doubled=doubled)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -74,13 +87,15 @@ class Sighting:
     tasks: tuple[str, ...] = ()
     mentions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     measures: Mapping[str, Measure] = field(default_factory=dict)
+    keeps: int = 3
+    """Samples."""
 
     def plus(self, other: Sighting) -> Sighting:
         assert self.key == other.key, "only sightings with the same key add up"
         return Sighting(
             self.key,
             self.count + other.count,
-            tuple(sorted({*self.samples, *other.samples})[:_SAMPLES]),
+            tuple(sorted({*self.samples, *other.samples})[: self.keeps]),
             max(self.last, other.last),
             tuple(sorted({*self.checkpoints, *other.checkpoints})[:_CHECKPOINTS]),
             _least(self.tasks, other.tasks),
@@ -89,6 +104,7 @@ class Sighting:
                 for name in sorted({*self.mentions, *other.mentions})
             },
             _added(self.measures, other.measures),
+            self.keeps,
         )
 
 
@@ -100,21 +116,48 @@ def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]
         for needle in rule.needles:
             wanting.setdefault(needle, set()).add(number)
     seen: dict[Key, Sighting] = {}
+    most = _AT_ONCE
     for event in filter(is_about_the_job, events):
         text = "\n".join((whole(event), *event.frames))
         wanted = [numbers for needle, numbers in wanting.items() if needle in text]
         for number in sorted(set().union(*wanted)):
             clue = rules[number].recognise(event)
             if clue is not None:
-                _add(seen, _sighting(rules[number].code, event, clue))
-    return list(seen.values())
+                _add(seen, _sighting(rules[number], event, clue))
+        if len(seen) > most:
+            seen = {sighting.key: sighting for sighting in bounded(seen.values())}
+            most = max(_AT_ONCE, 2 * len(seen))
+    return bounded(seen.values())
 
 
 def merged(sightings: Iterable[Sighting]) -> list[Sighting]:
     seen: dict[Key, Sighting] = {}
     for sighting in sightings:
         _add(seen, sighting)
-    return list(seen.values())
+    return bounded(seen.values())
+
+
+def bounded(sightings: Iterable[Sighting], windows: int = _WINDOWS) -> list[Sighting]:
+    """What of one kind was seen in more windows than these is put into wider ones; nothing is left out of the counts.
+
+    The windows of a part of the logs are among those of the whole, so a part never doubles more often than the whole.
+    """
+    kinds: dict[tuple[str, ...], list[Sighting]] = defaultdict(list)
+    for sighting in sightings:
+        kinds[sighting.key.kind].append(sighting)
+    return [sighting for kind in kinds.values() for sighting in _of_one_kind(kind, windows)]
+
+
+def _of_one_kind(kind: list[Sighting], windows: int) -> Iterable[Sighting]:
+    doubled = max(sighting.key.doubled for sighting in kind)
+    if doubled == 0 and len(kind) <= windows:
+        return kind
+    while len({sighting.key.wider(doubled).window for sighting in kind}) > windows:
+        doubled += 1
+    seen: dict[Key, Sighting] = {}
+    for sighting in kind:
+        _add(seen, replace(sighting, key=sighting.key.wider(doubled)))
+    return seen.values()
 
 
 def _add(seen: dict[Key, Sighting], sighting: Sighting) -> None:
@@ -122,9 +165,9 @@ def _add(seen: dict[Key, Sighting], sighting: Sighting) -> None:
     seen[sighting.key] = sighting if known is None else known.plus(sighting)
 
 
-def _sighting(code: str, event: LogEvent, clue: Clue) -> Sighting:
+def _sighting(rule: Rule, event: LogEvent, clue: Clue) -> Sighting:
     window = -1 if event.time is None else event.time // WINDOW_MS
-    key = Key(code, clue.variant, engine_of(event), event.job or "", event.host or "", event.source, window)
+    key = Key(rule.code, clue.variant, engine_of(event), event.job or "", event.host or "", event.source, window)
     sample = Sample(-1 if event.time is None else event.time, event.source, event.line, clue.text)
     return Sighting(
         key,
@@ -135,6 +178,7 @@ def _sighting(code: str, event: LogEvent, clue: Clue) -> Sighting:
         () if event.task is None else (event.task,),
         {name: (value,) for name, value in clue.mentions.items()},
         {name: Measure(1, value, value, value) for name, value in clue.measures.items()},
+        rule.samples,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from itertools import islice
 
 import pyarrow as pa
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.doctor.events import LogEvent
@@ -36,16 +37,18 @@ def table(spark: SparkSession, first_lines: Mapping[Piece, int]) -> DataFrame:
     """`first_lines`: as an examination of the same logs found them."""
     pieces = list(first_lines)
     tasks = [[(pieces[place], first_lines[pieces[place]]) for place in task] for task in shared_out(pieces)]
-    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(_reading(tasks), SCHEMA)
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(
+        _reading(spark.sparkContext.broadcast(tasks)), SCHEMA
+    )
 
 
 def _reading(
-    tasks: Sequence[Sequence[tuple[Piece, int]]],
+    tasks: Broadcast[list[list[tuple[Piece, int]]]],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for piece, first_line in tasks[number]:
+                for piece, first_line in tasks.value[number]:
                     yield from _rows(piece, first_line)
 
     return run

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from holdfast.doctor.case import Case
 from holdfast.doctor.knowledge import Knowledge
 from holdfast.doctor.sightings import Sample, Sighting
+from holdfast.doctor.spans import Spans
 
 _REACH_MS = 60 * 60 * 1000
 """How long after its cause a consequence may show."""
@@ -40,6 +41,7 @@ FOLLOWS_FROM: dict[str, tuple[str, ...]] = {
         *_FAILED_CHECKPOINTS,
         "discarded-checkpoint-failed-task",
         "tolerable-failures-exceeded",
+        "kafka-reconnect-loop",
     ),
     "job-failed": (
         *_UNABLE_TO_START,
@@ -47,6 +49,7 @@ FOLLOWS_FROM: dict[str, tuple[str, ...]] = {
         *_FAILED_CHECKPOINTS,
         "discarded-checkpoint-failed-task",
         "tolerable-failures-exceeded",
+        "kafka-reconnect-loop",
         "restart-loop",
     ),
     "batch-falls-behind": (*_LOST_WORKERS, "snapshot-write-failed"),
@@ -100,10 +103,9 @@ def _linked(found: list[Trouble]) -> list[Trouble]:
     for effect in found:
         left = list(effect.sightings)
         for cause in _possible_causes(effect, found):
-            explained = [sighting for sighting in left if _explains(cause, sighting)]
+            explained, left = _explained(Spans(cause.sightings), left)
             if explained:
                 cause.consequences.append(Trouble(effect.knowledge, effect.variant, explained))
-                left = [sighting for sighting in left if sighting not in explained]
         if len(left) == len(effect.sightings):
             standing.append(effect)
         elif left:
@@ -126,11 +128,10 @@ def _possible_causes(effect: Trouble, found: list[Trouble]) -> list[Trouble]:
     return sorted(causes, key=lambda trouble: (order.index(trouble.code), trouble.first, trouble.variant))
 
 
-def _explains(cause: Trouble, effect: Sighting) -> bool:
-    began, ended = effect.samples[0].time, effect.last.time
-    for sighting in cause.sightings:
-        if sighting.samples[0].time < 0 or began < 0:
-            return True
-        if sighting.samples[0].time <= ended + _SLACK_MS and began - sighting.last.time <= _REACH_MS:
-            return True
-    return False
+def _explained(cause: Spans, effects: Sequence[Sighting]) -> tuple[list[Sighting], list[Sighting]]:
+    """What may follow from the cause, and what may not."""
+    explained: list[Sighting] = []
+    left: list[Sighting] = []
+    for effect in effects:
+        (explained if cause.touch(effect, _REACH_MS, _SLACK_MS) else left).append(effect)
+    return explained, left

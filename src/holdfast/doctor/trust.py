@@ -2,9 +2,16 @@
 
 from holdfast.doctor.events import LogEvent
 
-_TROUBLED = frozenset(("WARN", "WARNING", "ERROR", "FATAL", "SEVERE", "CRITICAL"))
 _KNOWN = (
     "org.apache.",
+    "o.a.",
+    "org.rocksdb.",
+    "pyspark",
+    "py4j",
+    "io.delta.",
+    "io.confluent.",
+    "io.debezium.",
+    "com.ververica.",
     "akka.",
     "com.amazonaws.",
     "software.amazon.",
@@ -19,11 +26,11 @@ _KNOWN = (
 
 
 def is_about_the_job(event: LogEvent) -> bool:
-    """An exception, a warning, or something that a known component says.
+    """An exception, or something that a known component says.
 
-    A program's own chatter at INFO and lines that are no log lines may quote anything: a ticket, a search, a user.
+    A program's own words and lines that are no log lines may quote anything: a ticket, a search, a user.
     """
-    if event.exceptions or event.level in _TROUBLED:
+    if event.exceptions:
         return True
     if event.logger is None:
         return event.level is not None

@@ -27,6 +27,7 @@ from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.headroom_watch import HeadroomWatch
+from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
 from holdfast.runtime.loop import Item, Parts, Runtime
@@ -378,6 +379,15 @@ def _put_together(
         watch=watch,
         supervision=supervision,
         headroom=headroom,
+        history=HistoryWatch(
+            job=place.job,
+            home=place.home,
+            journal=journal,
+            alarms=alarms,
+            clock=around.clock,
+            lanes=lanes,
+            post=post,
+        ),
         alarms=alarms,
         query=query,
         clock=around.clock,

@@ -49,6 +49,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.headroom_watch import HeadroomWatch
+from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import end_of_run, message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch
@@ -90,6 +91,7 @@ class Parts:
     watch: OwnershipWatch
     supervision: Supervision
     headroom: HeadroomWatch
+    history: HistoryWatch
     alarms: Alarms
     query: Query
     clock: Clock
@@ -177,6 +179,7 @@ class Runtime:
             return
         self._parts.remembering.poll()
         self._parts.collector.poll()
+        self._parts.history.poll(now)
         self._parts.scrubbing.poll(now, self._directory, busy=not self._checkpointing.idle)
         self._life.poll(may_restart=not self._publishing)
         self.turn(TimePassed())

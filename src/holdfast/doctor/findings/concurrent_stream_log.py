@@ -30,6 +30,7 @@ KNOWLEDGE = Knowledge(
                 "Concurrent update to the log",
                 "Concurrent update to the commit log",
                 "Multiple HDFSMetadataLog are using",
+                "Multiple streaming queries are concurrently using",
                 "CONCURRENT_QUERY",
             ),
             _recognise,

@@ -11,7 +11,7 @@ from holdfast.doctor.reading import shown, whole
 CODE = "executor-lost"
 _WANTED = re.compile(
     r"idle for|killed by driver|explicit termination request|exited with code 0\b|kill(?:ed)? request|shutdown hook"
-    r"|because: (?:.*finished|.*idle timeout)|has been stopped|dynamic allocation|is shutting down"
+    r"|because: (?:.*finished|.*idle timeout)|has been stopped|dynamic allocation|is shutting down|no longer needed"
 )
 _KILLED = re.compile(r"[Ee]xit(?:ed)?(?: with)?(?: exit)?(?: code| status)?:? (?:is )?137\b|SIGKILL")
 _HEARTBEAT = re.compile(
@@ -45,7 +45,7 @@ KNOWLEDGE = Knowledge(
                 "Lost executor",
                 "ExecutorLostFailure",
                 "with no recent heartbeats",
-                "Heartbeat of TaskManager with id",
+                "eartbeat of TaskManager with id",
                 "is no longer reachable",
                 "TaskManager was lost/killed",
                 "Closing TaskExecutor connection",

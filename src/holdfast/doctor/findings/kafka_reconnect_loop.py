@@ -1,24 +1,42 @@
-"""A Kafka client loses its brokers again and again."""
+"""A Kafka client loses its brokers again and again, or gives up looking for them."""
 
 from holdfast.doctor.case import Case
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_context
-from holdfast.doctor.reading import shown, whole
+from holdfast.doctor.reading import says, shown, whole
+from holdfast.finding import Severity
 
 CODE = "kafka-reconnect-loop"
 _MANY_IN_FIVE_MINUTES = 10
+_GAVE_UP = "gave-up"
+_NO_BROKERS = (
+    "Timed out waiting for a node assignment",
+    "Failed to get metadata for topics",
+    "Failed to list subscribed topic",
+    "Timeout expired while fetching topic metadata",
+    "not present in metadata after",
+    "No resolvable bootstrap urls",
+    "Failed to update metadata after",
+)
 
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
+    if event.exceptions and says(event, _NO_BROKERS):
+        return Clue(shown(event), _GAVE_UP)
     kafka = "org.apache.kafka" in (event.logger or "") or "NetworkClient" in (event.logger or "") or "clientId=" in text
     return Clue(shown(event)) if kafka and ("isconnected" in text or "could not be established" in text) else None
 
 
 def _loops(case: Case, seen: Sightings) -> Sightings:
-    """One lost connection is every day's business: brokers close idle ones."""
-    return [sighting for sighting in seen if sighting.count >= _MANY_IN_FIVE_MINUTES]
+    """One lost connection is every day's business: brokers close idle ones. A client that gave up is not."""
+    gave_up = [sighting for sighting in seen if sighting.key.variant == _GAVE_UP]
+    return [*gave_up, *(s for s in seen if s.count >= _MANY_IN_FIVE_MINUTES and s.key.variant != _GAVE_UP)]
+
+
+def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
+    return "critical" if any(sighting.key.variant == _GAVE_UP for sighting in seen) else severity
 
 
 _BACKOFF = ("properties.reconnect.backoff.ms: 1000", "properties.reconnect.backoff.max.ms: 5000")
@@ -30,7 +48,12 @@ KNOWLEDGE = Knowledge(
     rules=(
         Rule(
             CODE,
-            (" disconnected", "being disconnected", "could not be established. Broker may not be available"),
+            (
+                " disconnected",
+                "being disconnected",
+                "could not be established. Broker may not be available",
+                *_NO_BROKERS,
+            ),
             _recognise,
         ),
     ),
@@ -56,4 +79,5 @@ KNOWLEDGE = Knowledge(
         ),
     ),
     enough=_loops,
+    grade=_grade,
 )

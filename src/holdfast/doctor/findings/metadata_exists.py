@@ -5,7 +5,7 @@ import re
 from holdfast.doctor.case import CONTEXT, Case, mentioned
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support
 from holdfast.doctor.reading import link_with, shown, whole
 
 CODE = "metadata-exists"
@@ -35,7 +35,7 @@ def _two_writers(case: Case, seen: Sightings) -> Support:
     jobs = mentioned(seen, "job") | {case.job}
     if any(job.startswith("0" * 8) and job.endswith("0" * 16) and job != _FIXED_ID for job in jobs):
         return Support(50, seen)
-    return Support(5)
+    return Support(1)
 
 
 def _same_id_again(case: Case, seen: Sightings) -> Support:
@@ -85,18 +85,6 @@ KNOWLEDGE = Knowledge(
                 holdfast=_HOLDFAST,
             ),
             _two_writers,
-        ),
-        Cause(
-            "left-over",
-            "files of an earlier life of the job are still in the checkpoint directory",
-            Fix(
-                flink=(
-                    "state.checkpoints.dir: <new, empty directory>",
-                    "# start from the newest chk-N instead of afresh: flink run -s <directory>/<job id>/chk-N",
-                ),
-                holdfast=_HOLDFAST,
-            ),
-            always(),
         ),
     ),
     references=("FLINK-12381",),

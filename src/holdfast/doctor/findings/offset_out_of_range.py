@@ -5,9 +5,9 @@ import re
 from holdfast.doctor.case import Case
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.finding import Severity
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, for_variant
 from holdfast.doctor.reading import link_with, shown, whole
+from holdfast.finding import Severity
 
 CODE = "offset-out-of-range"
 _GONE = re.compile(
@@ -98,7 +98,6 @@ KNOWLEDGE = Knowledge(
             ),
             for_variant("skipped", weight=40),
         ),
-        Cause("unknown", "the offsets of the checkpoint are not in the topic", Fix(holdfast=_HOLDFAST), always()),
     ),
     references=("docs: Structured Streaming + Kafka Integration Guide, failOnDataLoss",),
     grade=_grade,

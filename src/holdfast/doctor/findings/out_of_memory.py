@@ -8,9 +8,11 @@ from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
 from holdfast.doctor.reading import link_with, shown, whole
 
 CODE = "out-of-memory"
-_OOM = re.compile(r"OutOfMemory|OUT_OF_MEMORY|OOM")
+_OOM = re.compile(r"OutOf(?:Direct)?Memory|OUT_OF_MEMORY|OOM")
+_DIRECT = re.compile(r"[Dd]irect buffer|OutOfDirectMemory|of direct memory")
 _CONTAINER = re.compile(
-    r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond the .*memory limit|possible container OOM"
+    r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond (?:the )?.{0,40}memory limit"
+    r"|possible container OOM"
 )
 
 
@@ -19,7 +21,7 @@ def _recognise(event: LogEvent) -> Clue | None:
     link = link_with(event, _OOM)
     if "Metaspace" in text:
         return Clue(shown(event, link), "metaspace")
-    if "Direct buffer memory" in text or "direct buffer" in text:
+    if _DIRECT.search(text):
         return Clue(shown(event, link), "direct")
     if _CONTAINER.search(text):
         return Clue(shown(event, link), "container")
@@ -35,6 +37,8 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "OutOfMemoryError",
+                "OutOfDirectMemoryError",
+                "of direct memory (used",
                 "OOMKilled",
                 "possible container OOM",
                 "memory limits",

@@ -84,8 +84,8 @@ def was_given_up(case: Case, seen: Sightings) -> Sightings:
 
 
 def _of_living_checkpoints(case: Case, seen: Sightings) -> Sightings:
-    given_up = was_given_up(case, seen)
-    return [sighting for sighting in seen if sighting not in given_up]
+    given_up = {sighting.key for sighting in was_given_up(case, seen)}
+    return [sighting for sighting in seen if sighting.key not in given_up]
 
 
 _TOLERATE = "execution.checkpointing.tolerable-failed-checkpoints: 3"

@@ -18,7 +18,7 @@ _CORRUPT = re.compile(
     r"Bad table magic number|Corruption|[Cc]hecksum (?:verification|mismatch|error)|ChecksumException|CHECKSUM"
     r"|StreamCorruptedException|UNEXPECTED_FILE_SIZE|KEY_SIZE|VALUE_SIZE|file is too short|Sst file size mismatch"
     r"|block checksum|Invalid checkpoint lineage|Unexpected magic number|ZipException|MALFORMED_LOG_FILE"
-    r"|Incomplete log file|EOFException|unexpected end of file|UTFDataFormatException"
+    r"|Mismatch in unique ID|Incomplete log file|EOFException|unexpected end of file|UTFDataFormatException"
 )
 _MISSING = re.compile(
     r"does not exist|doesn't exist|NOT_EXISTS|MISSING|No such file|FileNotFoundException|NoSuchFileException|NoSuchKey"

@@ -5,9 +5,9 @@ import re
 from holdfast.doctor.case import CONTEXT, Case
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.finding import Severity
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.reading import shown, whole
+from holdfast.finding import Severity
 
 CODE = "tasks-not-running"
 _STATE = re.compile(r"is not in state RUNNING but (\w+) instead")

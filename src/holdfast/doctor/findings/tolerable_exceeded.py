@@ -2,8 +2,9 @@
 
 import re
 
-from holdfast.doctor.case import CONTEXT, Case, mentioned
+from holdfast.doctor.case import Case
 from holdfast.doctor.clues import Clue, Rule
+from holdfast.doctor.counted_failures import failures_before
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
 from holdfast.doctor.reading import shown
@@ -28,8 +29,7 @@ def _variant(event: LogEvent, reason: str) -> str:
 
 
 def _counted(case: Case, seen: Sightings) -> Support:
-    failures = case.near(seen, CONTEXT + "counted-failure")
-    return Support(30 if mentioned(failures, "failure") else 0, failures)
+    return Support(30 if failures_before(case, seen) else 0)
 
 
 _FIX = Fix(
@@ -65,7 +65,7 @@ KNOWLEDGE = Knowledge(
             _FIX,
             for_variant("finalize", weight=40),
         ),
-        Cause("counted", "the failures counted are those shown", _FIX, _counted),
+        Cause("counted", "each failure that was counted is listed, with its root cause", _FIX, _counted),
         Cause(
             "unknown",
             "the number of tolerated failures is 0 unless set, so one failed checkpoint is enough; the log does "
@@ -76,4 +76,5 @@ KNOWLEDGE = Knowledge(
         ),
     ),
     references=("FLINK-29969",),
+    counts=failures_before,
 )

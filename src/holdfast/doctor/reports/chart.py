@@ -1,4 +1,4 @@
-"""The timeline of a report as an inline SVG: one row per finding, with what followed from it below."""
+"""The timeline of a report: a row per finding, with what followed from it below. Positions are shares of the width."""
 
 from __future__ import annotations
 
@@ -7,77 +7,92 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 
-from holdfast.doctor.finding import Finding
+from holdfast.finding import Finding
 
-_LABEL = 260
-_WIDTH = 960
-_ROW = 26
-_TOP = 30
-_LEAST_BAR = 6
-_TICKS = 5
+_TICKS = 4
 _ROWS = 60
+_DAY = 86_400
+_HOUR = 3_600
 
 
 @dataclass(frozen=True)
 class _Row:
     label: str
     style: str
+    anchor: str
     begin: float
     end: float
     count: int
 
 
+def anchor(number: int) -> str:
+    """Of the finding with this number in the report."""
+    return f"finding-{number}"
+
+
 def timeline(findings: Sequence[Finding]) -> str:
     """Empty when the logs have no times."""
-    rows = [row for finding in findings for row in _rows(finding)][:_ROWS]
-    if not rows:
+    every = [row for number, finding in enumerate(findings) for row in _rows(finding, anchor(number))]
+    if not every:
         return ""
+    rows = every[:_ROWS]
     begin, end = min(row.begin for row in rows), max(row.end for row in rows)
-    scale = (_WIDTH - _LABEL - 20) / max(1.0, end - begin)
-    height = _TOP + _ROW * len(rows) + 10
+    left_out = [f'<p class="soft">and {len(every) - len(rows)} more below</p>'] if len(every) > len(rows) else []
     parts = [
-        f'<svg class="timeline" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="When each finding was seen">',
-        *_axis(begin, end, scale, height),
-        *(part for index, row in enumerate(rows) for part in _drawn(row, index, begin, scale)),
-        "</svg>",
+        '<section class="timeline" aria-label="When each finding was seen">',
+        f'<div class="row axis"><span class="soft">{_day(begin, end)}</span><div class="track">',
+        *_axis(begin, end),
+        "</div></div>",
+        *(_drawn(row, begin, end) for row in rows),
+        *left_out,
+        "</section>",
     ]
     return "\n".join(parts)
 
 
-def _rows(finding: Finding) -> Iterator[_Row]:
+def _rows(finding: Finding, place: str) -> Iterator[_Row]:
     if finding.first_seen is None or finding.last_seen is None:
         return
-    yield _Row(finding.code, finding.severity, _seconds(finding.first_seen), _seconds(finding.last_seen), finding.count)
+    begin, end = _seconds(finding.first_seen), _seconds(finding.last_seen)
+    yield _Row(finding.code, finding.severity, place, begin, end, finding.count)
     for effect in finding.consequences:
         if effect.first_seen is not None and effect.last_seen is not None:
             begin, end = _seconds(effect.first_seen), _seconds(effect.last_seen)
-            yield _Row(f"↳ {effect.code}", "consequence", begin, end, effect.count)
+            yield _Row(f"↳ {effect.code}", "consequence", place, begin, end, effect.count)
 
 
-def _axis(begin: float, end: float, scale: float, height: int) -> Iterator[str]:
+def _axis(begin: float, end: float) -> Iterator[str]:
+    if end == begin:
+        yield f'<span class="tick first" style="left:0%">{_clock(begin, begin, end)}</span>'
+        return
     for tick in range(_TICKS + 1):
         moment = begin + (end - begin) * tick / _TICKS
-        x = _LABEL + (moment - begin) * scale
-        yield f'<line class="grid" x1="{x:.1f}" y1="{_TOP - 6}" x2="{x:.1f}" y2="{height - 6}"/>'
-        if tick in (0, _TICKS) or end - begin > _TICKS:
-            anchor = "start" if tick == 0 else "end" if tick == _TICKS else "middle"
-            clock = _clock(moment, begin, end)
-            yield f'<text class="tick" x="{x:.1f}" y="{_TOP - 12}" text-anchor="{anchor}">{clock}</text>'
-        if end == begin:
-            return
+        edge = " first" if tick == 0 else " last" if tick == _TICKS else ""
+        between = " between" if 0 < tick < _TICKS else ""
+        clock = _clock(moment, begin, end)
+        yield f'<span class="tick{edge}{between}" style="left:{100 * tick / _TICKS:.0f}%">{clock}</span>'
 
 
-def _drawn(row: _Row, index: int, begin: float, scale: float) -> Iterator[str]:
-    y = _TOP + index * _ROW
-    x = _LABEL + (row.begin - begin) * scale
-    width = max(_LEAST_BAR, (row.end - row.begin) * scale)
-    yield f'<text class="label" x="0" y="{y + 16}">{escape(row.label)}</text>'
-    yield f'<rect class="{row.style}" x="{x:.1f}" y="{y + 4}" width="{width:.1f}" height="16" rx="3">'
-    yield f"<title>{escape(row.label)}: {row.count} times</title></rect>"
+def _drawn(row: _Row, begin: float, end: float) -> str:
+    whole = max(1.0, end - begin)
+    left, width = 100 * (row.begin - begin) / whole, 100 * (row.end - row.begin) / whole
+    times = "once" if row.count == 1 else f"{row.count:,} times"
+    when = f"{_clock(row.begin, begin, end)} to {_clock(row.end, begin, end)}"
+    return (
+        f'<div class="row"><a class="label {row.style}" href="#{row.anchor}">{escape(row.label)}</a>'
+        f'<div class="track" title="{escape(row.label)}, {times}, {when}">'
+        f'<i class="bar {row.style}" style="left:min({left:.2f}%, 100% - 6px);width:{width:.2f}%"></i></div></div>'
+    )
+
+
+def _day(begin: float, end: float) -> str:
+    """Once, where all is on one day."""
+    return "" if end - begin > _DAY else datetime.fromtimestamp(begin, UTC).strftime("%Y-%m-%d, UTC")
 
 
 def _clock(moment: float, begin: float, end: float) -> str:
-    pattern = "%m-%d %H:%M" if end - begin > 86_400 else "%H:%M:%S"
+    span = end - begin
+    pattern = "%m-%d %H:%M" if span > _DAY else "%H:%M" if span > _HOUR else "%H:%M:%S"
     return datetime.fromtimestamp(moment, UTC).strftime(pattern)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.doctor.finding import Finding
+from holdfast.finding import Finding
 
 
 class LogsRead(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from holdfast.doctor.finding import Finding
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import elsewhere, followed, happened, period, place
+from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, place
+from holdfast.finding import Finding
 
 
 def markdown(report: Report) -> str:
@@ -52,6 +52,11 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield "Evidence:"
     yield ""
     yield from _block([f"{place(each)}: {each.text}" for each in finding.evidence])
+    if counted(finding):
+        yield ""
+        yield "Failures that were counted:"
+        yield ""
+        yield from _block(counted(finding))
 
 
 def _block(lines: tuple[str, ...] | list[str]) -> Iterator[str]:

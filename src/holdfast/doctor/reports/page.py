@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.reports.chart import timeline
+from holdfast.doctor.reports.chart import anchor, timeline
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import elsewhere, followed, happened, period, place
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --soft: #57606a; --line: #d0d7de; --code: #f6f8fa;
-  --critical: #b3261e; --warning: #9a6700; --info: #0550ae; --consequence: #8c959f; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --soft: #9198a1; --line: #30363d;
-  --code: #161b22; --critical: #ff7b72; --warning: #d29922; --info: #79c0ff; --consequence: #6e7681; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 980px;
-  margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-h2 .critical { color: var(--critical); } h2 .warning { color: var(--warning); } h2 .info { color: var(--info); }
-dl { display: grid; grid-template-columns: 8rem 1fr; gap: .2rem 1rem; margin: 0; }
-dt { color: var(--soft); } dd { margin: 0; }
-pre { background: var(--code); padding: .6rem .8rem; border-radius: 6px; overflow-x: auto; margin: .2rem 0;
-  white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
-.timeline { width: 100%; height: auto; margin: 1rem 0; }
-.timeline text { fill: var(--ink); font: 12px system-ui, sans-serif; }
-.timeline .tick { fill: var(--soft); font-size: 11px; } .timeline .grid { stroke: var(--line); }
-.timeline .critical { fill: var(--critical); } .timeline .warning { fill: var(--warning); }
-.timeline .info { fill: var(--info); }
-.timeline .consequence { fill: var(--consequence); }
-"""
+from holdfast.doctor.reports.style import STYLE
+from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, place
+from holdfast.finding import Evidence, Finding
 
 
 def page(report: Report) -> str:
-    findings = "\n".join(_finding(finding) for finding in report.findings)
+    findings = "\n".join(_finding(finding, number) for number, finding in enumerate(report.findings))
     skipped = report.logs.skipped if report.logs else ()
-    unread = f"<h2>Not read</h2><pre>{_text(skipped)}</pre>" if skipped else ""
+    unread = f'<article class="info"><h2>Not read</h2><pre>{_text(skipped)}</pre></article>' if skipped else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>holdfast doctor</title><style>{_STYLE}</style></head><body>\n"
-        f"<h1>holdfast doctor</h1><p>{escape(summary(report))}.</p>\n"
-        f"{timeline(report.findings)}\n{findings}\n{unread}</body></html>\n"
+        f"<title>holdfast doctor</title><style>{STYLE}</style></head><body>\n"
+        f'<header><h1>holdfast doctor</h1><p class="soft">{escape(summary(report))}.</p></header>\n'
+        f"<main>{timeline(report.findings)}\n{findings}\n{unread}</main></body></html>\n"
     )
 
 
-def _finding(finding: Finding) -> str:
+def _finding(finding: Finding, number: int) -> str:
     rows = [
-        ("what", escape(happened(finding))),
         ("when", escape(period(finding))),
-        ("job", escape(finding.job or "")),
-        ("why", escape(finding.cause)),
-        *(("or", escape(other)) for other in finding.other_causes),
-        *(("then", escape(followed(effect))) for effect in finding.consequences),
-        ("change", f"<pre>{_text(finding.fix)}</pre>"),
-        ("in holdfast", f"<pre>{_text(elsewhere(finding))}</pre>" if elsewhere(finding) else ""),
-        ("evidence", f"<pre>{_text(f'{place(each)}: {each.text}' for each in finding.evidence)}</pre>"),
+        ("job", f"<code>{escape(finding.job)}</code>" if finding.job else ""),
+        ("or", "<br>".join(map(escape, finding.other_causes))),
+        ("then", "<br>".join(escape(followed(effect)) for effect in finding.consequences)),
+        ("change", _lines_to_copy(finding.fix)),
+        ("in holdfast", _lines_to_copy(elsewhere(finding))),
+        ("evidence", _evidence(finding.evidence)),
+        ("counted", f"<pre>{_text(counted(finding))}</pre>" if counted(finding) else ""),
         ("see", escape(", ".join(finding.references))),
     ]
     listed = "\n".join(f"<dt>{label}</dt><dd>{value}</dd>" for label, value in rows if value)
-    heading = f'<span class="{finding.severity}">{finding.severity}</span> {escape(finding.code)}'
-    return f"<h2>{heading}</h2>\n<dl>{listed}</dl>"
+    return (
+        f'<article class="{finding.severity}" id="{anchor(number)}">\n'
+        f'<h2><span class="badge">{finding.severity}</span> {escape(finding.code)}</h2>\n'
+        f'<p class="what">{escape(_sentence(happened(finding)))}</p>\n<p class="why">{escape(finding.cause)}</p>\n'
+        f"<dl>{listed}</dl></article>"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lines_to_copy(lines: Sequence[str]) -> str:
+    """Advice is not to be copied, and looks it."""
+    if not lines:
+        return ""
+    marked = (f'<span class="soft">{escape(line)}</span>' if line.startswith("#") else escape(line) for line in lines)
+    return f"<pre>{chr(10).join(marked)}</pre>"
+
+
+def _evidence(evidence: Iterable[Evidence]) -> str:
+    lines = (f'<span class="soft">{escape(place(each))}</span>\n{escape(each.text)}' for each in evidence)
+    return f"<pre>{chr(10).join(lines)}</pre>"
 
 
 def _text(lines: Iterable[str]) -> str:

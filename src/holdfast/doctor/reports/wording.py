@@ -1,6 +1,6 @@
 """Phrases that every form of the report uses."""
 
-from holdfast.doctor.finding import Consequence, Evidence, Finding
+from holdfast.finding import Consequence, Evidence, Finding
 
 
 def place(evidence: Evidence) -> str:
@@ -22,6 +22,12 @@ def period(seen: Finding | Consequence) -> str:
     if seen.first_seen is None:
         return "the log has no times"
     return seen.first_seen if seen.first_seen == seen.last_seen else f"{seen.first_seen} to {seen.last_seen}"
+
+
+def counted(finding: Finding) -> list[str]:
+    """The failures that Flink counted before it gave up, whether that is the finding or followed from it."""
+    rows = dict.fromkeys((*finding.counted, *(each for effect in finding.consequences for each in effect.counted)))
+    return [f"{place(each)}: {each.text}" for each in rows]
 
 
 def followed(effect: Consequence) -> str:

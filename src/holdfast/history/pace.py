@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 
 from holdfast.coordination.headroom import Headroom
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.history.numbers import ENOUGH, RECENT, Numbers, as_setting, ninth_decile, seconds
+from holdfast.finding import Finding
+from holdfast.history.numbers import ENOUGH, RECENT, Numbers, as_setting, ninth_decile, seconds
 from holdfast.repository.views import CheckpointDetail
 
 _MUCH = 0.5

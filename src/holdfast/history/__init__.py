@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from holdfast.doctor.finding import RANK, Finding
-from holdfast.doctor.history import failures, keeping, pace, shards, store
-from holdfast.doctor.history.numbers import Numbers
+from holdfast.finding import RANK, Finding
+from holdfast.history import failures, keeping, pace, shards, store
+from holdfast.history.numbers import Numbers
 from holdfast.repository.views import Observation
 
 _RULES: tuple[Callable[[Numbers], Finding | None], ...] = (

@@ -6,8 +6,8 @@ from datetime import timedelta
 import msgspec
 
 from holdfast.coordination.reasons import RULES, FailureReason
-from holdfast.doctor.finding import Evidence, Finding
-from holdfast.doctor.history.numbers import Numbers, as_setting, seconds
+from holdfast.finding import Evidence, Finding
+from holdfast.history.numbers import Numbers, as_setting, seconds
 from holdfast.repository.views import CheckpointDetail, job_status
 
 _FAILING = 2

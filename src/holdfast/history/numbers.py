@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from statistics import median
 
-from holdfast.doctor.finding import Evidence, Finding, Fixes, Severity
+from holdfast.finding import Evidence, Finding, Fixes, Severity
 from holdfast.repository.views import CheckpointDetail, Observation, checkpoints
 
 RECENT = 10
@@ -32,7 +32,7 @@ class Numbers:
         return tuple(
             item
             for item in self.history
-            if item.completed_at is not None and item.kind == "checkpoint" and item.duration_ms
+            if item.completed_at is not None and item.kind == "checkpoint" and item.duration_ms is not None
         )
 
     @cached_property

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.history.numbers import ENOUGH, Numbers
+from holdfast.finding import Finding
+from holdfast.history.numbers import ENOUGH, Numbers
 
 _SHORT = timedelta(hours=1)
 

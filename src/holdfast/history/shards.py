@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.history.numbers import ENOUGH, Numbers, seconds
+from holdfast.finding import Finding
+from holdfast.history.numbers import ENOUGH, Numbers, seconds
 from holdfast.repository.entries import ShardSummary
 from holdfast.repository.views import CheckpointDetail
 

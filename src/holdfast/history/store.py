@@ -5,8 +5,8 @@ from statistics import median
 
 import msgspec
 
-from holdfast.doctor.finding import Finding
-from holdfast.doctor.history.numbers import ENOUGH, Numbers, as_setting, seconds
+from holdfast.finding import Finding
+from holdfast.history.numbers import ENOUGH, Numbers, as_setting, seconds
 from holdfast.repository.entries import Phase
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month

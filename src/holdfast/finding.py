@@ -26,6 +26,7 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True):
     first_seen: str | None
     last_seen: str | None
     evidence: tuple[Evidence, ...]
+    counted: tuple[Evidence, ...] = ()
 
 
 class Fixes(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +55,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fixes: Fixes | None = None
     other_causes: tuple[str, ...] = ()
     """Also supported by the logs, less than `cause`."""
+    counted: tuple[Evidence, ...] = ()
+    """The failures that make up this one, each with its root cause."""
     consequences: tuple[Consequence, ...] = ()
     references: tuple[str, ...] = ()
 
