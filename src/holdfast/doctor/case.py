@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 
 from holdfast.doctor.sightings import Measure, Sighting
@@ -15,17 +16,21 @@ CONTEXT = "context:"
 _REACH_MS = 30 * 60 * 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Case:
     job: str
     sightings: tuple[Sighting, ...]
 
+    @cached_property
+    def _by_code(self) -> dict[str, list[Sighting]]:
+        """Rules ask for one code at a time, and often."""
+        found: dict[str, list[Sighting]] = defaultdict(list)
+        for sighting in self.sightings:
+            found[sighting.key.code].append(sighting)
+        return found
+
     def of(self, code: str, *variants: str) -> list[Sighting]:
-        return [
-            sighting
-            for sighting in self.sightings
-            if sighting.key.code == code and (not variants or sighting.key.variant in variants)
-        ]
+        return [s for s in self._by_code.get(code, ()) if not variants or s.key.variant in variants]
 
     def near(self, seen: Sequence[Sighting], code: str, *variants: str) -> list[Sighting]:
         """Within half an hour before or after."""
@@ -116,9 +121,14 @@ class _Owners:
         return (
             ("pod", source, sighting.key.host),
             ("file", source),
-            ("directory", str(PurePosixPath(source).parent)),
+            ("directory", _directory(source)),
             ("input",),
         )
+
+
+@cache
+def _directory(source: str) -> str:
+    return str(PurePosixPath(source).parent)
 
 
 def _order(sighting: Sighting) -> tuple[str, ...]:
