@@ -37,15 +37,42 @@ _UNREACHABLE = re.compile(
 )
 
 _IN_ORDER = (
-    ("disk-full", _SPACE),
-    ("hdfs-datanodes", _DATANODES),
-    ("throttled", _THROTTLED),
-    ("permission", _PERMISSION),
-    ("unreachable", _UNREACHABLE),
-    ("missing-path", _MISSING),
+    ("disk-full", _SPACE, ("No space", "uota", "OutOfSpace", "StorageFull", "InsufficientStorage", "enough space")),
+    (
+        "hdfs-datanodes",
+        _DATANODES,
+        ("atanode", "could only be", "create new block", "obtain block", "Unable to close file"),
+    ),
+    (
+        "throttled",
+        _THROTTLED,
+        ("Slow", "request rate", "ServerBusy", "ateLimit", "ate limit", "TooMany", "Too Many", "Status Code: ", "429")
+        + ("Throttling", "RequestLimit"),
+    ),
+    (
+        "permission",
+        _PERMISSION,
+        ("ermission", "Access", "Authoriz", "storage.objects", "Signature", "ExpiredToken", "Read-only", "403")
+        + ("redentials", "GSSException", "token"),
+    ),
+    (
+        "unreachable",
+        _UNREACHABLE,
+        ("onnect", "UnknownHost", "SocketTimeout", "NoRoute", "HTTP request", "timed out", "SafeMode", "safe mode")
+        + ("Standby", "local exception", "Stale file", "output error", "Status Code: 50", "NoHttpResponse"),
+    ),
+    (
+        "missing-path",
+        _MISSING,
+        ("exist", "No lease", "NoSuch", "NotFound", "No such file", "kdir", "any open files", "create", "make"),
+    ),
 )
+"""With parts of which one is in whatever the pattern matches: most texts have none, and looking for them is quick."""
 
 
 def storage_trouble(text: str) -> tuple[str, re.Pattern[str]] | None:
     """The most specific trouble that the text names."""
-    return next(((name, pattern) for name, pattern in _IN_ORDER if pattern.search(text)), None)
+    for name, pattern, parts in _IN_ORDER:
+        if any(part in text for part in parts) and pattern.search(text):
+            return name, pattern
+    return None
