@@ -10,8 +10,9 @@ import pytest
 
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.grouping import EVENT_LINES, Grouping, Needles
+from holdfast.doctor.grouping import EVENT_LINES, Grouping
 from holdfast.doctor.inputs import pieces_of, resolve, shared_out
+from holdfast.doctor.needles import Needles
 from holdfast.doctor.pipeline import added_up
 from holdfast.doctor.scanning import Piece, Reading, events_of, scan
 from holdfast.doctor.sightings import Sighting

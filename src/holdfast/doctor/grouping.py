@@ -6,22 +6,19 @@ and the lines that contain a needle; only events with such a line are assembled.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import takewhile
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.doctor.assembling import headed, headless
-from holdfast.doctor.clues import Rule
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.formats import EVENT_START
 from holdfast.doctor.lines import first_line, writer_of
+from holdfast.doctor.needles import Indices, Needles, frequent_lines, rare_lines
 from holdfast.doctor.prefixes import Stripped, stripped
 from holdfast.doctor.traces import starts_trace
 from holdfast.doctor.windows import REACH, Window
@@ -30,31 +27,6 @@ EVENT_LINES = 5_000
 _STRETCH = REACH // 2
 _FEW = 4
 _LINE_CHARACTERS = REACH
-
-Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
-Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
-
-
-@dataclass(frozen=True)
-class Needles:
-    """Patterns for RE2 that find what any rule looks for."""
-
-    all: str
-    rare: str
-    """Without what healthy jobs write all the time."""
-    frequent: bool
-
-    @classmethod
-    def of(cls, rules: Iterable[Rule]) -> Needles:
-        rules = tuple(rules)
-        rare = {needle for rule in rules if not rule.frequent for needle in rule.needles}
-        everything = {needle for rule in rules for needle in rule.needles}
-        return cls(_pattern(everything), _pattern(rare), everything != rare)
-
-
-def _pattern(needles: Iterable[str]) -> str:
-    """One that matches nothing, when there are none."""
-    return "|".join(re.escape(needle) for needle in sorted(needles)) or r"[^\x00-\xff]"
 
 
 class Grouping:
@@ -93,12 +65,9 @@ class Grouping:
                 yield self._event(index) if has_head else self._headless_event(index)
 
     def _hits(self, needles: Needles) -> Indices:
-        lines = self._window.lines
-        hits = np.flatnonzero(pc.match_substring_regex(lines, needles.all).to_numpy(zero_copy_only=False))
-        if not needles.frequent or not len(hits):
-            return self._from_own(hits)
-        rare: Mask = pc.match_substring_regex(lines.take(pa.array(hits)), needles.rare).to_numpy(zero_copy_only=False)
-        return np.concatenate((self._from_own(hits[rare]), self._thinned(hits[~rare])))
+        rare, frequent = rare_lines(self._window, needles), frequent_lines(self._window, needles)
+        thinned = self._thinned(np.setdiff1d(frequent, rare, assume_unique=True))
+        return np.concatenate((self._from_own(rare), thinned))
 
     def _from_own(self, hits: Indices) -> Indices:
         return hits[np.searchsorted(hits, self._window.own[0]) :]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from holdfast.doctor.blocks import SAMPLE, Damaged, is_binary, opened, sample_of
 from holdfast.doctor.clues import Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.grouping import EVENT_LINES, Grouping, Needles
+from holdfast.doctor.grouping import EVENT_LINES, Grouping
+from holdfast.doctor.needles import Needles
 from holdfast.doctor.sightings import Sighting, observe
 from holdfast.doctor.windows import Read, Window, windows
 
