@@ -12,7 +12,8 @@ from holdfast.finding import Finding
 _TICKS = 4
 _ROWS = 60
 _DAY = 86_400
-_HOUR = 3_600
+_CLOCKS = ((200 * _DAY, "%Y-%m-%d"), (_DAY, "%m-%d %H:%M"), (3_600, "%H:%M"), (-1, "%H:%M:%S"))
+"""By how many seconds are to be shown, at least."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _day(begin: float, end: float) -> str:
 
 def _clock(moment: float, begin: float, end: float) -> str:
     span = end - begin
-    pattern = "%m-%d %H:%M" if span > _DAY else "%H:%M" if span > _HOUR else "%H:%M:%S"
+    pattern = next(pattern for longer_than, pattern in _CLOCKS if span > longer_than)
     return datetime.fromtimestamp(moment, UTC).strftime(pattern)
 
 

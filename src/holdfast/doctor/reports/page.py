@@ -41,7 +41,8 @@ def _finding(finding: Finding, number: int) -> str:
     return (
         f'<article class="{finding.severity}" id="{anchor(number)}">\n'
         f'<h2><span class="badge">{finding.severity}</span> {escape(finding.code)}</h2>\n'
-        f'<p class="what">{escape(_sentence(happened(finding)))}</p>\n<p class="why">{escape(finding.cause)}</p>\n'
+        f'<p class="what">{escape(_sentence(happened(finding)))}</p>\n'
+        f'<p class="why">{escape(_sentence(finding.cause))}</p>\n'
         f"<dl>{listed}</dl></article>"
     )
 
