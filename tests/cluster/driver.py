@@ -1,7 +1,7 @@
 """A driver on a cluster: first a start that must be refused, then the job, beside another query of the same session.
 
 Settings come as JSON in the first argument, as for the driver of tests/end_to_end; besides them `blind`, a work
-directory that some executors do not see.
+directory that some executors do not see. With `alone` nothing but the other query runs, as an application of its own.
 """
 
 import json
@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.settings import Settings
 from holdfast.sinks import Delta
+from holdfast.spark import carrying
 from holdfast.spark.api import start_stepwise
 from tests.end_to_end.driver import Steps, session, tell, windowed_counts
 
@@ -30,13 +31,22 @@ def neighbour(spark: SparkSession) -> StreamingQuery:
     return events.writeStream.foreachBatch(count).trigger(processingTime="100 milliseconds").start()
 
 
+def let_small_things_be_large() -> None:
+    """Who copies is chosen as ever, but for how much makes it worth while, and how large a cluster must be for it."""
+    carrying.WORTH_A_TASK = 0
+    carrying.SLOTS = 2
+
+
 def main() -> int:
     given = json.loads(sys.argv[1])
+    let_small_things_be_large()
     logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("holdfast").setLevel("DEBUG")
     logging.getLogger("py4j").setLevel(logging.ERROR)
     steps = Steps(given)
     spark = session(given["state_format"], given["spark"])
+    if given.get("alone"):
+        neighbour(spark).awaitTermination()
 
     def start(work: str) -> object:
         return start_stepwise(
