@@ -14,8 +14,6 @@ from typing import Any
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
-NOBODYS_PORT = 1
-
 # What a driver in this JVM finds when it sets nothing itself.
 _DEFAULTS = {
     "spark.master": "local[2]",
@@ -42,7 +40,6 @@ class WarmJvm:
         """End what the last driver left: its queries at once, then its Spark context."""
         if self._gateway is None:
             return
-        self._forget_callbacks()
         sessions = self._gateway.jvm.org.apache.spark.sql.classic.SparkSession
         found = sessions.getDefaultSession()
         if found.isDefined():
@@ -60,12 +57,6 @@ class WarmJvm:
                 subprocess.run(["jstack", str(self._gateway.proc.pid)], stdout=file, stderr=file, check=False)
             self._gateway.proc.kill()
             self._gateway = None
-
-    def _forget_callbacks(self) -> None:
-        """The JVM tells a driver which of its objects it has collected, also a dead one. When somebody else listens on
-        its port by then, it waits for an answer for ever, and with it everything that calls back. So: nobody's port."""
-        server = self._gateway.java_gateway_server
-        server.resetCallbackClient(server.getCallbackClient().getAddress(), NOBODYS_PORT)
 
     def _start(self) -> None:
         conf = SparkConf(loadDefaults=False).setAll(list(_DEFAULTS.items()))

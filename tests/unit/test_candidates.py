@@ -75,7 +75,9 @@ def test_it_ends_as_corrupt_when_no_candidate_is_left(places: Places) -> None:
         places.run()
     assert raised.value.exit_code == 4
     assert tried == [2, 2, 1, 0]
-    assert state_of(places.home).corrupt.keys() == {1, 2, 3}
+    state = state_of(places.home)
+    assert state.corrupt.keys() == {1, 2, 3}
+    assert state.passed_over == {2, 3}, "if the machine was to blame, `holdfast verify` brings the last one back"
 
 
 def test_what_is_no_fault_of_the_directory_gives_none_up(places: Places) -> None:

@@ -60,7 +60,9 @@ class Candidates:
         known = set(self._journal.state.corrupt)
         unreadable.directory.set_aside(f"Spark could not read it: {why}")
         if unreadable.checkpoint is not None and unreadable.directory.newest_barrier() == unreadable.barrier:
-            self._recovery.mark_corrupt(unreadable.checkpoint, f"Spark could not read what was restored from it: {why}")
+            # Passed over for ever only when another one is chosen: the last one stays, should the machine be to blame.
+            detail = f"Spark could not read what was restored from it: {why}"
+            self._recovery.mark_corrupt(unreadable.checkpoint, detail, passed_over=False)
         resumed = self._recovery.resume(local=False)
         self._distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         self._supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)

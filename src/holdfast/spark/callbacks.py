@@ -29,19 +29,15 @@ def close_callback(context: SparkContext, port: int) -> None:
     """Close that connection at both ends. The JVM's thread that used it must have ended."""
     gateway: Any = context._gateway
     if not isinstance(gateway, ClientServer):
-        return  # then threads share connections, and a lock could not be given back by the thread that took it
+        return  # then threads share connections
     try:
         client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
-        lock, connections = _field(client, "lock"), _field(client, "connections")
-        lock.lock()
-        try:
-            for connection in list(connections.toArray()):
-                socket = connection.getSocket()
-                if socket is not None and socket.getLocalPort() == port:
-                    connections.remove(connection)
-                    connection.shutdown()
-        finally:
-            lock.unlock()
+        # The JVM's lock is never held from here: this process may end at any moment, and nobody could give it back.
+        for connection in list(_field(client, "connections").toArray()):
+            socket = connection.getSocket() if connection is not None else None
+            if socket is not None and socket.getLocalPort() == port:
+                client.connectionStopped(connection)  # takes it off the list, under the lock
+                connection.shutdown()
     except Exception as error:
         log.debug("the connection of a callback was not closed: %s", error)
 
