@@ -110,10 +110,10 @@ def _manifest(*files: ManifestFile) -> Manifest:
 
 
 def test_a_recovery_is_compared_with_plain_sparks_of_the_same_state() -> None:
-    small = Recoveries(
-        100 << 20, {"plain": (10.0, 9.0, 30.0), "local": (10.5, 11.0, 12.0), "home": (20.0,)}, others=0.1
-    )
-    local, home = recovery_ratios([small])
+    seconds = {"plain": (10.0, 9.0, 30.0), "tuned": (5.5,), "local": (10.5, 11.0, 12.0), "home": (20.0,)}
+    small = Recoveries(100 << 20, seconds, others=0.1)
+    local, tuned, home = recovery_ratios([small])
+    assert (tuned.value, tuned.met) == (pytest.approx(2.0), None)
     assert (local.value, local.met) == (pytest.approx(1.1), True)
     assert (home.value, home.met) == (pytest.approx(2.0), None)
     busy = dataclasses.replace(small, others=1.0)
