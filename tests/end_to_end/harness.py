@@ -22,10 +22,10 @@ from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 from tests.end_to_end.warm_jvm import WarmJvm
+from tests.torture import TORTURE
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PATIENCE = 120.0
-TORTURE = "HOLDFAST_KILLS" in os.environ
 WARM_JVM = WarmJvm()
 Row = tuple[datetime, int, int, int]
 _PROGRAM = "tests.end_to_end.driver"

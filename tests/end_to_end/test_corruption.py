@@ -5,7 +5,6 @@ damage in every state format; tests/spark/test_corruption.py has all of them wit
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +16,8 @@ from holdfast.repository.entries import CheckpointCompleted, QueryRestarted
 from tests.damage import DAMAGE, empty, flipped, missing, truncated
 from tests.end_to_end.driver import STATE_FORMATS, damage_state, newest_directory
 from tests.end_to_end.harness import Pipeline
+from tests.torture import TORTURE
 
-TORTURE = "HOLDFAST_KILLS" in os.environ
 FILES_PER_LIFE = 15
 
 

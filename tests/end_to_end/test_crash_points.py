@@ -1,12 +1,12 @@
 """The driver dies exactly between two steps, of every pair there is; each next life recovers from it and dies at the
 next point. At the end the output is exact."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.harness import Pipeline
+from tests.torture import TORTURE
 
 COMPLETING = [
     "batch.begin",
@@ -43,7 +43,7 @@ def test_dying_between_any_two_steps(tmp_path: Path, sink: str) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("sink", ["delta", "files"] if "HOLDFAST_KILLS" in os.environ else ["delta"])
+@pytest.mark.parametrize("sink", ["delta", "files"] if TORTURE else ["delta"])
 def test_a_crash_between_journal_and_publish_loses_and_doubles_nothing(tmp_path: Path, sink: str) -> None:
     """Also without the disk: the checkpoint in the journal is published by the next run from what it carries."""
     pipeline = Pipeline(tmp_path, files=12, sink=sink)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
 from tests.short_lived_jvm import USUAL_FILES
+from tests.torture import TORTURE
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -19,7 +21,6 @@ STATE_FORMATS = {
     "rocksdb-v2": (ROCKSDB, "true", "2"),
 }
 """Name → state store provider, changelog checkpointing, version of the checkpoint format."""
-TORTURE = "HOLDFAST_KILLS" in os.environ
 WITH_USUAL_FILES = "rocksdb-changelog"
 
 
@@ -56,13 +57,13 @@ def state_format(request: pytest.FixtureRequest, spark: SparkSession) -> Iterato
     """Each of Spark's four state formats in turn, with a short memory: eight batches. One writes as usual."""
     with_state_format(spark, request.param)
     if TORTURE or request.param == WITH_USUAL_FILES:
-        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", USUAL_FILES)
+        spark.conf.set(FILE_MANAGER, USUAL_FILES)
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "8")
     spark.conf.set("spark.sql.streaming.stateStore.minDeltasForSnapshot", "4")
     yield request.param
     for name in _STATE_SETTINGS:
         spark.conf.unset(name)
-    spark.conf.unset("spark.sql.streaming.checkpointFileManagerClass")
+    spark.conf.unset(FILE_MANAGER)
     spark.conf.unset("spark.sql.streaming.minBatchesToRetain")
     spark.conf.unset("spark.sql.streaming.stateStore.minDeltasForSnapshot")
 

@@ -19,6 +19,7 @@ from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.runtime.causes import Cause, StartFailed, death_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
+from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
 from holdfast.spark.query import SparkQuery
 from tests.short_lived_jvm import USUAL_FILES
 from tests.spark.conftest import STATE_FORMATS, with_state_format
@@ -83,7 +84,7 @@ class Lab:
 def lab(spark: SparkSession, tmp_path: Path) -> Lab:
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    session.conf.set("spark.sql.streaming.checkpointFileManagerClass", USUAL_FILES)
+    session.conf.set(FILE_MANAGER, USUAL_FILES)
     return Lab(session, tmp_path)
 
 

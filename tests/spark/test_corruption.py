@@ -27,8 +27,9 @@ from holdfast.spark.death_text import death_text
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
 from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
-from tests.spark.conftest import STATE_FORMATS, TORTURE
+from tests.spark.conftest import STATE_FORMATS
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
+from tests.torture import TORTURE
 
 WITHIN_REACH = {
     "hdfs": {"delta", "snapshot"},

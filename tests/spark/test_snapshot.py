@@ -17,8 +17,9 @@ from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards, gro
 from holdfast.snapshot.pins import Pins
 from holdfast.snapshot.soundness import damage
 from holdfast.storage.local import LocalStore
-from tests.spark.conftest import STATE_FORMATS, TORTURE
+from tests.spark.conftest import STATE_FORMATS
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
+from tests.torture import TORTURE
 
 
 def snapshot(work: Path, blobs: Blobs) -> tuple[BatchId, tuple[ShardCopy, ...]]:

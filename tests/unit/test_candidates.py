@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.main import main
 from holdfast.errors import Corrupt, Incompatible
 from holdfast.runtime.causes import StartFailed
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.snapshot.work_directory import newest_barrier
-from tests.unit.churning_runs import ChurningQuery, ChurningRun, ManualClock, state_of
+from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, state_of
 
 MALFORMED = (
     "com.fasterxml.jackson.core.JsonParseException: Unexpected character ('U' (code 85))\n"
@@ -32,7 +33,9 @@ class Places:
     def run(self, seed: int = 1, **settings: object) -> ChurningRun:
         return ChurningRun(self.home, self.work, self.clock, seed=seed, retained=5, restart_delay="1s", **settings)
 
-    def unreadable_from(self, batches: Collection[int], why: str = MALFORMED) -> list[int | None]:
+    def unreadable_from(
+        self, batches: Collection[int], why: str = MALFORMED, patch: pytest.MonkeyPatch | None = None
+    ) -> list[int | None]:
         """Spark cannot start at these barriers; the barriers at which it was tried."""
         tried: list[int | None] = []
         start = ChurningQuery.start
@@ -43,7 +46,7 @@ class Places:
                 raise StartFailed(why)
             start(query, directory)
 
-        self._monkeypatch.setattr(ChurningQuery, "start", failing)
+        (patch or self._monkeypatch).setattr(ChurningQuery, "start", failing)
         return tried
 
     def aside(self) -> int:
@@ -77,7 +80,22 @@ def test_it_ends_as_corrupt_when_no_candidate_is_left(places: Places) -> None:
     assert tried == [2, 2, 1, 0]
     state = state_of(places.home)
     assert state.corrupt.keys() == {1, 2, 3}
-    assert state.passed_over == {2, 3}, "if the machine was to blame, `holdfast verify` brings the last one back"
+    assert state.passed_over == {2, 3}
+
+
+def test_the_last_candidate_comes_back_when_the_machine_was_to_blame(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        places.unreadable_from({0, 1, 2}, patch=broken)
+        with pytest.raises(Corrupt, match="verify --all --mark"):
+            places.run()
+    home = ["--home", f"file://{places.home}", "--job", JOB]
+    assert main(["verify", *home, "--all", "--mark"]) == 0
+    assert state_of(places.home).corrupt.keys() == {2, 3}
+    run = places.run(seed=2)
+    assert newest_barrier(run.query.directory) == 0
+    run.stop()
 
 
 def test_what_is_no_fault_of_the_directory_gives_none_up(places: Places) -> None:

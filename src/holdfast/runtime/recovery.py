@@ -111,9 +111,9 @@ class Recovery:
                 self.mark_corrupt(id, detail, passed_over=False)
             raise Corrupt(
                 "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
-                hint="if bytes came wrong or Spark could not read right ones, mend that and run `holdfast verify`, "
-                "which brings back what is sound; or restore a copy of the home; or give the pipeline a new job name "
-                "to start from scratch",
+                hint="if the machine was to blame, mend it and run `holdfast verify --all --mark`, which brings back "
+                "what is sound; or restore a copy of the home; or give the pipeline a new job name to start from "
+                "scratch",
             )
         return Resumed(self._workplace.fresh(self._journal.fencing_epoch), None, None, None, None)
 
