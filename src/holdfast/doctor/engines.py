@@ -5,7 +5,8 @@ from holdfast.doctor.events import LogEvent
 FLINK = "flink"
 SPARK = "spark"
 
-_PACKAGES = (("org.apache.flink", FLINK), ("org.apache.spark", SPARK))
+_PACKAGES = (("org.apache.flink", FLINK), ("org.apache.spark", SPARK), ("spark-kafka-", SPARK))
+"""The last is how Spark names its consumers' groups."""
 _SPARK_LOGGERS = frozenset(
     [
         "MicroBatchExecution",

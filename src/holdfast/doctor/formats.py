@@ -31,6 +31,7 @@ _PREFIX_PATTERNS = {
     "logcli": rf"(?P<time>{_ISO}) (?P<labels>\{{[^}}\"]+\"[^}}]*\}}) ?",
     "syslog": rf"(?:<\d+>)?(?:1 )?(?P<time>{_SYSLOG_DATE}|{_EXACT}) (?P<host>[\w.-]+) "
     r"(?P<stream>[A-Za-z_][\w./-]*(?:\[\d+\])?): ?",
+    "kail": r"[a-z0-9-]+/(?P<host>[a-z0-9][a-z0-9.-]*)\[(?P<stream>[\w.-]+)\]: ",
     "compose": r"(?P<host>[A-Za-z0-9][\w.-]*) +\| ?",
     "grep": r"(?P<stream>[\w./-]+\.(?:log|out|err|txt)[\w.-]*):(?:\d+:)? ?",
     "stern": r"(?P<host>[a-z0-9][a-z0-9.-]*-(?:[a-z0-9]{5}|\d{1,3})) (?P<stream>[a-z][a-z0-9-]*) ",

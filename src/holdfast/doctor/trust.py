@@ -1,5 +1,7 @@
 """Whose words count: a log carries other people's text, too."""
 
+import re
+
 from holdfast.doctor.events import LogEvent
 
 _KNOWN = (
@@ -25,13 +27,24 @@ _KNOWN = (
 )
 
 
+_COMPLAINTS = frozenset(("WARN", "WARNING", "ERROR", "FATAL", "SEVERE", "CRITICAL"))
+_EXCEPTION = re.compile(r"\b(?:[a-z_]\w*\.){2,}[A-Z]\w*(?:Exception|Error)\b")
+
+
 def is_about_the_job(event: LogEvent) -> bool:
     """An exception, or something that a known component says.
 
-    A program's own words and lines that are no log lines may quote anything: a ticket, a search, a user.
+    A program's own words and lines that are no log lines may quote anything: a ticket, a search, a user. What a
+    connector of one's own complains of counts, when it speaks of a checkpoint or of an exception, and quotes nobody.
     """
     if event.exceptions:
         return True
     if event.logger is None:
         return event.level is not None
-    return "." not in event.logger or event.logger.startswith(_KNOWN)
+    return "." not in event.logger or event.logger.startswith(_KNOWN) or _complains(event)
+
+
+def _complains(event: LogEvent) -> bool:
+    if event.level not in _COMPLAINTS or '"' in event.message:
+        return False
+    return event.checkpoint is not None or _EXCEPTION.search(event.message) is not None

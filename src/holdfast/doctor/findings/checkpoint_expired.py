@@ -65,7 +65,7 @@ def _one_slow_task(case: Case, seen: Sightings) -> Support:
     """The same task is late again and again, or says that barriers wait behind data."""
     busy = case.near(seen, CONTEXT + "task-busy")
     late = [sighting for sighting in seen if sighting.key.variant == "late"]
-    repeated = sum(sighting.count for sighting in late) >= 3 and len(mentioned(late, "task")) == 1
+    repeated = sum(sighting.count for sighting in late) >= 2 and len(mentioned(late, "task")) == 1
     return Support(45 * bool(busy) + 30 * repeated, [*busy, *(late if repeated else ())])
 
 

@@ -11,6 +11,7 @@ from holdfast.doctor.reading import shown, whole
 CODE = "kafka-commit-failed"
 _REBALANCED = re.compile(
     r"already rebalanced|max\.poll\.interval\.ms|RebalanceInProgress|IllegalGeneration|UnknownMemberId"
+    r"|not part of an active group|kicked out of the group|FencedInstanceId"
 )
 _DENIED = re.compile(r"AuthorizationException|AuthenticationException|Not authorized")
 _COORDINATOR = re.compile(
@@ -49,6 +50,7 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "Failed to commit consumer offsets",
+                "ailed to commit offsets",
                 "Offset commit failed",
                 "CommitFailedException",
                 "failed async Kafka commit",

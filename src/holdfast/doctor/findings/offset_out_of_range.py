@@ -14,7 +14,7 @@ _GONE = re.compile(
     r"out of range|data may have been|KAFKA_DATA_LOSS|OffsetOutOfRange|NoOffsetForPartition|Undefined offset"
 )
 _RECREATED = re.compile(
-    r"offset was changed from|PARTITION_OFFSET_CHANGED|PARTITIONS_DELETED|have been deleted|are gone"
+    r"offset was changed from|PARTITION_OFFSET_CHANGED|PARTITIONS_DELETED|(?<!may )have been deleted|are gone"
 )
 _RESET = re.compile(
     r"out of range for partition .*,? resetting offset|failOnDataLoss\" to \"true\"|may have been missed"

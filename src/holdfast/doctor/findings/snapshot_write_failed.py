@@ -5,7 +5,7 @@ import re
 from holdfast.doctor.case import CONTEXT, Case
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.findings.storage_trouble import storage_trouble
+from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.reading import link_with, root, shown, whole
 
@@ -51,13 +51,17 @@ _ELSEWHERE = re.compile(r"_metadata\S* (?:for client \S+ )?already exists|OutOfM
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if _ELSEWHERE.search(text) or _READING.search(text) or not _writes_a_checkpoint(event, text):
+    if _ELSEWHERE.search(text) or _reads(text) or not _writes_a_checkpoint(event, text):
         return None
     trouble = storage_trouble(text)
     if trouble is not None:
         name, pattern = trouble
         return Clue(shown(event, link_with(event, pattern)), name)
     return Clue(shown(event), "operator") if _failed_in_its_own_code(event, text) else None
+
+
+def _reads(text: str) -> bool:
+    return bool(_READING.search(text) or FILE_OF_SPARKS_CHECKPOINT_GONE.search(text))
 
 
 def _failed_in_its_own_code(event: LogEvent, text: str) -> bool:

@@ -4,7 +4,7 @@ import re
 
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.findings.storage_trouble import storage_trouble
+from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
 from holdfast.doctor.reading import link_with, shown, whole
 
@@ -38,6 +38,11 @@ def _recognise(event: LogEvent) -> Clue | None:
     if trouble is not None:
         return Clue(shown(event, link_with(event, trouble[1])), "storage")
     return Clue(shown(event))
+
+
+def _file_is_gone(event: LogEvent) -> Clue | None:
+    link = link_with(event, FILE_OF_SPARKS_CHECKPOINT_GONE)
+    return Clue(shown(event, link), "missing") if link else None
 
 
 _FALL_BACK = (
@@ -80,6 +85,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
+        Rule(CODE, (" does not exist", " doesn't exist"), _file_is_gone),
     ),
     causes=(
         Cause(

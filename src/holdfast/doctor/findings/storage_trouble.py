@@ -36,6 +36,11 @@ _UNREACHABLE = re.compile(
     r"|Status Code: 50[0245]|ConnectionPoolTimeout|Timeout waiting for connection from pool|NoHttpResponse"
 )
 
+FILE_OF_SPARKS_CHECKPOINT_GONE = re.compile(
+    r"/(?:sources/\d+|offsets|commits|state/\d+/\d+)/(?!\S*\.tmp)\S+ (?:does not|doesn't) exist"
+)
+"""Whoever writes makes a file; it is a reader who misses one."""
+
 _IN_ORDER = (
     ("disk-full", _SPACE, ("No space", "uota", "OutOfSpace", "StorageFull", "InsufficientStorage", "enough space")),
     (
