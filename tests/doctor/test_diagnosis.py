@@ -2,9 +2,9 @@
 
 import itertools
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.doctor.diagnosis import diagnose
 from holdfast.doctor.events import LogEvent

@@ -12,7 +12,7 @@ from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.grouping import EVENT_LINES, Grouping
 from holdfast.doctor.inputs import pieces_of, resolve, shared_out
-from holdfast.doctor.needles import Needles
+from holdfast.doctor.needles import needles_of
 from holdfast.doctor.pipeline import added_up
 from holdfast.doctor.scanning import Piece, Reading, events_of, scan
 from holdfast.doctor.sightings import Sighting
@@ -101,9 +101,9 @@ def test_a_file_larger_than_a_window_is_read_as_one(tmp_path: Path) -> None:
     for window in windows(read, 0, None, size=100_000):
         assert len(window.data) <= 100_000 + 2 * REACH
         lines += window.own_lines
-        events += Grouping("x", window).events_with(Needles.of(RULES))
+        events += Grouping("x", window).events_with(needles_of(RULES))
     numbers = [number + 1 for number, line in enumerate(data.splitlines()) if b"failed" in line]
-    assert [event.line + 1 for event in events] == numbers
+    assert [event.line for event in events] == numbers
     assert {"/".join(link.class_name for link in event.exceptions) for event in events} == {CHAIN}
     assert lines == data.count(b"\n")
 

@@ -1,24 +1,21 @@
 """What one rule sees in one event."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from holdfast.doctor.events import LogEvent
 
-_NONE: Mapping[str, str] = MappingProxyType({})
-_NO_NUMBERS: Mapping[str, int] = MappingProxyType({})
 
-
-@dataclass(frozen=True, slots=True)
-class Clue:
+class Clue(Struct, frozen=True):
     """`variant` tells apart what the fix depends on, and has few values; what has many goes to `mentions`."""
 
     text: str
     """The line to show as evidence."""
     variant: str = ""
-    mentions: Mapping[str, str] = field(default_factory=lambda: _NONE)
-    measures: Mapping[str, int] = field(default_factory=lambda: _NO_NUMBERS)
+    mentions: Mapping[str, str] = {}
+    measures: Mapping[str, int] = {}
 
 
 Recognise = Callable[[LogEvent], Clue | None]

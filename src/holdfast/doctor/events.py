@@ -1,18 +1,16 @@
 """One event of a log, whatever wrote it: the row of the doctor's table."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionLink:
+class ExceptionLink(Struct, frozen=True):
     """One exception of a chain; `class_name` is fully qualified as far as the log says so."""
 
     class_name: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogEvent:
+class LogEvent(Struct, frozen=True):
     """A line with its continuation: further lines of the message, and the stack trace behind it.
 
     What a log does not say is None. `message` is capped by the parser; it has no prefix and no trace.

@@ -74,7 +74,7 @@ class _Lines:
     def placed(self, identity: str, reading: Reading) -> list[Sighting]:
         before = 0 if reading.piece.start == 0 else self._read.get(identity, 0)
         self._read[identity] = before + reading.lines
-        return [moved(sighting, before + 1) for sighting in reading.sightings]
+        return [moved(sighting, before) for sighting in reading.sightings]
 
 
 def follow(

@@ -1,7 +1,7 @@
 """Lines -> events: where each begins, which lines follow it, and which events are worth taking apart.
 
-Most lines of a log are never looked at in Python. RE2 finds, in a whole window at once, the lines at which events begin
-and the lines that contain a needle; only events with such a line are assembled.
+Most lines of a log are never looked at in Python. In a whole window at once RE2 finds the lines at which events begin,
+and Hyperscan those that contain a needle; only events with such a line are assembled.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from holdfast.doctor.assembling import headed, headless
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.formats import EVENT_START
 from holdfast.doctor.lines import first_line, writer_of
-from holdfast.doctor.needles import Indices, Needles, frequent_lines, rare_lines
+from holdfast.doctor.needles import Indices, Needles
 from holdfast.doctor.prefixes import Stripped, stripped
 from holdfast.doctor.traces import starts_trace
 from holdfast.doctor.windows import REACH, Window
 
 EVENT_LINES = 5_000
 _STRETCH = REACH // 2
-_FEW = 4
+_FEW = 2
 _LINE_CHARACTERS = REACH
 
 
@@ -41,7 +41,8 @@ class Grouping:
     @cached_property
     def heads(self) -> Indices:
         """The lines at which events begin, whoever they belong to."""
-        found = np.flatnonzero(pc.match_substring_regex(self._window.lines, EVENT_START).to_numpy(zero_copy_only=False))
+        indices = pc.indices_nonzero(pc.match_substring_regex(self._window.lines, EVENT_START))
+        found = np.frombuffer(indices.buffers()[1], dtype=np.int64, count=len(indices))  # to_numpy() imports pandas
         return found[np.searchsorted(found, self._window.first_whole) :]
 
     @cached_property
@@ -65,9 +66,8 @@ class Grouping:
                 yield self._event(index) if has_head else self._headless_event(index)
 
     def _hits(self, needles: Needles) -> Indices:
-        rare, frequent = rare_lines(self._window, needles), frequent_lines(self._window, needles)
-        thinned = self._thinned(np.setdiff1d(frequent, rare, assume_unique=True))
-        return np.concatenate((self._from_own(rare), thinned))
+        rare, frequent = needles.lines_of(self._window)
+        return np.concatenate((self._from_own(rare), self._thinned(frequent)))
 
     def _from_own(self, hits: Indices) -> Indices:
         return hits[np.searchsorted(hits, self._window.own[0]) :]
@@ -121,7 +121,7 @@ class Grouping:
         return line - head < EVENT_LINES and int(starts[line]) - int(starts[head]) < REACH
 
     def _event(self, head: int) -> LogEvent:
-        text, number = self._text(head), self._window.line_number(head)
+        text, number = self._text(head), self._window.line_number(head) + 1
         found = first_line(text)
         if found is None:
             return headless(self._source, number, [stripped(text)])
@@ -137,7 +137,7 @@ class Grouping:
         lines = [self._line(index)]
         if starts_trace(lines[0].text):
             lines += takewhile(lambda line: not starts_trace(line.text), self._lines_after(index, lines[0].writer))
-        return headless(self._source, self._window.line_number(index), lines)
+        return headless(self._source, self._window.line_number(index) + 1, lines)
 
     def _lines_after(self, index: int, writer: tuple[str, ...]) -> Iterator[Stripped]:
         lines = (self._line(each) for each in range(index + 1, self._limit(index, writer)) if not self._is_head(each))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.doctor.formats import AFTER_LEVEL, JSON_START, LAYOUTS, WITHOUT_TIME
 from holdfast.doctor.prefixes import Stripped, stripped, unwrapped, without_one
@@ -12,8 +15,7 @@ _MOST_PREFIXES = 3
 _LEVELS = {"WARNING": "WARN", "SEVERE": "ERROR", "CRITICAL": "FATAL"}
 
 
-@dataclass(frozen=True, slots=True)
-class FirstLine:
+class FirstLine(Struct, frozen=True):
     message: str
     time: int | None = None
     level: str | None = None
@@ -25,10 +27,25 @@ class FirstLine:
 
 
 def first_line(line: str) -> tuple[Stripped, FirstLine] | None:
-    """None when no event begins here. The layout is looked for before a prefix is taken off: some times are both."""
+    """None when no event begins here."""
+    found = _laid_out(line)
+    if found is None:
+        return None
+    rest, layout = found
+    return rest, FirstLine(rest.text, rest.time, is_json=True) if layout.re is JSON_START else _by_layout(rest, layout)
+
+
+def writer_of(line: str) -> tuple[str, ...]:
+    """Which of several processes that share a file wrote this line; empty when nothing says so."""
+    found = _laid_out(line)
+    return stripped(line).writer if found is None else found[0].writer
+
+
+def _laid_out(line: str) -> tuple[Stripped, re.Match[str]] | None:
+    """The layout is looked for before a prefix is taken off: some times are both."""
     rest = unwrapped(line)
     for _ in range(_MOST_PREFIXES + 1):
-        if (found := _by_layout(rest)) is not None:
+        if (found := _layout_of(rest.text)) is not None:
             return rest, found
         if (without := without_one(rest)) is None:
             return None
@@ -36,10 +53,11 @@ def first_line(line: str) -> tuple[Stripped, FirstLine] | None:
     return None
 
 
-def writer_of(line: str) -> tuple[str, ...]:
-    """Which of several processes that share a file wrote this line; empty when nothing says so."""
-    found = first_line(line)
-    return stripped(line).writer if found is None else found[0].writer
+def _layout_of(text: str) -> re.Match[str] | None:
+    for layout in LAYOUTS:
+        if (found := layout.match(text)) is not None:
+            return found
+    return JSON_START.match(text) if text.startswith("{") else None
 
 
 def level_name(text: str | None) -> str | None:
@@ -49,28 +67,19 @@ def level_name(text: str | None) -> str | None:
     return _LEVELS.get(name, name)
 
 
-def _by_layout(line: Stripped) -> FirstLine | None:
-    text = line.text
-    for layout in LAYOUTS:
-        found = layout.match(text)
-        if found is None:
-            continue
-        parts = found.groupdict()
-        written = parts.get("time")
-        first = FirstLine(
-            text[found.end() :].strip(),
-            _time(written, line.time),
-            level_name(parts.get("level")),
-            _tags(parts.get("logger")),
-            parts.get("thread"),
-        )
-        if parts.get("level") and first.logger is None:
-            from_level = text[found.start("level") + len(parts["level"]) :].lstrip(" \t]:").rstrip()
-            return _after_level(first, from_level)
+def _by_layout(line: Stripped, found: re.Match[str]) -> FirstLine:
+    text, parts = line.text, found.groupdict()
+    first = FirstLine(
+        text[found.end() :].strip(),
+        _time(parts.get("time"), line.time),
+        level_name(parts.get("level")),
+        _tags(parts.get("logger")),
+        parts.get("thread"),
+    )
+    if not parts.get("level") or first.logger is not None:
         return first
-    if text.startswith("{") and JSON_START.match(text):
-        return FirstLine(text, line.time, is_json=True)
-    return None
+    from_level = text[found.start("level") + len(parts["level"]) :].lstrip(" \t]:").rstrip()
+    return _after_level(first, from_level)
 
 
 def _after_level(first: FirstLine, text: str) -> FirstLine:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+from msgspec import structs
 from pyspark import Broadcast
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -69,11 +70,13 @@ def added_up(readings: Iterable[Reading]) -> Examination:
 def renamed(examination: Examination, names: Mapping[str, str]) -> Examination:
     """With other names for some of the files."""
 
+    def name(source: str) -> str:
+        return names.get(source, source)
+
     def other(sighting: Sighting) -> Sighting:
-        samples = tuple(replace(sample, source=names.get(sample.source, sample.source)) for sample in sighting.samples)
-        last = replace(sighting.last, source=names.get(sighting.last.source, sighting.last.source))
-        key = replace(sighting.key, source=names.get(sighting.key.source, sighting.key.source))
-        return replace(sighting, key=key, samples=samples, last=last)
+        key = structs.replace(sighting.key, source=name(sighting.key.source))
+        samples = [structs.replace(sample, source=name(sample.source)) for sample in (*sighting.samples, sighting.last)]
+        return structs.replace(sighting, key=key, samples=tuple(samples[:-1]), last=samples[-1])
 
     return (
         replace(examination, sightings=[other(sighting) for sighting in examination.sightings])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -15,6 +14,7 @@ _INNERMOST = frozenset(("cri", "docker"))
 """What the container runtime puts there: behind it, everything is the process's own."""
 _LEVELS = frozenset(("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"))
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CRI = PREFIXES["cri"]
 _LABEL = re.compile(r'(?:pod|pod_name|instance|host|hostname)="([^"]*)"')
 
 
@@ -27,8 +27,7 @@ class _DockerLine(msgspec.Struct):
 _docker = msgspec.json.Decoder(_DockerLine)
 
 
-@dataclass(frozen=True, slots=True)
-class Stripped:
+class Stripped(msgspec.Struct, frozen=True):
     """`text` is what the process itself wrote; lines with the same `writer` were written by the same process."""
 
     text: str
@@ -59,6 +58,8 @@ def unwrapped(line: str) -> Stripped:
 
 
 def without_one(line: Stripped) -> Stripped | None:
+    if (cri := _CRI.match(line.text)) is not None:  # first of all prefixes, and by far the most frequent
+        return Stripped(line.text[cri.end() :], (*line.writer, "cri", cri["stream"]), line.host, cri["time"])
     kind = which.lastgroup if (which := ANY_PREFIX.match(line.text)) else None
     found = PREFIXES[kind].match(line.text) if kind else None
     if kind is None or found is None or (parts := found.groupdict()).get("host") in _LEVELS:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from holdfast.doctor.blocks import SAMPLE, Damaged, is_binary, opened, sample_of
 from holdfast.doctor.clues import Rule
 from holdfast.doctor.events import LogEvent
 from holdfast.doctor.grouping import EVENT_LINES, Grouping
-from holdfast.doctor.needles import Needles
+from holdfast.doctor.needles import needles_of
 from holdfast.doctor.sightings import Sighting, observe
 from holdfast.doctor.windows import Read, Window, windows
 
@@ -41,7 +43,7 @@ class Reading:
     trouble: str | None = None
     """Why the piece could not be read, or not to its end."""
     sightings: list[Sighting] = field(default_factory=list)
-    """With line numbers from 0, counted from the piece's start."""
+    """With line numbers from 1, counted from the piece's start."""
 
 
 def scan(piece: Piece, rules: Sequence[Rule]) -> Reading:
@@ -65,7 +67,7 @@ def events_of(piece: Piece) -> Iterator[LogEvent]:
 
 
 def _scan(reading: Reading, windows: Iterable[Window], rules: Sequence[Rule]) -> None:
-    needles = Needles.of(rules)
+    needles = needles_of(rules)
     groupings = _groupings(reading, windows)
     reading.sightings = observe((event for each in groupings for event in each.events_with(needles)), rules)
 
@@ -91,7 +93,7 @@ def _windows_of_file(reading: Reading) -> Iterator[Window]:
 
 def _windows_of_stream(reading: Reading, read: Read) -> Iterator[Window]:
     for window in windows(read, 0, None):
-        if window.offset == 0 and is_binary(window.data[:SAMPLE]):
+        if window.offset == 0 and is_binary(bytes(window.data[:SAMPLE])):
             reading.binary = True
             return
         yield window
@@ -120,7 +122,7 @@ def _count(reading: Reading, window: Window, grouping: Grouping) -> None:
 
 def placed(readings: Sequence[Reading]) -> list[Sighting]:
     """The sightings of one file's pieces, in their order, with line numbers from 1 in the file."""
-    sightings, before = [], 1
+    sightings, before = [], 0
     for reading in readings:
         sightings += [moved(sighting, before) for sighting in reading.sightings]
         before += reading.lines
@@ -128,6 +130,8 @@ def placed(readings: Sequence[Reading]) -> list[Sighting]:
 
 
 def moved(sighting: Sighting, lines: int) -> Sighting:
+    if not lines:
+        return sighting
     return replace(
         sighting,
         samples=tuple(replace(sample, line=sample.line + lines) for sample in sighting.samples),

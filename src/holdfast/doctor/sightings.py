@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.engines import engine_of
 from holdfast.doctor.events import LogEvent
+from holdfast.doctor.needles import needles_of
 from holdfast.doctor.reading import whole
 from holdfast.doctor.trust import is_about_the_job
 
@@ -23,8 +26,7 @@ _MENTIONS = 8
 _CHECKPOINTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """Clues with the same key are one sighting."""
 
     code: str
@@ -48,8 +50,7 @@ class Key:
         return replace(self, window=self.window >> (doubled - self.doubled), doubled=doubled)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Sample:
+class Sample(Struct, frozen=True, order=True):
     """A line to show; ordered by time, then place."""
 
     time: int
@@ -59,8 +60,7 @@ class Sample:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     count: int
     total: int
     least: int
@@ -75,8 +75,7 @@ class Measure:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(Struct, frozen=True):
     key: Key
     count: int
     samples: tuple[Sample, ...]
@@ -85,8 +84,8 @@ class Sighting:
     checkpoints: tuple[int, ...] = ()
     """The lowest ones."""
     tasks: tuple[str, ...] = ()
-    mentions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    measures: Mapping[str, Measure] = field(default_factory=dict)
+    mentions: Mapping[str, tuple[str, ...]] = {}
+    measures: Mapping[str, Measure] = {}
     keeps: int = 3
     """Samples."""
 
@@ -111,16 +110,11 @@ class Sighting:
 def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]:
     """What the rules see in these events, added up."""
     rules = tuple(rules)
-    wanting: dict[str, set[int]] = {}
-    for number, rule in enumerate(rules):
-        for needle in rule.needles:
-            wanting.setdefault(needle, set()).add(number)
+    needles = needles_of(rules)
     seen: dict[Key, Sighting] = {}
     most = _AT_ONCE
     for event in filter(is_about_the_job, events):
-        text = "\n".join((whole(event), *event.frames))
-        wanted = [numbers for needle, numbers in wanting.items() if needle in text]
-        for number in sorted(set().union(*wanted)):
+        for number in needles.rules_for("\n".join((whole(event), *event.frames))):
             clue = rules[number].recognise(event)
             if clue is not None:
                 _add(seen, _sighting(rules[number], event, clue))

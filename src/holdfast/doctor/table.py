@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
 from itertools import islice
 
 import pyarrow as pa
+from msgspec.structs import fields, replace
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
@@ -55,7 +55,7 @@ def _reading(
 
 
 def _rows(piece: Piece, first_line: int) -> Iterator[pa.RecordBatch]:
-    events = (replace(event, line=event.line + first_line) for event in events_of(piece))
+    events = (replace(event, line=event.line + first_line - 1) for event in events_of(piece))
     while rows := list(islice(events, _ROWS)):
         yield pa.RecordBatch.from_arrays([_column(rows, each) for each in _COLUMNS], schema=_COLUMNS)
 

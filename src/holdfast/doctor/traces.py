@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from holdfast.doctor.events import ExceptionLink
 
 MESSAGE_CHARACTERS = 8_000
@@ -48,8 +50,7 @@ class _Link:
     frames: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(Struct, frozen=True):
     message: str
     exceptions: tuple[ExceptionLink, ...]
     """The chain of causes, outermost first. What was suppressed is no cause and is not here."""

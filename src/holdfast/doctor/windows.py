@@ -17,6 +17,7 @@ import pyarrow as pa
 REACH = 512 * 1024
 """No event is longer; of a longer line, only this much is sure to be looked at."""
 WINDOW = 16 * 1024 * 1024
+_CHUNK = 1024 * 1024
 
 Read = Callable[[int], bytes]
 _LINE_FEED = 10
@@ -24,7 +25,9 @@ _LINE_FEED = 10
 
 @dataclass(frozen=True)
 class Window:
-    data: bytes
+    """Of use until the next one is asked for: they share their memory."""
+
+    data: memoryview
     offset: int
     """Of the first byte of `data` in the file."""
     lines_before: int
@@ -78,41 +81,40 @@ class Window:
             return []
         begin = int(self.starts[first])
         limit = int(self.starts[end]) if end < len(self.starts) else len(self.data)
-        text = self.data[begin : min(limit, begin + REACH)].decode("utf-8", "replace").replace("\xa0", " ")
-        return text.rstrip("\r\n").split("\n")
+        return self._decoded(begin, min(limit, begin + REACH)).split("\n")
 
     def text(self, index: int, most: int) -> str:
         start = int(self.starts[index])
         end = int(self.starts[index + 1]) if index + 1 < len(self.starts) else len(self.data)
-        return self.data[start : min(end, start + most)].decode("utf-8", "replace").replace("\xa0", " ").rstrip("\r\n")
+        return self._decoded(start, min(end, start + most))
+
+    def _decoded(self, start: int, end: int) -> str:
+        return bytes(self.data[start:end]).decode("utf-8", "replace").replace("\xa0", " ").rstrip("\r\n")
 
 
 def windows(read: Read, start: int, end: int | None, size: int = WINDOW) -> Iterator[Window]:
     """`read` gives the bytes from `start - REACH` on, or from 0; `end` None is where they end."""
-    offset = max(0, start - REACH)
-    data, own_start, lines_before = b"", start, 0
+    buffer, filled = np.empty(size + 2 * REACH, dtype=np.uint8).data, 0
+    offset, own_start, lines_before = max(0, start - REACH), start, 0
     while True:
-        limit = None if end is None else end + REACH
-        data, at_end = _filled(data, read, size + 2 * REACH, None if limit is None else limit - offset)
-        reached = offset + len(data)
+        wanted = len(buffer) if end is None else min(len(buffer), end + REACH - offset)
+        filled = _filled(buffer, filled, wanted, read)
+        at_end = filled < wanted or wanted < len(buffer)
+        reached = offset + filled
         own_end = (reached if end is None else min(end, reached)) if at_end else reached - REACH
-        window = Window(data, offset, lines_before, own_start, max(own_start, own_end))
+        window = Window(buffer[:filled], offset, lines_before, own_start, max(own_start, own_end))
         yield window
         if at_end:
             return
         lines_before += window.own_lines
         keep_from = max(0, own_end - REACH - offset)
-        data, offset, own_start = data[keep_from:], offset + keep_from, own_end
+        buffer[: filled - keep_from] = bytes(buffer[keep_from:filled])
+        filled, offset, own_start = filled - keep_from, offset + keep_from, own_end
 
 
-def _filled(data: bytes, read: Read, size: int, most: int | None) -> tuple[bytes, bool]:
-    """As many bytes as asked for, and whether the piece ends there."""
-    wanted = size if most is None else min(size, most)
-    parts, have = [data], len(data)
-    while have < wanted:
-        chunk = read(wanted - have)
-        if not chunk:
-            return b"".join(parts), True
-        parts.append(chunk)
-        have += len(chunk)
-    return b"".join(parts), most is not None and have >= most
+def _filled(buffer: memoryview, filled: int, wanted: int, read: Read) -> int:
+    """How much of the buffer is filled: less than wanted only where the bytes end."""
+    while filled < wanted and (chunk := read(min(_CHUNK, wanted - filled))):
+        buffer[filled : filled + len(chunk)] = chunk
+        filled += len(chunk)
+    return filled
