@@ -259,4 +259,15 @@ def test_small_files_share_a_task_and_large_tasks_go_first(tmp_path: Path) -> No
         ("c", 200, None),
         ("d", 0, None),
     ]
-    assert shared_out(pieces, 100) == [[2], [3], [4, 5], [0, 1]]
+    assert shared_out(pieces, 100, cores=2) == [[2], [3], [4, 5], [0, 1]]
+
+
+def test_a_task_takes_a_share_of_what_is_left(tmp_path: Path) -> None:
+    """A task costs Spark some hundredths of a second, and nobody should wait for the last one."""
+    files = [tmp_path / f"{number:03d}" for number in range(100)]
+    for file in files:
+        file.write_bytes(b"x" * 10)
+    tasks = shared_out(list(pieces_of(map(str, files), 10)), 10, cores=2)
+    assert [len(task) for task in tasks][:4] == [25, 18, 14, 10]
+    assert len(tasks[-1]) == 1
+    assert [place for task in tasks for place in task] == list(range(100))

@@ -10,6 +10,7 @@ from holdfast.doctor.assembling import event_of
 from holdfast.doctor.events import ExceptionLink
 from holdfast.doctor.formats import EVENT_START
 from holdfast.doctor.lines import first_line
+from holdfast.doctor.prefixes import same_writer, stripped
 from holdfast.doctor.times import milliseconds
 
 JOB = "599a6ac3c371874d12ebf024978cadbc"
@@ -210,3 +211,30 @@ def starting_events(lines: list[str]) -> list[bool]:
 
 def test_the_pattern_has_no_group_that_re2_does_not_know() -> None:
     assert re.search(r"\(\?[=!<P]", EVENT_START) is None
+
+
+RUNTIME_LINES = (
+    "2026-01-02T03:04:05.123456789Z stdout F \tat org.apache.flink.Task.run(Task.java:1)",
+    "2026-01-02T03:04:05Z stdout F Caused by: java.io.IOException: pod-1 app | 2026-01-02 said stdout F no",
+    "2026-01-02T03:04:05.1+02:00 stdout F ",
+)
+
+
+def test_lines_of_one_writer_are_stripped_together_as_they_are_one_by_one() -> None:
+    assert same_writer("\n".join(RUNTIME_LINES), ("cri", "stdout")) == [stripped(line).text for line in RUNTIME_LINES]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "2026-01-02T03:04:05Z stderr F \tat a.B.c(B.java:1)",
+        "2026-01-02T03:04:05Z stdout P \tat a.B.c(B.java:1)",
+        "2026-01-02T03:04:05Z stdout F Stage 1\rdone",
+        "a stdout F line",
+        "\tat a.B.c(B.java:1)",
+        "",
+    ],
+)
+def test_lines_that_another_may_have_written_are_looked_at_one_by_one(other: str) -> None:
+    assert same_writer("\n".join((*RUNTIME_LINES, other)), ("cri", "stdout")) is None
+    assert same_writer("\n".join(RUNTIME_LINES), ("kubectl", "pod-1", "app")) is None

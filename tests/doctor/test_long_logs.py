@@ -94,7 +94,7 @@ def test_twice_the_logs_take_two_cores_twice_as_long(tmp_path: Path) -> None:
         size = piece_size(map(str, files), cores=2)
         pieces = list(pieces_of(map(str, files), size))
         cores = [0, 0]
-        for task in shared_out(pieces, size):
+        for task in shared_out(pieces, size, cores=2):
             cores[cores.index(min(cores))] += sum(_bytes(pieces[place]) for place in task)
         return max(cores)
 

@@ -20,20 +20,33 @@ _SLACK_MS = 2_000
 """The failure that was one too many may be logged behind the line that says so."""
 
 _EXPIRED = "expired before completing"
-_NOT_COUNTED = re.compile(
-    r"not ready|[Ss]ubsumed|[Ss]uspend|not running|[Nn]ot all required tasks|[Tt]ask.{0,40}clos"
-    r"|[Cc]oordinator.{0,20}shut|too many|minimum time between|CancellationException"
+_NOT_COUNTED = (
+    "not ready",
+    "ubsumed",
+    "uspend",
+    "not running",
+    "ot all required tasks",
+    "too many",
+    "minimum time between",
+    "CancellationException",
+    "Exceeded checkpoint tolerable",
 )
+_TASK_ENDED = re.compile(r"ask.{0,40}clos")
+_COORDINATOR_ENDED = re.compile(r"oordinator.{0,20}shut")
 
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if event.checkpoint is None or _NOT_COUNTED.search(text) or "Exceeded checkpoint tolerable" in text:
+    if event.checkpoint is None or any(phrase in text for phrase in _NOT_COUNTED) or _ended(text):
         return None
     cause = _root_cause(event)
     if cause is None:
         return None
     return Clue(f"checkpoint {event.checkpoint}: {cause}"[:_CHARACTERS])
+
+
+def _ended(text: str) -> bool:
+    return bool(_TASK_ENDED.search(text) or _COORDINATOR_ENDED.search(text))
 
 
 def _root_cause(event: LogEvent) -> str | None:

@@ -19,7 +19,7 @@ from holdfast.doctor.events import LogEvent
 from holdfast.doctor.formats import EVENT_START
 from holdfast.doctor.lines import first_line, writer_of
 from holdfast.doctor.needles import Indices, Needles
-from holdfast.doctor.prefixes import Stripped, stripped
+from holdfast.doctor.prefixes import Stripped, same_writer, stripped
 from holdfast.doctor.traces import starts_trace
 from holdfast.doctor.windows import REACH, Window
 
@@ -126,11 +126,19 @@ class Grouping:
         if found is None:
             return headless(self._source, number, [stripped(text)])
         prefix, first = found
-        if prefix.writer or prefix.written:
-            continuation = [line.text for line in self._lines_after(head, prefix.writer)]
-        else:
-            continuation = self._window.texts(head + 1, self._limit(head, ()))
-        return headed(self._source, number, prefix, first, continuation)
+        return headed(self._source, number, prefix, first, self._continuation(head, prefix))
+
+    def _continuation(self, head: int, prefix: Stripped) -> list[str]:
+        limit = self._limit(head, prefix.writer)
+        if limit <= head + 1:
+            return []
+        text = self._window.text_of(head + 1, limit)
+        if not prefix.writer and not prefix.written:
+            return text.split("\n")
+        lines = same_writer(text, prefix.writer) if self._next_head(head) >= limit else None
+        if lines is None:
+            lines = [line.text for line in self._lines_between(head + 1, limit, prefix.writer)]
+        return lines
 
     def _headless_event(self, index: int) -> LogEvent:
         """An exception with its trace, or else one line of which nobody knows what it belongs to."""
@@ -140,8 +148,15 @@ class Grouping:
         return headless(self._source, self._window.line_number(index) + 1, lines)
 
     def _lines_after(self, index: int, writer: tuple[str, ...]) -> Iterator[Stripped]:
-        lines = (self._line(each) for each in range(index + 1, self._limit(index, writer)) if not self._is_head(each))
+        return self._lines_between(index + 1, self._limit(index, writer), writer)
+
+    def _lines_between(self, first: int, end: int, writer: tuple[str, ...]) -> Iterator[Stripped]:
+        lines = (self._line(each) for each in range(first, end) if not self._is_head(each))
         return (line for line in lines if not writer or line.writer == writer)
+
+    def _next_head(self, index: int) -> int:
+        place = bisect_right(self._heads, index)
+        return self._heads[place] if place < len(self._heads) else len(self._window.starts)
 
     def _limit(self, index: int, writer: tuple[str, ...]) -> int:
         """The first line behind the event."""

@@ -20,7 +20,8 @@ _GLOB = frozenset("*?[")
 _SWOLLEN = 8
 """How many times larger a compressed log is to read than to store, roughly."""
 _TOGETHER = 500
-_TASKS_PER_CORE = 8
+_PIECES_PER_CORE = 8
+_SHARES_PER_CORE = 2
 _LEAST_PIECE = 4 * 1024 * 1024
 STANDARD_INPUT = "-"
 
@@ -61,9 +62,9 @@ def spooled(stream: BinaryIO, directory: Path) -> str:
 
 
 def piece_size(files: Iterable[str], cores: int) -> int:
-    """So that each core gets several tasks: with few large ones, some cores wait while others read the last."""
+    """So that each core gets many: with few large ones, some cores wait while others read the last."""
     total = sum(map(_length, files))
-    return max(_LEAST_PIECE, min(PIECE, total // (cores * _TASKS_PER_CORE)))
+    return max(_LEAST_PIECE, min(PIECE, total // (cores * _PIECES_PER_CORE)))
 
 
 def pieces_of(files: Iterable[str], size: int = PIECE) -> Iterator[Piece]:
@@ -78,18 +79,24 @@ def pieces_of(files: Iterable[str], size: int = PIECE) -> Iterator[Piece]:
             yield Piece(path, start, end)
 
 
-def shared_out(pieces: Sequence[Piece], size: int = PIECE) -> list[list[int]]:
-    """Places of pieces that one task reads one after the other: small files go together, the largest tasks go first."""
+def shared_out(pieces: Sequence[Piece], size: int, cores: int) -> list[list[int]]:
+    """Places of pieces that one task reads one after the other, the largest tasks first.
+
+    Each takes a share of what is left: a task costs Spark as much as reading some megabytes, so few are wanted, and
+    small ones at the end, so that no core waits long for the last.
+    """
+    weights = [_weight(piece) for piece in pieces]
+    left = sum(weights)
     tasks: list[list[int]] = []
     room = 0
-    for place, piece in enumerate(pieces):
-        weight = _weight(piece)
+    for place, weight in enumerate(weights):
         if not tasks or weight > room or len(tasks[-1]) >= _TOGETHER:
             tasks.append([])
-            room = size
+            room = max(size, left // (_SHARES_PER_CORE * cores))
         tasks[-1].append(place)
         room -= weight
-    return sorted(tasks, key=lambda task: -sum(_weight(pieces[place]) for place in task))
+        left -= weight
+    return sorted(tasks, key=lambda task: -sum(weights[place] for place in task))
 
 
 def _weight(piece: Piece) -> int:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.doctor.formats import AFTER_LEVEL, JSON_START, LAYOUTS, WITHOUT_TIME
-from holdfast.doctor.prefixes import Stripped, stripped, unwrapped, without_one
+from holdfast.doctor.prefixes import Stripped, stripped, unwrapped, without_cri, without_one
 from holdfast.doctor.times import has_zone, milliseconds
 
 _MOST_PREFIXES = 3
@@ -44,6 +44,7 @@ def writer_of(line: str) -> tuple[str, ...]:
 def _laid_out(line: str) -> tuple[Stripped, re.Match[str]] | None:
     """The layout is looked for before a prefix is taken off: some times are both."""
     rest = unwrapped(line)
+    rest = without_cri(rest) or rest  # what stands behind its time is no level, so this line has no other layout
     for _ in range(_MOST_PREFIXES + 1):
         if (found := _layout_of(rest.text)) is not None:
             return rest, found

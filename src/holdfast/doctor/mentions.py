@@ -2,20 +2,20 @@
 
 import re
 
-_HEX = r"[0-9a-f]{32}"
+_JOB_DIGITS = 32
+_HEX = rf"[0-9a-f]{{{_JOB_DIGITS}}}"
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 
-_JOB = re.compile(
-    rf"[Jj]ob(?:ID|Id|-id|_id)?[ _=:'\"(]{{1,3}}({_HEX})|[Jj]ob [^()]{{1,200}}\(({_HEX})\)"
-    rf"|({_HEX})/(?:chk-|shared|taskowned|savepoint)"
-)
+_JOB = re.compile(rf"[Jj]ob(?:ID|Id|-id|_id)?[ _=:'\"(]{{1,3}}({_HEX})|[Jj]ob [^()]{{1,200}}\(({_HEX})\)")
+_BELOW_A_JOB = ("/chk-", "/shared", "/taskowned", "/savepoint")
+_JOB_ID = re.compile(_HEX)
 _QUERY = re.compile(rf"\bid = ({_UUID})|[qQ]uery[Ii]d[=: ]+({_UUID})|query_id[=: \"]+({_UUID})")
 _CHECKPOINT = re.compile(
     r"\b[Cc]heckpoint (?:(?:ID|id|#) ?)?(\d{1,18})\b|\bchk-(\d{1,18})\b"
     r"|\b[Cc]heckpoint(?:Id|ID| [Ii]d)? ?[=:] ?(\d{1,18})\b"
     r"|\bsnapshot (\d{1,18}) for operator"
 )
-_SUBTASK = re.compile(r" ?\((\d+/\d+)\)")
+_SUBTASK = re.compile(r"\((\d+/\d+)\)")
 _STAGE = re.compile(r"\btask (\d+)\.\d+ in (stage \d+\.\d+)")
 _LEAD_INS = ("for operator ", "backend for ", "task ", "Task ", "resources for ")
 _LOOKED_AT = 4_000
@@ -30,7 +30,17 @@ def job_of(text: str) -> str | None:
     text = text[:_LOOKED_AT]
     if "ob" not in text and "chk-" not in text and "uery" not in text and "id = " not in text:
         return None
-    return _first(_JOB, text) or _first(_QUERY, text)
+    return _first(_JOB, text) or _job_in_path(text) or _first(_QUERY, text)
+
+
+def _job_in_path(text: str) -> str | None:
+    for part in _BELOW_A_JOB:
+        place = text.find(part)
+        while place >= 0:
+            if (found := _JOB_ID.fullmatch(text, max(0, place - _JOB_DIGITS), place)) is not None:
+                return found[0]
+            place = text.find(part, place + 1)
+    return None
 
 
 def checkpoint_of(text: str) -> int | None:

@@ -43,10 +43,11 @@ class Examination:
 
 def examine(spark: SparkSession, inputs: Inputs, rules: Sequence[Rule], size: int | None = None) -> Examination:
     """`size`: of the pieces that files are cut to."""
-    size = size or piece_size(inputs.files, spark.sparkContext.defaultParallelism)
+    cores = spark.sparkContext.defaultParallelism
+    size = size or piece_size(inputs.files, cores)
     pieces = list(pieces_of(inputs.files, size))
-    readings = [*_scanned(spark, pieces, rules, size), *remote.scanned(spark, inputs.urls, rules)]
-    return added_up(readings)
+    shared = shared_out(pieces, size, cores)
+    return added_up([*_scanned(spark, pieces, rules, shared), *remote.scanned(spark, inputs.urls, rules)])
 
 
 def added_up(readings: Iterable[Reading]) -> Examination:
@@ -95,10 +96,12 @@ def _first_lines(files: Iterable[Sequence[Reading]]) -> dict[Piece, int]:
     return numbers
 
 
-def _scanned(spark: SparkSession, pieces: Sequence[Piece], rules: Sequence[Rule], size: int) -> list[Reading]:
+def _scanned(
+    spark: SparkSession, pieces: Sequence[Piece], rules: Sequence[Rule], shared: Sequence[Sequence[int]]
+) -> list[Reading]:
     if not pieces:
         return []
-    tasks = spark.sparkContext.broadcast([[pieces[place] for place in task] for task in shared_out(pieces, size)])
+    tasks = spark.sparkContext.broadcast([[pieces[place] for place in task] for task in shared])
     number = len(tasks.value)
     frame = spark.range(0, number, 1, number).mapInArrow(_scanning(tasks, tuple(rules)), "reading BINARY")
     try:

@@ -15,6 +15,8 @@ _INNERMOST = frozenset(("cri", "docker"))
 _LEVELS = frozenset(("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"))
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CRI = PREFIXES["cri"]
+_TIME_LENGTHS = (len("2026-01-02T03:04:05Z"), len("2026-01-02T03:04:05.123456789+00:00"))
+_OTHER_WRITING = re.compile("[\r\x1b\x00\ufeff]")
 _LABEL = re.compile(r'(?:pod|pod_name|instance|host|hostname)="([^"]*)"')
 
 
@@ -52,14 +54,36 @@ def stripped(line: str) -> Stripped:
     return taken
 
 
+def same_writer(text: str, writer: tuple[str, ...]) -> list[str] | None:
+    """Lines without their prefixes, when a container's runtime wrote each of them for this writer; None when not.
+
+    What `stripped` says of each line, for a tenth of its time.
+    """
+    if len(writer) != 2 or writer[0] != "cri" or _OTHER_WRITING.search(text):
+        return None
+    behind_time = f" {writer[1]} F "
+    lines = []
+    for line in text.split("\n"):
+        time, found, rest = line.partition(behind_time)
+        if not found or not _looks_like_time(time):
+            return None
+        lines.append(rest)
+    return lines
+
+
+def _looks_like_time(text: str) -> bool:
+    """As the runtime writes it: it wrote the first line of this event, so a look is enough."""
+    return _TIME_LENGTHS[0] <= len(text) <= _TIME_LENGTHS[1] and text[10] == "T" and text[4] == "-"
+
+
 def unwrapped(line: str) -> Stripped:
     """Only what is around the whole line."""
     return _undocked(line)
 
 
 def without_one(line: Stripped) -> Stripped | None:
-    if (cri := _CRI.match(line.text)) is not None:  # first of all prefixes, and by far the most frequent
-        return Stripped(line.text[cri.end() :], (*line.writer, "cri", cri["stream"]), line.host, cri["time"])
+    if (without := without_cri(line)) is not None:  # first of all prefixes, and by far the most frequent
+        return without
     kind = which.lastgroup if (which := ANY_PREFIX.match(line.text)) else None
     found = PREFIXES[kind].match(line.text) if kind else None
     if kind is None or found is None or (parts := found.groupdict()).get("host") in _LEVELS:
@@ -72,6 +96,13 @@ def without_one(line: Stripped) -> Stripped | None:
         host or line.host,
         written if written and has_zone(written) else line.written,
     )
+
+
+def without_cri(line: Stripped) -> Stripped | None:
+    found = _CRI.match(line.text)
+    if found is None:
+        return None
+    return Stripped(line.text[found.end() :], (*line.writer, "cri", found["stream"]), line.host, found["time"])
 
 
 def _undocked(line: str) -> Stripped:

@@ -11,7 +11,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.inputs import shared_out
+from holdfast.doctor.inputs import PIECE, shared_out
 from holdfast.doctor.scanning import Piece, events_of
 
 _ROWS = 5_000
@@ -36,7 +36,8 @@ SCHEMA = (
 def table(spark: SparkSession, first_lines: Mapping[Piece, int]) -> DataFrame:
     """`first_lines`: as an examination of the same logs found them."""
     pieces = list(first_lines)
-    tasks = [[(pieces[place], first_lines[pieces[place]]) for place in task] for task in shared_out(pieces)]
+    shared = shared_out(pieces, PIECE, spark.sparkContext.defaultParallelism)
+    tasks = [[(pieces[place], first_lines[pieces[place]]) for place in task] for task in shared]
     return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(
         _reading(spark.sparkContext.broadcast(tasks)), SCHEMA
     )

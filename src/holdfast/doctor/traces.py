@@ -31,6 +31,7 @@ _EXCEPTION = re.compile(
 _IN_MESSAGE = re.compile(
     r"(?:^|[\s:(])((?:[a-z_][\w$-]*\.)+[\w$.]*[A-Z]\w*(?:Exception|Error|Throwable)\w*)(?:: ?(.*))?", re.DOTALL
 )
+_FRAME = "\tat "
 _PYTHON = "Traceback (most recent call last):"
 
 
@@ -60,8 +61,19 @@ class Trace(Struct, frozen=True):
 def read_trace(message: str, continuation: Iterable[str]) -> Trace:
     reader = _Reader(message)
     for line in continuation:
-        reader.take(line.rstrip())
+        if not (reader.has_enough_frames and line.startswith(_FRAME)):
+            reader.take(line.rstrip())
     return reader.read()
+
+
+def _frame_of(line: str) -> str | None:
+    """`package.Class.method`, without the module in front."""
+    if line.startswith(_FRAME):
+        name, bracket, _ = line[len(_FRAME) :].partition("(")
+        if bracket and " " not in name:
+            return name.rpartition("/")[2]
+    found = _AT.match(line)
+    return found[1] if found else None
 
 
 class _Reader:
@@ -72,14 +84,14 @@ class _Reader:
         """Indentation of the suppressed exception that is being read."""
         self._in_python = False
         self._in_frames = False
+        self.has_enough_frames = False
+        """Of the exception that is being read."""
 
     def take(self, line: str) -> None:
-        if not line or (line.startswith("\tat ") and self._enough_frames()) or _MORE.match(line):
+        if not line or _MORE.match(line) or (self._in_python and line[0] == " "):
             return
-        if self._in_python and line[0] == " ":
-            return
-        if (frame := _AT.match(line)) is not None:
-            self._frame(frame[1])
+        if (frame := _frame_of(line)) is not None:
+            self._frame(frame)
         elif (cause := _CAUSE.match(line)) is not None:
             self._cause(len(cause[1].expandtabs()), cause[2], cause[3], cause[4])
         elif line.startswith(_PYTHON):
@@ -103,9 +115,7 @@ class _Reader:
         self._in_frames = True
         if self._aside is None and self._links and len(self._links[-1].frames) < _FRAMES_EACH:
             self._links[-1].frames.append(name)
-
-    def _enough_frames(self) -> bool:
-        return self._in_frames and bool(self._links) and len(self._links[-1].frames) >= _FRAMES_EACH
+            self.has_enough_frames = len(self._links[-1].frames) == _FRAMES_EACH
 
     def _open_from_message(self) -> None:
         """`Lost task 1.0 in stage 2.0: java.io.IOException: No space left on device`, and then its frames."""
@@ -120,7 +130,7 @@ class _Reader:
             self._open(class_name, message)
 
     def _open(self, class_name: str, message: str | None) -> None:
-        self._aside, self._in_python, self._in_frames = None, False, False
+        self._aside, self._in_python, self._in_frames, self.has_enough_frames = None, False, False, False
         if len(self._links) < _LINKS:
             self._links.append(_Link(class_name, [message] if message else []))
 

@@ -75,13 +75,11 @@ class Window:
         """From 0, counted from the piece's first line."""
         return self.lines_before + index - self.own[0]
 
-    def texts(self, first: int, end: int) -> list[str]:
+    def text_of(self, first: int, end: int) -> str:
         """Lines from and up to, together at most as long as an event may be."""
-        if first >= end:
-            return []
         begin = int(self.starts[first])
         limit = int(self.starts[end]) if end < len(self.starts) else len(self.data)
-        return self._decoded(begin, min(limit, begin + REACH)).split("\n")
+        return self._decoded(begin, min(limit, begin + REACH))
 
     def text(self, index: int, most: int) -> str:
         start = int(self.starts[index])

@@ -43,15 +43,19 @@ _ABOUT_CHECKPOINTS = re.compile(
     r"checkpoint|snapshot|savepoint|[Ss]tate ?[Ss]tore|chk-\d|/(?:offsets|commits|sources|state)/|HDFSMetadataLog"
     r"|StreamMetadata|\.delta\b|\.changelog\b"
 )
-_READING = re.compile(
-    r"Could not restore|CANNOT_LOAD_STATE|Error reading|while opening RocksDB|StateBackend for restore"
+_READING = (
+    "Could not restore",
+    "CANNOT_LOAD_STATE",
+    "Error reading",
+    "while opening RocksDB",
+    "StateBackend for restore",
 )
-_ELSEWHERE = re.compile(r"_metadata\S* (?:for client \S+ )?already exists|OutOfMemoryError|StateMigrationException")
+_METADATA_EXISTS = re.compile(r"_metadata\S* (?:for client \S+ )?already exists")
 
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if _ELSEWHERE.search(text) or _reads(text) or not _writes_a_checkpoint(event, text):
+    if _is_told_elsewhere(text) or _reads(text) or not _writes_a_checkpoint(event, text):
         return None
     trouble = storage_trouble(text)
     if trouble is not None:
@@ -61,7 +65,13 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _reads(text: str) -> bool:
-    return bool(_READING.search(text) or FILE_OF_SPARKS_CHECKPOINT_GONE.search(text))
+    return any(phrase in text for phrase in _READING) or bool(FILE_OF_SPARKS_CHECKPOINT_GONE.search(text))
+
+
+def _is_told_elsewhere(text: str) -> bool:
+    if "OutOfMemoryError" in text or "StateMigrationException" in text:
+        return True
+    return "already exists" in text and _METADATA_EXISTS.search(text) is not None
 
 
 def _failed_in_its_own_code(event: LogEvent, text: str) -> bool:
