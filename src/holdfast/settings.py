@@ -87,8 +87,8 @@ class Settings:
     restart_attempts: int = 10
     """Restarts in a row without a completed batch in between before the job is given up."""
     restart_same_error: int = 3
-    """So many deaths in a row by one and the same error of the pipeline's own code, without a completed batch in
-    between, and the job is given up: it would go on failing."""
+    """So many deaths in a row by one and the same error of the pipeline's own code, or by input that was deleted before
+    it was read, without a completed batch in between, and the job is given up: it would go on failing."""
     heartbeat: Duration = "5s"
     """How often the owner shows that it is alive; after six missed ones another run may take over."""
     parallelism: int = 4

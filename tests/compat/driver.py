@@ -21,6 +21,7 @@ from holdfast.sinks import Delta
 from holdfast.spark.running import RunningJob
 from tests.end_to_end.driver import session, tell
 from tests.end_to_end.operators import CASES, DELAY, SCHEMA
+from tests.end_to_end.operators_driver import ONCE
 
 PATIENCE = 120.0
 
@@ -46,7 +47,7 @@ class Life:
             spark=self._spark,
             work=self._work,
             interval="1h",
-            trigger="available-now" if self._finish else "1s",
+            trigger="1s" if not self._finish else "once" if name in ONCE else "available-now",
         )
 
     def _read(self, spark: SparkSession) -> DataFrame:

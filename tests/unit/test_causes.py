@@ -18,6 +18,20 @@ def chain(*exceptions: str) -> str:
 
 
 CANNOT_LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
+KAFKA_LOST = """org.apache.spark.sql.kafka010.KafkaIllegalStateException: \
+Some data may have been lost because they are not available in Kafka any more;
+either the data was aged out by Kafka or the topic may have been deleted before all the data in the
+topic was processed.
+If you don't want your streaming query to fail on such cases, set the source option failOnDataLoss to false.
+Reason: Could not read records in offset [10, 20) for topic partition orders-0"""
+OUT_OF_RANGE = (
+    "org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position FetchPosition{offset=10, ...} is "
+    "out of range for partition orders-0"
+)
+DELTA_LOST = (
+    "org.apache.spark.sql.delta.DeltaIllegalStateException: [DELTA_MISSING_FILES_UNEXPECTED_VERSION] "
+    "Delta stream cannot resume from 3"
+)
 TASK = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 7.0 failed 1 times, most "
     "recent failure: Lost task 0.0 in stage 7.0 (TID 9) (10.0.0.7 executor driver): "
@@ -65,13 +79,26 @@ TASK = (
             "ExecutorLostFailure (executor 3 exited caused by one of the running tasks)",
         ),
         (
-            chain(
-                TASK + "org.apache.spark.sql.kafka010.KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] "
-                "Some data may have been lost. SQLSTATE: 22000"
-            ),
+            f"{WHILE_STAGING}: {chain(TASK + KAFKA_LOST, OUT_OF_RANGE)}",
             Cause.SOURCE,
-            "KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost. "
-            "SQLSTATE: 22000",
+            "KafkaIllegalStateException: Some data may have been lost because they are not available in Kafka any "
+            "more; Could not read records in offset [10, 20) for topic partition orders-0",
+        ),
+        (
+            "org.apache.spark.sql.kafka010.KafkaIllegalStateException: The Kafka message data sent to the producer "
+            "contains a null topic.",
+            Cause.UNKNOWN,
+            "KafkaIllegalStateException: The Kafka message data sent to the producer contains a null topic.",
+        ),
+        (
+            DELTA_LOST,
+            Cause.SOURCE,
+            "DeltaIllegalStateException: [DELTA_MISSING_FILES_UNEXPECTED_VERSION] Delta stream cannot resume from 3",
+        ),
+        (
+            "org.apache.spark.sql.delta.DeltaIllegalStateException: [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] x",
+            Cause.INCOMPATIBLE,
+            "DeltaIllegalStateException: [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] x",
         ),
         (
             "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic",
@@ -141,3 +168,12 @@ def test_every_cause_says_what_to_change_and_is_in_the_manual(cause: Cause) -> N
     assert cause.hint
     manual = Path(__file__).parents[2] / "docs" / "operating.md"
     assert f"| `{cause}` |" in manual.read_text()
+
+
+@pytest.mark.parametrize("text", [KAFKA_LOST, DELTA_LOST])
+def test_input_that_was_deleted_before_it_was_read_has_a_way_out_of_its_own(text: str) -> None:
+    death = death_of_text(text)
+    assert death.input_is_deleted
+    assert "failOnDataLoss=false" in death.hint
+    assert not Death(Cause.SOURCE, "UnknownHostException: broker").input_is_deleted
+    assert not Death(Cause.USER_CODE, "ValueError: data may have been lost").input_is_deleted

@@ -33,6 +33,11 @@ def test_an_error_of_the_users_code_that_repeats_is_given_up_early() -> None:
     assert lives_until_given_up(supervision(attempts=1), POISON) == 2
 
 
+def test_deleted_input_does_not_come_back_by_restarts() -> None:
+    lost = Death(Cause.SOURCE, "KafkaIllegalStateException: Some data may have been lost; Starting offset was 20")
+    assert lives_until_given_up(supervision(), lost) == 3
+
+
 def test_numbers_do_not_make_it_another_error() -> None:
     supervised = supervision()
     supervised.died(POISON, now=0.0)

@@ -46,7 +46,7 @@ class Candidates:
         """Why the directory cannot be read; raises when that is not what went wrong, or nothing came from before."""
         death = self._supervision.blamed(death_of_start(error))
         if death.cause is Cause.INCOMPATIBLE:
-            raise Incompatible(f"could not start the query: {death.message}", hint=death.cause.hint) from error
+            raise Incompatible(f"could not start the query: {death.message}", hint=death.hint) from error
         if death.cause is not Cause.STATE_UNREADABLE or resumed.barrier is None:
             raise error
         return death.message

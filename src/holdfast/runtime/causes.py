@@ -45,6 +45,13 @@ _HINTS = {
     Cause.SPARK_GONE: "start the process again; Spark's log, or the kernel's (killed for memory?), says why it went",
     Cause.UNKNOWN: "read Spark's log of that time: it has the whole chain of exceptions",
 }
+_INPUT_DELETED = re.compile(
+    r"KAFKA_DATA_LOSS|data may have been lost|\[DELTA_(LOG_FILE_NOT_FOUND|MISSING_FILES|STREAMING_TRAILING)_"
+)
+_DELETED_HINT = (
+    "put back what was deleted from the source, or go on without those rows: the source's option failOnDataLoss=false; "
+    "from then on let the source keep its data longer than the job may be down"
+)
 
 
 class StartFailed(Exception):
@@ -62,6 +69,16 @@ class Death:
     cause: Cause
     message: str
     """One line: what was raised, innermost, and in a user's code also where."""
+
+    @property
+    def input_is_deleted(self) -> bool:
+        """The source has thrown away what the query was to read next: no restart brings it back."""
+        return self.cause is Cause.SOURCE and bool(_INPUT_DELETED.search(self.message))
+
+    @property
+    def hint(self) -> str:
+        """What to change."""
+        return _DELETED_HINT if self.input_is_deleted else self.cause.hint
 
     def repeats(self, other: "Death") -> bool:
         """The same error again, whatever numbers it names."""
@@ -102,7 +119,8 @@ _OF_SPARK = (
         r"|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
         r"|STATE_STORE_(VALUE_SCHEMA_EVOLUTION|STATE_SCHEMA_FILES)_THRESHOLD_EXCEEDED"
         r"|STREAMING_STATEFUL_OPERATOR_(NOT_MATCH_IN_STATE_METADATA|MISSING_STATE_DIRECTORY)"
-        r"|STREAMING_QUERY_EVOLUTION_ERROR|sources in the checkpoint offsets and now there are",
+        r"|STREAMING_QUERY_EVOLUTION_ERROR|sources in the checkpoint offsets and now there are"
+        r"|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
     ),
     # Spark's own trouble with a store that is sound: another thread holds it, or it could not be written.
     _rule(Cause.UNKNOWN, says=r"CANNOT_LOAD_STATE_STORE\.(UNRELEASED_THREAD_ERROR|FAILED_TO_GET_CHANGELOG_WRITER)"),
@@ -127,15 +145,20 @@ _OF_SPARK = (
     _rule(
         Cause.SOURCE,
         says=r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|MALFORMED_RECORD_IN_PARSING|KAFKA_(?!NULL_TOPIC)"
-        r"|PYTHON_STREAMING_DATA_SOURCE|UNABLE_TO_INFER_SCHEMA)",
+        r"|PYTHON_STREAMING_DATA_SOURCE|UNABLE_TO_INFER_SCHEMA"
+        r"|DELTA_(SOURCE_|STREAMING_|SCHEMA_CHANGED|LOG_FILE_NOT_FOUND|MISSING_FILES_UNEXPECTED_VERSION))",
     ),
+    # Its connector leaves out the name of the error that Spark's own messages begin with.
+    _rule(Cause.SOURCE, says=r"not available in Kafka any more"),
+    _rule(Cause.SOURCE, kind=r"^org\.apache\.spark\.sql\.kafka010\.", says=r"(?i)\boffset"),
     _rule(
         Cause.SINK,
         says=r"\[(TASK_WRITE_FAILED|PATH_ALREADY_EXISTS|DATA_SOURCE_EXTERNAL_ERROR)|Mkdirs failed|_spark_metadata\b",
     ),
     _rule(Cause.SINK, kind=r"\.(ParentNotDirectoryException|FileAlreadyExistsException)$"),
     _rule(Cause.SINK, kind=r"^org\.apache\.kafka\.", says=r"not present in metadata after|^Expiring \d+ record"),
-    _rule(Cause.SOURCE, kind=r"^org\.apache\.kafka\."),
+    # Of an offset that is no longer there, what Spark says around it says more.
+    _rule(Cause.SOURCE, kind=r"^org\.apache\.kafka\.(?!.*\bOffsetOutOfRangeException$)"),
     _rule(Cause.USER_CODE, kind=r"\.PythonException$|ForeachBatchUserFuncException$"),
     _rule(Cause.USER_CODE, says=r"\bSQLSTATE: (22|38|39)\w{3}"),
 )

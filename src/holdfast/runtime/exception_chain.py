@@ -11,6 +11,7 @@ _TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
 _HEAD = re.compile(r"([A-Za-z_][\w.$]*)(?:: ?(.*))?$", re.DOTALL)
 _PYTHON_HEAD = re.compile(r"([A-Za-z_][\w.]*)(?:: |:?$|:?\n)")
 _SQLSTATE = re.compile(r"\s+SQLSTATE: \w{5}$")
+_REASON = re.compile(r"\n *Reason: *(\S.*)")
 _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_FRAME = re.compile(r'\s+File "(.+)", line (\d+), in (.+)')
 _LIBRARY = re.compile(r"/site-packages/|/pyspark/|/py4j|/lib/python3|<frozen ")
@@ -36,6 +37,8 @@ class Link:
     def line(self) -> str:
         """For people, in one line."""
         first = next((line.strip() for line in self.message.splitlines() if line.strip()), "")
+        if reason := _REASON.search(self.message):
+            first = f"{first} {reason[1].strip()}"
         name = self.kind.rpartition(".")[2].rpartition("$")[2]
         said = (f"{name}: {first}" if name and first else name or first)[:_LONGEST_LINE]
         return f"{said} ({self.place})" if self.place else said

@@ -140,7 +140,7 @@ class QueryLife:
         self._told.event(QueryEnded(replaced=verdict.elsewhere))
 
     def _warn(self, message: str, death: Death) -> None:
-        self._alarms.raise_alarm(QUERY_DIED, "warning", message, death.cause.hint)
+        self._alarms.raise_alarm(QUERY_DIED, "warning", message, death.hint)
 
     def _end_for(self, verdict: GiveUp) -> None:
         if verdict.death.cause is Cause.FENCED:
@@ -224,7 +224,7 @@ class QueryLife:
                         cause=death.cause.value,
                         message=death.message,
                         attempt_number=number,
-                        hint=death.cause.hint,
+                        hint=death.hint,
                         duration_ms=None if seconds is None else round(seconds * 1000),
                     )
                 )

@@ -35,12 +35,13 @@ class GiveUp:
     message: str
 
     def error(self, job: JobName) -> HoldfastError:
-        return ending_of(self.death.cause)(f"job {job!r} was given up: {self.message}", hint=self.death.cause.hint)
+        return ending_of(self.death.cause)(f"job {job!r} was given up: {self.message}", hint=self.death.hint)
 
 
 class Supervision:
     """Growing delay, reset by progress. Gives up after `attempts` restarts without a completed batch in between, and
-    earlier when the pipeline's own code fails `same_error` times in the same way: it would go on doing so."""
+    earlier when the pipeline's own code fails `same_error` times in the same way, or its input is found deleted as
+    often: it would go on doing so."""
 
     def __init__(self, delay: float, attempts: int, same_error: int) -> None:
         self._delay = delay
@@ -85,6 +86,8 @@ class Supervision:
                 return f"Spark could not go on with this query: {death.message}"
             case Cause.USER_CODE if self._repeated >= self._same_error:
                 return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {death.message}"
+            case Cause.SOURCE if death.input_is_deleted and self._repeated >= self._same_error:
+                return f"what the query was to read next is no longer in its source: {death.message}"
             case Cause.STATE_UNREADABLE if resumed:
                 return None  # a place that is given up for each restart: recovery says when there is no other
         if self.restarts >= self._attempts:

@@ -239,6 +239,6 @@ def as_holdfast_error(error: Exception) -> HoldfastError:
         return error
     if isinstance(error, StartFailed):
         death = death_of_text(str(error))
-        return ending_of(death.cause)(f"could not start the query: {death.message}", hint=death.cause.hint)
+        return ending_of(death.cause)(f"could not start the query: {death.message}", hint=death.hint)
     text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return HoldfastError(f"could not start the query: {text}")

@@ -1,0 +1,123 @@
+"""Sources that Spark does not bring: a real Kafka broker, and the connectors to Kafka and Delta.
+
+No connector has been published for Spark 4.3 yet. That to Kafka for the version before works with it; that to Delta
+does not, and is tested under the version that it is for.
+"""
+
+import base64
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.stores.processes import free_port, installed, required, running
+
+BROKER = {"org.apache.kafka:kafka_2.13": "3.9.2"}
+KAFKA = {
+    "org.apache.spark:spark-sql-kafka-0-10_2.13": "4.2.0",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13": "4.0.0",
+    "org.apache.kafka:kafka-clients": "3.9.2",
+    "org.apache.commons:commons-pool2": "2.13.1",
+}
+DELTA = {
+    "io.delta:delta-spark_4.2_2.13": "4.4.0",
+    "io.delta:delta-storage": "4.4.0",
+}
+DELTA_SPARK = "4.2.1"
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+SMALL_JVM = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+# What connectors need besides these, PySpark brings; and their own files name places to look for it that are not there.
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion>
+<groupId>holdfast</groupId><artifactId>connectors</artifactId><version>1</version>
+<dependencies>{}</dependencies>
+</project>
+"""
+
+
+def kafka_jars() -> list[Path]:
+    """For Spark's setting `spark.jars`."""
+    return _files(KAFKA)
+
+
+def delta_jars() -> list[Path]:
+    return _files(DELTA)
+
+
+def _files(artifacts: Mapping[str, str]) -> list[Path]:
+    return [_jars() / f"{artifact.partition(':')[2]}-{version}.jar" for artifact, version in artifacts.items()]
+
+
+def _jars() -> Path:
+    """The connectors, the broker and all that they need, fetched once. Skips the test where they cannot be had."""
+    return installed("connectors-" + "-".join([*BROKER.values(), *KAFKA.values(), *DELTA.values()]), _fetch)
+
+
+def _fetch(folder: Path) -> Sequence[str]:
+    dependencies = [_dependency(artifact, version) for artifact, version in BROKER.items()]
+    dependencies += [_dependency(artifact, version, _ALONE) for artifact, version in (KAFKA | DELTA).items()]
+    pom = folder / "pom.xml"
+    pom.write_text(_POM.format("".join(dependencies)))
+    goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+    options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    return [required("mvn"), "-q", "-B", "-f", str(pom), goal, *options]
+
+
+def _dependency(artifact: str, version: str, more: str = "") -> str:
+    group, name = artifact.split(":")
+    inner = f"<groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>{more}"
+    return f"<dependency>{inner}</dependency>"
+
+
+@contextlib.contextmanager
+def kafka_broker(directory: Path) -> Iterator[str]:
+    """The address of a broker of its own, with nothing in it; topics come into being with two partitions each.
+
+    A connection of its port is no proof that it can make topics yet; who sends waits for that.
+    """
+    java, jars = required("java"), _jars()
+    port, controller = free_port(), free_port()
+    logs = directory / "logs"
+    logs.mkdir(parents=True)
+    (logs / "meta.properties").write_text(
+        f"version=1\nnode.id=1\ncluster.id={_kafka_id()}\ndirectory.id={_kafka_id()}\n"
+    )
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(logs),
+        "num.partitions": "2",
+        "log.cleaner.enable": "false",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    configuration = directory / "server.properties"
+    configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    command = [java, *SMALL_JVM, "-cp", f"{jars}{os.sep}*", "kafka.Kafka", str(configuration)]
+    # What other tests set for Spark's JVMs is not meant for this one.
+    with running(command, directory / "kafka.log", lambda: _listens(port), {"JDK_JAVA_OPTIONS": ""}):
+        yield f"127.0.0.1:{port}"
+
+
+def _kafka_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
