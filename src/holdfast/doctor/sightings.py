@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -94,17 +95,17 @@ class Sighting(Struct, frozen=True):
         return Sighting(
             self.key,
             self.count + other.count,
-            tuple(sorted({*self.samples, *other.samples})[: self.keeps]),
+            _first_of(self.samples, other.samples, self.keeps),
             max(self.last, other.last),
-            tuple(sorted({*self.checkpoints, *other.checkpoints})[:_CHECKPOINTS]),
+            _first_of(self.checkpoints, other.checkpoints, _CHECKPOINTS),
             _least(self.tasks, other.tasks),
-            {
-                name: _least(self.mentions.get(name, ()), other.mentions.get(name, ()))
-                for name in sorted({*self.mentions, *other.mentions})
-            },
+            _all_mentioned(self.mentions, other.mentions),
             _added(self.measures, other.measures),
             self.keeps,
         )
+
+
+_T = TypeVar("_T", str, int, Sample)
 
 
 def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]:
@@ -176,11 +177,28 @@ def _sighting(rule: Rule, event: LogEvent, clue: Clue) -> Sighting:
     )
 
 
+def _first_of(ours: tuple[_T, ...], theirs: tuple[_T, ...], most: int) -> tuple[_T, ...]:
+    """The least of both, in order. Mostly what comes later is larger, and there are enough."""
+    if not theirs or (len(ours) == most and ours[-1] <= theirs[0]):
+        return ours
+    return tuple(sorted(set(ours + theirs))[:most])
+
+
 def _least(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(sorted({*ours, *theirs})[:_MENTIONS])
+    return ours if ours == theirs else _first_of(ours, theirs, _MENTIONS)
 
 
-def _added(ours: Mapping[str, Measure], theirs: Mapping[str, Measure]) -> dict[str, Measure]:
+def _all_mentioned(
+    ours: Mapping[str, tuple[str, ...]], theirs: Mapping[str, tuple[str, ...]]
+) -> Mapping[str, tuple[str, ...]]:
+    if not theirs:
+        return ours
+    return {name: _least(ours.get(name, ()), theirs.get(name, ())) for name in sorted({*ours, *theirs})}
+
+
+def _added(ours: Mapping[str, Measure], theirs: Mapping[str, Measure]) -> Mapping[str, Measure]:
+    if not theirs:
+        return ours
     total = dict(ours)
     for name, measure in theirs.items():
         total[name] = total[name].plus(measure) if name in total else measure
