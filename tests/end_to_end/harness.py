@@ -21,6 +21,7 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
+from holdfast.storage.work_path import work_path
 from tests.end_to_end.warm_jvm import WarmJvm
 from tests.torture import TORTURE
 
@@ -129,6 +130,7 @@ class Pipeline:
         sink: str = "delta",
         state_format: str = "rocksdb-changelog",
         home_url: str | None = None,
+        work_url: str | None = None,
         own_jvms: bool = False,
     ) -> None:
         self.root = root
@@ -138,6 +140,7 @@ class Pipeline:
         self.log = root / "driver.log"
         self.home.mkdir()
         self.home_url = home_url or f"file://{self.home}"
+        self.work_url = work_url or str(self.work)
         self._held_back: list[Path] = []
         self._state_format = state_format
         self._events = write_input(self.source, files)
@@ -157,7 +160,7 @@ class Pipeline:
         given = {
             "source": str(self.source),
             "home": self.home_url,
-            "work": str(self.work),
+            "work": self.work_url,
             "output": str(self.output),
             "sink": self.sink,
             "state_format": self._state_format,
@@ -195,7 +198,11 @@ class Pipeline:
         del self._held_back[:files]
 
     def wipe_work(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
+        work = work_path(self.work_url)
+        if isinstance(work, Path):
+            shutil.rmtree(work, ignore_errors=True)
+        else:
+            work.remove_tree()
 
     def expected(self) -> list[Row]:
         windows: dict[tuple[datetime, int], list[int]] = defaultdict(list)

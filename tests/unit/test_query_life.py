@@ -1,5 +1,6 @@
 """A query that dies within its run: noticed, told, restarted, recorded; or given up."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,34 @@ def test_a_query_that_ends_by_itself_ends_the_job_well(job: Job) -> None:
     job.die("")
     assert (job.run.over, job.run.failure) == (True, None)
     assert not job.alarms
+
+
+@pytest.fixture
+def away(job: Job) -> Iterator[None]:
+    """The list of committed batches cannot be read, as when the machine that has it is away."""
+    commits = job.run.query.directory / "commits"
+    kept = commits.rename(commits.with_name("kept"))
+    commits.write_bytes(b"")
+    yield
+    commits.unlink()
+    kept.rename(commits)
+
+
+def test_a_work_directory_that_does_not_answer_stops_nothing(job: Job, away: None) -> None:
+    job.run.wait(2)
+    assert job.run.runtime.status.running
+    assert not job.run.over
+
+
+@pytest.mark.parametrize("end", ["stopped", "by itself"])
+def test_a_query_whose_last_batch_cannot_be_seen_has_not_ended_well(job: Job, away: None, end: str) -> None:
+    """Its output would be called complete, and might not be."""
+    if end == "stopped":
+        job.run.runtime.stop(None, lambda answer: None)
+    else:
+        job.run.query.die("")
+    job.run.settle()
+    job.run.wait(1)
+    assert job.run.over
+    assert isinstance(job.run.failure, StorageError)
+    assert "could not list the commits" in job.run.failure.message

@@ -10,6 +10,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.snapshot.carrier import ShardCopy, copy_shards
 from holdfast.snapshot.work_directory import scan
 from holdfast.storage.local import LocalStore
+from holdfast.storage.work_path import WorkPath
 
 EPOCH = FencingEpoch(7)
 MIB = 1 << 20
@@ -54,7 +55,7 @@ def write(directory: Path, contents: Mapping[str, bytes]) -> None:
         temporary.rename(directory / path)
 
 
-def shards(directory: Path) -> tuple[ShardPlan, ...]:
+def shards(directory: WorkPath) -> tuple[ShardPlan, ...]:
     """Every file, each top-level directory being a shard."""
     by_top: dict[str, list[str]] = {}
     files = {file.path: file for file in scan(directory)}

@@ -28,7 +28,7 @@ def names_places(path: str) -> bool:
 
 
 def relocated(data: bytes, root: str) -> bytes:
-    """The bytes that such a file has in a directory at the absolute local path `root`.
+    """The bytes that such a file has in a directory at `root`: an absolute local path, or a URL of HDFS.
 
     Bytes that are not understood stay as they are: Spark then says what it misses.
     """
@@ -45,4 +45,5 @@ def relocated(data: bytes, root: str) -> bytes:
 def _moved(path: Any, root: str) -> str:
     found = _WITHIN.fullmatch(path)
     # Hadoop writes a local path with its scheme, one slash, and no escapes.
-    return f"file:{root}{found[1]}" if found else str(path)
+    place = root if root.startswith("hdfs://") else f"file:{root}"
+    return f"{place}{found[1]}" if found else str(path)

@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -19,19 +19,21 @@ from holdfast.checkpoint.layout import SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
 from holdfast.checkpoint.relocation import names_places, relocated
 from holdfast.errors import Corrupt, ObjectNotFound
-from holdfast.repository.whole_directory import built_whole
+from holdfast.repository.whole_directory import built_whole, built_whole_on_hdfs
 from holdfast.storage.interface import ObjectStore
+from holdfast.storage.work_path import WorkPath
 
 Progress = Callable[[int], None]
 
 _FLUSHED_AT_ONCE = 16
+_WRITTEN_AT_ONCE = 8
 _LARGEST_READ = 16 << 20
 _LARGEST_GAP = 1 << 20
 """Reading this many unwanted bytes of a pack is cheaper than a second request."""
 
 
 def restore(
-    store: ObjectStore, manifest: Manifest, to: Path, parallelism: int = 8, progress: Progress | None = None
+    store: ObjectStore, manifest: Manifest, to: WorkPath, parallelism: int = 8, progress: Progress | None = None
 ) -> None:
     """Make `to`, which must be absent or empty, the work directory that the checkpoint holds.
 
@@ -41,7 +43,7 @@ def restore(
     """
     files = manifest.files()
     _require_inside(files)
-    with built_whole(to) as building, ThreadPoolExecutor(_FLUSHED_AT_ONCE, "flush") as flushing:
+    with _built_whole(to) as building, ThreadPoolExecutor(_FLUSHED_AT_ONCE, "flush") as flushing:
         begun: list[Future[None]] = []
         download = _Download(
             store,
@@ -49,8 +51,8 @@ def restore(
             progress or (lambda size: None),
             on_blob=lambda path: begun.append(flushing.submit(_flush_path, path)),
         )
-        for file in files:
-            (building / file.path).parent.mkdir(parents=True, exist_ok=True)
+        for folder in {str(PurePosixPath(file.path).parent) for file in files}:
+            (building / folder).mkdir(parents=True, exist_ok=True)
         _in_parallel([*download.tasks(files)], parallelism)
         for file in files:
             if names_places(file.path):
@@ -59,6 +61,10 @@ def restore(
         begun += [flushing.submit(_flush_path, building / file.path) for file in files if file.pack is not None]
         for flush in begun:
             flush.result()
+
+
+def _built_whole(to: WorkPath) -> AbstractContextManager[WorkPath]:
+    return built_whole(to) if isinstance(to, Path) else built_whole_on_hdfs(to)
 
 
 def local_copy(source: Path, plan: SnapshotPlan, to: Path) -> None:
@@ -113,7 +119,11 @@ def _linked(path: Path, target: Path) -> bool:
     return True
 
 
-def _relocate(path: Path, root: Path) -> None:
+def _relocate(path: WorkPath, root: WorkPath) -> None:
+    if not isinstance(path, Path):
+        path.write_bytes(relocated(path.read_bytes(), str(root)))
+        return
+    assert isinstance(root, Path)
     content = relocated(path.read_bytes(), str(root.absolute()))
     with path.open("wb") as write:
         write.write(content)
@@ -177,7 +187,9 @@ def spans(files: Sequence[ManifestFile]) -> Iterator[Span]:
 
 
 class _Download:
-    def __init__(self, store: ObjectStore, building: Path, progress: Progress, on_blob: Callable[[Path], None]) -> None:
+    def __init__(
+        self, store: ObjectStore, building: WorkPath, progress: Progress, on_blob: Callable[[WorkPath], None]
+    ) -> None:
         """`on_blob` hears of each large file that is written and right, from several threads."""
         self._store = store
         self._building = building
@@ -216,14 +228,23 @@ class _Download:
             data = self._store.read(first.key, span.offset, span.length)
         except ObjectNotFound as error:
             raise _corrupt(first, "missing") from error
-        for file in span.files:
-            start = file.offset - span.offset
-            content = data[start : start + file.size]
-            if (found := digest_of(content)) != file.digest:
-                raise _corrupt(file, found)
-            with (self._building / file.path).open("xb") as write:
-                write.write(content)
-            self._progress(file.size)
+        if isinstance(self._building, Path):
+            for file in span.files:
+                self._packed(file, span, data)
+            return
+        # A file on HDFS waits for several machines, one after the other.
+        with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:
+            for _ in pool.map(lambda file: self._packed(file, span, data), span.files):
+                pass
+
+    def _packed(self, file: ManifestFile, span: Span, data: bytes) -> None:
+        start = file.offset - span.offset
+        content = data[start : start + file.size]
+        if (found := digest_of(content)) != file.digest:
+            raise _corrupt(file, found)
+        with (self._building / file.path).open("xb") as write:
+            write.write(content)
+        self._progress(file.size)
 
 
 def _flush(write: BinaryIO) -> None:
@@ -231,7 +252,9 @@ def _flush(write: BinaryIO) -> None:
     os.fsync(write.fileno())
 
 
-def _flush_path(path: Path) -> None:
+def _flush_path(path: WorkPath) -> None:
+    if not isinstance(path, Path):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -4,12 +4,16 @@ import errno
 import itertools
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, InvalidSettings
+from holdfast.storage.hdfs_path import HdfsPath
+from holdfast.storage.work_path import WorkPath
 
+BUILDING = ".restoring-"
 _FREE_RULE = "must be an empty directory, or not exist"
 
 
@@ -37,7 +41,25 @@ def built_whole(to: Path, durable: bool = True) -> Iterator[Path]:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def require_free(to: Path) -> None:
+@contextmanager
+def built_whole_on_hdfs(to: HdfsPath) -> Iterator[HdfsPath]:
+    """The same on HDFS, where what is written is durable. `to` must not exist."""
+    building = to.with_name(f".{to.name}{BUILDING}{uuid.uuid4().hex[:12]}")
+    try:
+        require_free(to)
+        building.mkdir(parents=True)
+        yield building
+        building.rename(to)
+    except FileExistsError as error:
+        raise InvalidSettings.of("to", str(to), _FREE_RULE) from error
+    except OSError as error:
+        raise _failed(to, error) from error
+    finally:
+        with suppress(OSError):
+            building.remove_tree()
+
+
+def require_free(to: WorkPath) -> None:
     """Raises `InvalidSettings` unless a directory can be renamed to `to`."""
     if not to.exists() or (to.is_dir() and next(to.iterdir(), None) is None):
         return
@@ -61,7 +83,7 @@ def flush_directory(folder: Path) -> None:
 def _new_sibling(to: Path) -> Path:
     to.parent.mkdir(parents=True, exist_ok=True)
     for number in itertools.count():
-        sibling = to.parent / f".{to.name}.restoring-{os.getpid()}-{number}"
+        sibling = to.parent / f".{to.name}{BUILDING}{os.getpid()}-{number}"
         with suppress(FileExistsError):
             sibling.mkdir()
             return sibling
@@ -80,7 +102,7 @@ def _rename(building: Path, to: Path) -> None:
     flush_directory(to.parent)
 
 
-def _failed(to: Path, error: OSError) -> HoldfastError:
+def _failed(to: WorkPath, error: OSError) -> HoldfastError:
     return HoldfastError(
         f"could not write {error.filename or to}: {error.strerror or error}",
         hint=f"check the space and the permissions of {to.parent}",

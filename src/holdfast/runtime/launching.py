@@ -5,7 +5,6 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from holdfast.coordination.coordinator import Coordinator
@@ -29,7 +28,7 @@ from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.local_work import LocalWorkplace, require_free_or_ours
+from holdfast.runtime.local_work import workplace_at
 from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
@@ -40,12 +39,14 @@ from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
 from holdfast.runtime.supervision import Supervision
+from holdfast.runtime.work_folder import require_free_or_ours
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import SinkContext, Step, no_step
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
+from holdfast.storage.work_path import WorkPath
 from holdfast.version import VERSION
 
 
@@ -80,7 +81,7 @@ class Place:
     job: JobName
     home: str
     store: ObjectStore
-    work: Path
+    work: WorkPath
     settings: Settings
     around: Surroundings
     meter: Meter | None = None
@@ -89,7 +90,7 @@ class Place:
     """It has no completed checkpoint."""
 
 
-def look(job: JobName, home: str, work: Path, settings: Settings, around: Surroundings) -> Place:
+def look(job: JobName, home: str, work: WorkPath, settings: Settings, around: Surroundings) -> Place:
     """Everything that can be refused without touching anything, in the order of how quickly it can be said."""
     meter = Meter(around.clock.monotonic)
     root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
@@ -162,7 +163,7 @@ def launch(
     _require_claimable(place, journal)
     leftovers = _stored_manifests(place.store)
     claimed = _claim(place, journal)
-    make_workplace = workplace_of or (lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage))
+    make_workplace = workplace_of or (lambda lineage: workplace_at(place.work, place.job, place.home, lineage))
     workplace = make_workplace(claimed.lineage)
     parts, blobs = _put_together(place, journal, claimed, leftovers, workplace, query, lanes, post)
     blobs_by_run.append((blobs, parts.checkpointing))

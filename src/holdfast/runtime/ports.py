@@ -1,5 +1,5 @@
-"""What the runtime needs from outside: work directories and the query. On a real machine these are `local_work` and
-`holdfast.spark`; the simulation has its own."""
+"""What the runtime needs from outside: work directories and the query. On a real machine these are
+`work_folder`, `local_work` and `holdfast.spark`; the simulation has its own."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from holdfast.storage.interface import ObjectStore
 
 
 class WorkDirectory(Protocol):
-    """One Spark checkpoint directory."""
+    """One Spark checkpoint directory.
+
+    `newest_barrier` and `prune_ledger` are called by the thread that decides: they may not take long.
+    """
 
     @property
     def location(self) -> str: ...
 
-    def newest_barrier(self) -> BatchId | None: ...
+    def newest_barrier(self) -> BatchId | None:
+        """Raises `StorageError` when the directory does not answer."""
 
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         """Raises `NotPlannable` when a file of the barrier is gone."""
@@ -42,7 +46,8 @@ class WorkDirectory(Protocol):
     def ledger(self) -> tuple[StagedBatch, ...]:
         """What the sink staged and recovery must know of, oldest batch first."""
 
-    def prune_ledger(self, published: BatchId) -> None: ...
+    def prune_ledger(self, published: BatchId) -> None:
+        """Forget what is published, or leave it for the next time."""
 
     def drop_ledger_after(self, batch: BatchId | None) -> None: ...
 

@@ -4,6 +4,7 @@ A query that died is started again in the same directory, or, when that is unrea
 `supervision` decides is done here; what becomes of it is told to the rest of the runtime through `Told`.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -67,6 +68,8 @@ class QueryLife:
         self._restart: Restart | None = None
         self._died_at = 0.0
         self._gone = False
+        self._blind = False
+        """The work directory did not answer, which was said."""
         self.resumed = resumed
         self.running = False
         self.barrier: BatchId | None = None
@@ -80,7 +83,7 @@ class QueryLife:
 
     def poll(self, *, may_restart: bool) -> None:
         if self.running:
-            self.look_for_barrier()
+            self._look_if_it_answers()
             self.look_for_death()
         elif may_restart and not self.stop_asked:
             self._restart_when_due()
@@ -94,8 +97,22 @@ class QueryLife:
         self._restart = None
         if self.running:
             self.running = False
-            self.look_for_barrier()
+            unseen = self._look_if_it_answers()
             self._told.event(QueryEnded())
+            if unseen is not None:
+                self._told.end(unseen)
+
+    def _look_if_it_answers(self) -> StorageError | None:
+        """The work directory may be on another machine, which is away. While the query runs, the next look may see
+        more. When it has ended, batches may be committed that no checkpoint has: that is no good end."""
+        try:
+            self.look_for_barrier()
+        except StorageError as error:
+            log.log(logging.DEBUG if self._blind else logging.WARNING, "no new batch can be seen: %s", error.message)
+            self._blind = True
+            return error
+        self._blind = False
+        return None
 
     def look_for_barrier(self) -> None:
         barrier = self.resumed.directory.newest_barrier()
@@ -120,10 +137,10 @@ class QueryLife:
             return
         self.running = False
         self._died_at = self._clock.monotonic()
-        self.look_for_barrier()
+        unseen = self._look_if_it_answers()
         if why == "":
             self._told.event(QueryEnded())
-            self._told.end(None)
+            self._told.end(unseen)
         else:
             self._died(death)
 

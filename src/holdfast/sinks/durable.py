@@ -1,4 +1,4 @@
-"""Writes to local directories that survive a power cut, and their failures as errors a user can act on."""
+"""Writes to directories that survive a power cut, and their failures as errors a user can act on."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import StorageDenied, StorageError, StorageFull, StorageUnreachable
+from holdfast.storage.work_path import WorkPath
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: WorkPath, data: bytes) -> None:
     """Readers find the old bytes or the new ones, also after a power cut. One writer at a time per path."""
+    if not isinstance(path, Path):
+        path.write_whole(data)
+        return
     temporary = path.parent / f".{path.name}.tmp"
     with temporary.open("wb") as file:
         file.write(data)
@@ -25,8 +29,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     flush(path.parent)
 
 
-def flush(path: Path) -> None:
-    """Force a file's bytes, or a directory's names, to the disk."""
+def flush(path: WorkPath) -> None:
+    """Force a file's bytes, or a directory's names, to the disk. HDFS has them when it has answered."""
+    if not isinstance(path, Path):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -7,7 +7,6 @@ An entry is complete or absent. Spark ignores the folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -15,11 +14,12 @@ from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId
 from holdfast.sinks.durable import flush, storage_errors, write_atomically
 from holdfast.sinks.protocol import StagedBatch
+from holdfast.storage.work_path import WorkPath
 
 FOLDER = "ledger"
 
 
-def write(directory: Path, staged: StagedBatch) -> None:
+def write(directory: WorkPath, staged: StagedBatch) -> None:
     """Record a staged batch, durably; replaces an earlier entry of the same batch."""
     path = directory / FOLDER / f"{staged.batch_id}.json"
     with storage_errors(f"record batch {staged.batch_id} in the ledger {path.parent}"):
@@ -28,24 +28,24 @@ def write(directory: Path, staged: StagedBatch) -> None:
         flush(directory)
 
 
-def read(directory: Path, upto: BatchId | None = None) -> tuple[StagedBatch, ...]:
+def read(directory: WorkPath, upto: BatchId | None = None) -> tuple[StagedBatch, ...]:
     """The entries up to `upto` (all of them for None), oldest batch first."""
     with storage_errors(f"read the ledger {directory / FOLDER}"):
         paths = [(batch_id, path) for batch_id, path in _entries(directory) if upto is None or batch_id <= upto]
-        return tuple(_decoded(path, batch_id) for batch_id, path in sorted(paths))
+        return tuple(_decoded(path, batch_id) for batch_id, path in sorted(paths, key=lambda entry: entry[0]))
 
 
-def prune(directory: Path, published: BatchId) -> None:
+def prune(directory: WorkPath, published: BatchId) -> None:
     """Forget what readers already see."""
     _remove(directory, lambda batch_id: batch_id <= published)
 
 
-def remove_after(directory: Path, batch: BatchId | None) -> None:
+def remove_after(directory: WorkPath, batch: BatchId | None) -> None:
     """Forget what was staged after `batch` (everything for None)."""
     _remove(directory, lambda batch_id: batch is None or batch_id > batch)
 
 
-def _entries(directory: Path) -> Iterator[tuple[BatchId, Path]]:
+def _entries(directory: WorkPath) -> Iterator[tuple[BatchId, WorkPath]]:
     folder = directory / FOLDER
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.suffix == ".json" and path.stem.isdecimal():
@@ -56,7 +56,7 @@ def _entries(directory: Path) -> Iterator[tuple[BatchId, Path]]:
 _DECODER = msgspec.json.Decoder(StagedBatch)
 
 
-def _decoded(path: Path, batch_id: BatchId) -> StagedBatch:
+def _decoded(path: WorkPath, batch_id: BatchId) -> StagedBatch:
     try:
         staged = _DECODER.decode(path.read_bytes())
     except msgspec.DecodeError as error:
@@ -66,7 +66,7 @@ def _decoded(path: Path, batch_id: BatchId) -> StagedBatch:
     return staged
 
 
-def _remove(directory: Path, unwanted: Callable[[BatchId], bool]) -> None:
+def _remove(directory: WorkPath, unwanted: Callable[[BatchId], bool]) -> None:
     with storage_errors(f"shorten the ledger {directory / FOLDER}"):
         for batch_id, path in list(_entries(directory)):
             if unwanted(batch_id):

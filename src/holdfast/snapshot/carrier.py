@@ -8,7 +8,7 @@ planned makes the copy decline; nothing copied before is lost by that, since the
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from blake3 import blake3
 
@@ -17,7 +17,8 @@ from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, ShardId
 from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
 from holdfast.snapshot.pins import path_of
-from holdfast.snapshot.planned_file import Changed, opened, pieces, whole
+from holdfast.snapshot.planned_file import Changed, Handle, opened, pieces, whole
+from holdfast.storage.work_path import WorkPath
 
 _COST_PER_FILE = 64 << 10
 """Opening and hashing a small file takes about as long as copying this many bytes."""
@@ -61,7 +62,7 @@ class Carrier(Protocol):
 
     def __call__(
         self,
-        directory: Path,
+        directory: WorkPath,
         group: Sequence[ShardPlan],
         blobs: Blobs,
         cancelled: Callable[[], bool],
@@ -96,7 +97,7 @@ def _cost(shard: ShardPlan, is_new: Callable[[WorkFile], bool]) -> int:
 
 
 def copy_shards(
-    directory: Path,
+    directory: WorkPath,
     group: Sequence[ShardPlan],
     blobs: Blobs,
     cancelled: Callable[[], bool],
@@ -124,7 +125,7 @@ class _Proven:
     They can be had again, from the beginning: an upload that breaks is repeated.
     """
 
-    handle: BinaryIO
+    handle: Handle
     file: WorkFile
     digest: Digest
     require_wanted: Callable[[], None]
@@ -145,7 +146,7 @@ class _Proven:
 
 
 class _GroupCopy:
-    def __init__(self, path_of: Callable[[WorkFile], Path], blobs: Blobs, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, path_of: Callable[[WorkFile], WorkPath], blobs: Blobs, cancelled: Callable[[], bool]) -> None:
         self._path_of = path_of
         self._blobs = blobs
         self._cancelled = cancelled
@@ -226,7 +227,7 @@ class _GroupCopy:
                 self._objects[shard] = self._objects.get(shard, 0) + 1
         self._blobs.recognise(file, digest)
 
-    def _content(self, handle: BinaryIO, file: WorkFile) -> tuple[Digest, Iterable[bytes]]:
+    def _content(self, handle: Handle, file: WorkFile) -> tuple[Digest, Iterable[bytes]]:
         """The digest of the file, and its bytes with that digest, which can be had again."""
         if file.size <= READ_WHOLE:
             data = whole(handle, file)

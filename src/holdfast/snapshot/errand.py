@@ -23,6 +23,7 @@ from holdfast.storage.interface import ObjectStore, Uploads
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter, Usage
 from holdfast.storage.urls import open_store
+from holdfast.storage.work_path import WorkPath, work_path
 
 _BURST_SECONDS = 0.1
 """A limited errand begins with so little that many short ones keep to the limit, too."""
@@ -42,7 +43,8 @@ class Place:
     claim: Digest
     """Of the journal entry with which the run claimed the job: a home that has not got it is another home."""
     directory: str
-    directory_inode: int
+    directory_number: int
+    """What tells it from others of its name, see `number_of`."""
     pins: tuple[str, ...] = ()
 
 
@@ -70,6 +72,12 @@ class Report:
     failure: ShardDeclined | HoldfastError | Unfit | None = None
 
 
+def number_of(directory: WorkPath) -> int:
+    """The same wherever it is the same directory. HDFS tells no numbers; there it is when the query's id was
+    written."""
+    return os.stat(directory).st_ino if isinstance(directory, Path) else (directory / "metadata").stat().st_mtime_ns
+
+
 def perform(errand: Errand) -> Report:
     """Called in the other process. Whatever stands in the way is in the report."""
     return in_the_background(lambda: _perform(errand))
@@ -87,7 +95,7 @@ def _perform(errand: Errand) -> Report:
         )
         blobs.know(errand.expected)
         pins = [Path(folder) for folder in errand.place.pins]
-        copies = copy_shards(Path(errand.place.directory), errand.shards, blobs, lambda: False, pins)
+        copies = copy_shards(work_path(errand.place.directory), errand.shards, blobs, lambda: False, pins)
         written = tuple((copy.shard, copy.bytes_new, copy.objects_written) for copy in copies)
     except (ShardDeclined, HoldfastError, Unfit) as error:
         failure = error
@@ -99,10 +107,12 @@ def _perform(errand: Errand) -> Report:
 def _opened(place: Place, epoch: FencingEpoch, meter: Meter) -> ObjectStore:
     host = socket.gethostname()
     try:
-        inode = os.stat(place.directory).st_ino
+        number = number_of(work_path(place.directory))
     except OSError as error:
         raise Unfit(f"{host} does not see the work directory {place.directory}: {error.strerror}") from error
-    if inode != place.directory_inode:
+    except InvalidSettings as error:
+        raise Unfit(f"{host} cannot use the work directory: {error.message}") from error
+    if number != place.directory_number:
         raise Unfit(f"{place.directory} on {host} is another directory than on the driver")
     try:
         store = open_store(place.home, deadline=place.storage_deadline, meter=meter).scoped(place.job)

@@ -4,7 +4,6 @@ What the home is known to have is not asked for. What others cannot do, or what 
 here: a checkpoint does not fail because of how it was going to be made.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,10 @@ from holdfast.job_log import log
 from holdfast.repository.blobs import Away, Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards
-from holdfast.snapshot.errand import Errand, Place, Report, Unfit
+from holdfast.snapshot.errand import Errand, Place, Report, Unfit, number_of
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
+from holdfast.storage.work_path import WorkPath
 
 
 class Messenger(Protocol):
@@ -54,7 +54,7 @@ class ErrandCarrier:
 
     def __call__(
         self,
-        directory: Path,
+        directory: WorkPath,
         group: Sequence[ShardPlan],
         blobs: Blobs,
         cancelled: Callable[[], bool],
@@ -71,7 +71,7 @@ class ErrandCarrier:
         return copy_shards(directory, group, blobs, cancelled, pins)
 
     def _errand(
-        self, directory: Path, shards: tuple[ShardPlan, ...], blobs: Blobs, away: Away, pins: Sequence[Path]
+        self, directory: WorkPath, shards: tuple[ShardPlan, ...], blobs: Blobs, away: Away, pins: Sequence[Path]
     ) -> Errand:
         home = self._home
         files = [file for shard in shards for file in shard.files]
@@ -82,7 +82,7 @@ class ErrandCarrier:
                 storage_deadline=home.storage_deadline,
                 claim=self._claim(blobs.epoch),
                 directory=str(directory),
-                directory_inode=os.stat(directory).st_ino,
+                directory_number=number_of(directory),
                 pins=tuple(str(folder) for folder in pins),
             ),
             fencing_epoch=blobs.epoch,

@@ -16,6 +16,7 @@ from pathlib import Path
 from holdfast.checkpoint.layout import NotPlannable, WorkFile
 from holdfast.job_log import log
 from holdfast.snapshot.planned_file import Changed, require_same
+from holdfast.storage.work_path import WorkPath
 
 SUFFIX = ".pins"
 _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EACCES)
@@ -74,7 +75,7 @@ class Pins:
             raise NotPlannable(f"{file.path} {error.reason}") from error
 
 
-def path_of(directory: Path, pins: Sequence[Path], file: WorkFile) -> Path:
+def path_of(directory: WorkPath, pins: Sequence[Path], file: WorkFile) -> WorkPath:
     """Where to read a planned file: its pin, or its place in the directory."""
     for folder in pins:
         if (pin := folder / str(file.inode)).exists():

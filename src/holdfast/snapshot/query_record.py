@@ -4,9 +4,6 @@ Spark keeps no version, and of its sources only the offsets. So each run leaves 
 that runs batch n and those after it. It travels with the directory, into checkpoints and out of them.
 """
 
-import os
-from pathlib import Path
-
 import msgspec
 
 from holdfast.checkpoint import query_facts, spark_files
@@ -14,11 +11,12 @@ from holdfast.checkpoint.query_facts import FORMAT, Operator, QueryFacts, Source
 from holdfast.checkpoint.spark_files import NotUnderstood
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
+from holdfast.storage.work_path import WorkPath, names_in, write_whole
 
 _FOLDER = "query"
 
 
-def held_facts(directory: Path, barrier: BatchId) -> QueryFacts:
+def held_facts(directory: WorkPath, barrier: BatchId) -> QueryFacts:
     """The facts as of the committed batch `barrier`. What cannot be read or understood is left out."""
     record = _read_record(directory, barrier) or QueryFacts()
     conf = dict(record.conf)
@@ -35,51 +33,54 @@ def held_facts(directory: Path, barrier: BatchId) -> QueryFacts:
     )
 
 
-def read_operators(directory: Path) -> tuple[Operator, ...] | None:
+def read_operators(directory: WorkPath) -> tuple[Operator, ...] | None:
     """The stateful operators, by number, as Spark describes them below `state/`; None when that cannot be told."""
     try:
-        folders = sorted((int(path.name), path) for path in (directory / "state").iterdir() if path.name.isdigit())
+        operators = sorted(int(name) for name in names_in(directory / "state") if name.isdigit())
     except FileNotFoundError:
         return ()
     try:
         return tuple(
             spark_files.read_operator(
-                f"state/{path.name}", _operator_metadata(path), lambda name: (directory / name).read_bytes()
+                f"state/{operator}",
+                _operator_metadata(directory / "state" / str(operator)),
+                lambda name: (directory / name).read_bytes(),
             )
-            for _, path in folders
+            for operator in operators
         )
     except (OSError, NotUnderstood) as error:
         log.debug("preflight: %s", error)
         return None
 
 
-def write_record(directory: Path, next_batch: BatchId, facts: QueryFacts) -> None:
+def write_record(directory: WorkPath, next_batch: BatchId, facts: QueryFacts) -> None:
     """Say that `next_batch` and those after it are run by this query; nothing, when the last record says it already."""
     if _read_record(directory, next_batch) == facts:
         return
     folder = directory / _FOLDER
     folder.mkdir(exist_ok=True)
     # Replaced, not rewritten: the file may be linked into another run's directory.
-    temporary = folder / f".{next_batch}.json"
-    temporary.write_bytes(query_facts.encode(facts))
-    os.replace(temporary, folder / f"{next_batch}.json")
+    write_whole(folder / f"{next_batch}.json", query_facts.encode(facts))
 
 
-def _read_record(directory: Path, batch: BatchId) -> QueryFacts | None:
+def _read_record(directory: WorkPath, batch: BatchId) -> QueryFacts | None:
     try:
-        numbers = [int(path.stem) for path in (directory / _FOLDER).glob("*.json") if path.stem.isdigit()]
-        newest = max((number for number in numbers if number <= batch), default=None)
+        stems = [name.removesuffix(".json") for name in names_in(directory / _FOLDER) if name.endswith(".json")]
+        newest = max((int(stem) for stem in stems if stem.isdigit() and int(stem) <= batch), default=None)
         return None if newest is None else query_facts.decode((directory / _FOLDER / f"{newest}.json").read_bytes())
     except OSError as error:
         log.debug("preflight: %s", error)
         return None
 
 
-def _operator_metadata(folder: Path) -> bytes:
+def _operator_metadata(folder: WorkPath) -> bytes:
     """The newest of the operator's descriptions."""
-    versions = [path for path in (folder / "_metadata" / "v2").glob("*") if path.name.isdigit()]
-    newest = max(versions, key=lambda path: int(path.name), default=folder / "_metadata" / "metadata")
-    return newest.read_bytes()
+    try:
+        versions = [name for name in names_in(folder / "_metadata" / "v2") if name.isdigit()]
+    except FileNotFoundError:
+        versions = []
+    newest = f"v2/{max(versions, key=int)}" if versions else "metadata"
+    return (folder / "_metadata" / newest).read_bytes()
 
 
 def _completed(recorded: tuple[Source, ...] | None, found: tuple[Source, ...]) -> tuple[Source, ...]:

@@ -1,5 +1,6 @@
 """Reading a Spark work directory: its files, and what a barrier consists of."""
 
+import io
 import os
 import stat
 import zipfile
@@ -11,19 +12,21 @@ import msgspec
 from holdfast.checkpoint import layout
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
 from holdfast.identifiers import BatchId
+from holdfast.storage.hdfs_path import HdfsPath
+from holdfast.storage.work_path import WorkPath, names_in
 
 _SETTLING_SCANS = 20
 
 
-def newest_barrier(directory: Path) -> BatchId | None:
+def newest_barrier(directory: WorkPath) -> BatchId | None:
     """The newest batch that Spark has committed in this directory."""
     try:
-        return layout.newest_barrier(os.listdir(directory / "commits"))
+        return layout.newest_barrier(names_in(directory / "commits"))
     except FileNotFoundError:
         return None
 
 
-def plan(directory: Path, barrier: BatchId) -> SnapshotPlan:
+def plan(directory: WorkPath, barrier: BatchId) -> SnapshotPlan:
     """What to copy for `barrier`, which must have been seen as committed. Raises `NotPlannable`."""
     return layout.plan_snapshot(
         barrier,
@@ -33,12 +36,21 @@ def plan(directory: Path, barrier: BatchId) -> SnapshotPlan:
     )
 
 
-def scan(directory: Path) -> tuple[WorkFile, ...]:
+def scan(directory: WorkPath) -> tuple[WorkFile, ...]:
     """Every regular file, hidden ones included. Files that vanish meanwhile may or may not be in the answer."""
     return (*_walk(directory, "", skip="sources"), *_settled(directory, "sources"))
 
 
-def _walk(directory: Path, folder: str, skip: str | None = None) -> Iterator[WorkFile]:
+def _walk(directory: WorkPath, folder: str, skip: str | None = None) -> Iterator[WorkFile]:
+    return _walk_here(directory, folder, skip) if isinstance(directory, Path) else _walk_hdfs(directory, folder, skip)
+
+
+def _walk_hdfs(directory: HdfsPath, folder: str, skip: str | None) -> Iterator[WorkFile]:
+    for path, status in (directory / folder).files(skip):
+        yield WorkFile(f"{folder}/{path}" if folder else path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def _walk_here(directory: Path, folder: str, skip: str | None = None) -> Iterator[WorkFile]:
     try:
         entries = list(os.scandir(directory / folder))
     except FileNotFoundError:
@@ -48,7 +60,7 @@ def _walk(directory: Path, folder: str, skip: str | None = None) -> Iterator[Wor
         if path == skip:
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(directory, path)
+            yield from _walk_here(directory, path)
             continue
         try:
             status = entry.stat(follow_symlinks=False)
@@ -58,7 +70,7 @@ def _walk(directory: Path, folder: str, skip: str | None = None) -> Iterator[Wor
             yield WorkFile(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _settled(directory: Path, folder: str) -> tuple[WorkFile, ...]:
+def _settled(directory: WorkPath, folder: str) -> tuple[WorkFile, ...]:
     """The files of a log that grows while it is read, without holes.
 
     One listing may miss entry k and show k+1. A source restored so would skip the input that k names. Two equal
@@ -94,10 +106,10 @@ class _ArchiveMetadata(msgspec.Struct):
 _ARCHIVE_DECODER = msgspec.json.Decoder(_ArchiveMetadata)
 
 
-def referenced_files(archive: Path) -> dict[str, int]:
+def referenced_files(archive: WorkPath) -> dict[str, int]:
     """The files that a RocksDB archive refers to, with their sizes (-1: not said)."""
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with zipfile.ZipFile(archive if isinstance(archive, Path) else io.BytesIO(archive.read_bytes())) as opened:
             text = opened.read("metadata")
         # The first line is the version of the format; the rest is JSON.
         metadata = _ARCHIVE_DECODER.decode(text[text.index(b"{") :])

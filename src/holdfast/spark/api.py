@@ -20,6 +20,7 @@ from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
 from holdfast.spark.uncaught import explain_uncaught
+from holdfast.storage.work_path import WorkPath, work_path
 
 
 def start(
@@ -115,17 +116,19 @@ def _require_output_mode(sink: Sink | None, mode: str) -> None:
         )
 
 
-def _work_path(work: str | Path) -> Path:
-    """Spark writes there as to any file system; holdfast reads it as files of this machine."""
+def _work_path(work: str | Path) -> WorkPath:
+    """Spark writes there as to any file system; holdfast must be able to read it."""
     scheme, colon, rest = str(work).partition("://")
     if not colon:
         return Path(work).absolute()
     if scheme == "file" and rest.startswith("/"):
         return Path(unquote(rest))
+    if scheme == "hdfs":
+        return work_path(str(work))
     raise InvalidSettings.of(
         "work",
         str(work),
-        "must be a path, or file:///path, of a file system that this machine has mounted",
+        "must be a path, or file:///path, of a file system that this machine has mounted; or hdfs://host:port/path",
         hint="on a cluster, mount a volume or NFS on every machine at the same path: --work /mnt/shared/holdfast",
     )
 

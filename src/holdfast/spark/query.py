@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,7 @@ from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import quick_files
 from holdfast.spark.death_text import death_text, exception_text
 from holdfast.spark.query_facts import facts_of, frame_and_mode
+from holdfast.storage.work_path import WorkPath, work_path
 
 # A streaming DataFrame, or a DataStreamWriter of the user's own.
 Built: TypeAlias = Any
@@ -47,7 +49,7 @@ class SparkQuery:
         self._sink = sink
         self._settings = settings
         self._step = step
-        self._directory: Path | None = None
+        self._directory: WorkPath | None = None
         self._stopped = False
         self._described: dict[str, str] = {}
         self._batches_retained: int | None = None
@@ -74,7 +76,7 @@ class SparkQuery:
         return self._described
 
     def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
-        path = Path(directory.location)
+        path = work_path(directory.location)
         held = QueryFacts() if barrier is None else held_facts(path, barrier)
         coming = facts_of(self._built, self._settings.output_mode, held.conf)
         overridden = False
@@ -91,11 +93,11 @@ class SparkQuery:
         self._sink.open(context, self._spark, self._built.schema)
 
     def start(self, directory: WorkDirectory) -> None:
-        self._directory = Path(directory.location)
+        self._directory = work_path(directory.location)
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None
         try:
-            with quick_files(frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession):
+            with self._files_of(self._directory):
                 self.query = writer.start()
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
@@ -142,6 +144,11 @@ class SparkQuery:
         except Exception as error:
             return f"{GONE}: {error}"
         return "" if why is None or self._stopped else why
+
+    def _files_of(self, directory: WorkPath) -> AbstractContextManager[None]:
+        """How Spark is to write them."""
+        session = frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession
+        return quick_files(session) if isinstance(directory, Path) else nullcontext()
 
     def _writer(self) -> DataStreamWriter:
         if isinstance(self._built, DataStreamWriter):

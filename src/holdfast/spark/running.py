@@ -17,7 +17,7 @@ from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
 from holdfast.runtime.lanes import ThreadLanes
 from holdfast.runtime.launching import Place, launch
-from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.local_work import workplace_at
 from holdfast.runtime.loop import Item, Runtime
 from holdfast.runtime.status import JobStatus
 from holdfast.settings import Duration, seconds
@@ -41,7 +41,7 @@ class RunningJob:
                 self._lanes,
                 self._items.put,
                 self._finish,
-                lambda lineage: LocalWorkplace(place.work, place.job, place.home, lineage, carry),
+                lambda lineage: workplace_at(place.work, place.job, place.home, lineage, carry),
             )
         except Exception as error:
             query.stop()

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.storage.work_path import WorkPath
 from holdfast.version import VERSION
 
 _PATIENCE_S = 60.0
@@ -33,7 +34,7 @@ class Visit:
     """Why holdfast cannot be used there."""
 
 
-def visit_executors(spark: SparkSession, work: Path) -> tuple[Visit, ...]:
+def visit_executors(spark: SparkSession, work: WorkPath) -> tuple[Visit, ...]:
     """One visit of each executor that is there now; none when nobody answers in time.
 
     Tasks cannot be sent to a certain executor. There are more of them than slots, and each takes a moment, so that
@@ -42,12 +43,13 @@ def visit_executors(spark: SparkSession, work: Path) -> tuple[Visit, ...]:
     made = not work.exists()
     work.mkdir(parents=True, exist_ok=True)
     token = work / f".probe-{uuid.uuid4().hex}"
-    token.write_text(token.name)
+    token.write_bytes(token.name.encode())
     try:
         found: dict[tuple[str, int], Visit] = {}
         ends = time.monotonic() + _PATIENCE_S
+        inode = token.stat().st_ino if isinstance(token, Path) else None
         for _ in range(_ROUNDS):
-            for visit in _round(spark, _visitor(str(token), token.stat().st_ino), ends):
+            for visit in _round(spark, _visitor(str(token), inode), ends):
                 found[visit.host, visit.executor] = visit
             if not found or len(found) >= _registered(spark):
                 break
@@ -57,10 +59,10 @@ def visit_executors(spark: SparkSession, work: Path) -> tuple[Visit, ...]:
             token.unlink()
         if made:
             with suppress(OSError):
-                work.rmdir()
+                work.rmdir() if isinstance(work, Path) else work.unlink()
 
 
-def require_seen(visits: Sequence[Visit], work: Path) -> None:
+def require_seen(visits: Sequence[Visit], work: WorkPath) -> None:
     """Spark itself needs it: executors write the state there, and the driver the log of batches."""
     blind = {visit.host: visit.unseen for visit in visits if visit.unseen is not None}
     if blind:
@@ -82,8 +84,11 @@ def unable_to_copy(visits: Sequence[Visit]) -> str | None:
     return f"executors on {', '.join(sorted(unable))} cannot load holdfast ({'; '.join(map(str, reasons))})"
 
 
-def _visitor(token: str, inode: int) -> Callable[[int], tuple[str, int, str | None, str | None]]:
-    """A function that knows nothing of this package: where holdfast is missing it must run all the same."""
+def _visitor(token: str, inode: int | None) -> Callable[[int], tuple[str, int, str | None, str | None]]:
+    """A function that knows nothing of this package: where holdfast is missing it must run all the same.
+
+    Without an `inode` the token is on HDFS, which only holdfast's client can look at.
+    """
     version = VERSION
 
     def visit(_: int) -> tuple[str, int, str | None, str | None]:
@@ -94,7 +99,7 @@ def _visitor(token: str, inode: int) -> Callable[[int], tuple[str, int, str | No
 
         unseen = unable = None
         try:
-            if os.stat(token).st_ino != inode:
+            if inode is not None and os.stat(token).st_ino != inode:
                 unseen = "it is another directory there"
         except OSError as error:
             unseen = error.strerror or str(error)
@@ -103,6 +108,10 @@ def _visitor(token: str, inode: int) -> Callable[[int], tuple[str, int, str | No
             found = importlib.import_module("holdfast.version").VERSION
             if found != version:
                 unable = f"holdfast {found} is installed there, the driver has {version}"
+            elif inode is None:
+                paths = importlib.import_module("holdfast.storage.work_path")
+                if not paths.work_path(token).exists():
+                    unseen = "it is another HDFS there"
         except Exception as error:
             unable = f"{type(error).__name__}: {error}"
         time.sleep(0.1)

@@ -116,6 +116,6 @@ def _client(address: str) -> "RawClient":
         return Client(address, dict(_CONFIGURATION)).inner
     except (RuntimeError, OSError) as error:
         raise InvalidSettings(
-            f"could not use {address} as home: {reason(error)}",
+            f"could not use {address}: {reason(error)}",
             hint="give a port (hdfs://namenode:8020/path), or let HADOOP_CONF_DIR name the folder of hdfs-site.xml",
         ) from error

@@ -1,0 +1,211 @@
+"""The work directories of a job.
+
+<work>/<job>/job.json               which job of which home these belong to
+<work>/<job>/<epoch>-<n>/           Spark's checkpoint directory of run <epoch>, its n-th
+<work>/<job>/<epoch>-<n>.aside      why the directory beside it must not be used again
+<work>/<job>/.<epoch>-<n>.pins/     links to files that are being copied from it, where there are links
+
+Here is what is the same on every file system. It pins nothing and takes no directory of an earlier run: on HDFS, which
+has no links, each run begins with what the home holds. `local_work` does more.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Generic
+
+import msgspec
+
+from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.errors import InvalidSettings, StorageError
+from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
+from holdfast.job_log import log
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import RunStarted
+from holdfast.repository.restore import restore
+from holdfast.repository.whole_directory import BUILDING
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.sinks import ledger
+from holdfast.sinks.durable import storage_errors
+from holdfast.sinks.protocol import StagedBatch
+from holdfast.snapshot import work_directory
+from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
+from holdfast.snapshot.pins import SUFFIX as PINS
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.work_path import AnyPath, WorkPath, names_in, write_whole
+
+_MARKER = "job.json"
+_ASIDE = ".aside"
+_ASIDE_KEPT = 3
+_PIECE = 1 << 20
+_DIRECTORY = re.compile(rf"\.?(\d+)-(\d+)(?:{re.escape(BUILDING)}|{re.escape(PINS)}$|$)")
+
+
+class _Marker(msgspec.Struct):
+    job: str
+    home: str
+    lineage: str
+
+
+class FolderWorkDirectory(Generic[AnyPath]):
+    def __init__(self, path: AnyPath, carry: Carrier = copy_shards) -> None:
+        self.path: AnyPath = path
+        self._carry = carry
+
+    @property
+    def location(self) -> str:
+        return str(self.path)
+
+    def newest_barrier(self) -> BatchId | None:
+        with storage_errors(f"list the commits of {self.path}"):
+            return work_directory.newest_barrier(self.path)
+
+    def plan(self, barrier: BatchId) -> SnapshotPlan:
+        return work_directory.plan(self.path, barrier)
+
+    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
+        return False
+
+    def unpin(self, ticket: Ticket) -> None:
+        pass
+
+    def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
+        return self._carry(self.path, shards, blobs, cancelled)
+
+    def ledger(self) -> tuple[StagedBatch, ...]:
+        return ledger.read(self.path)
+
+    def prune_ledger(self, published: BatchId) -> None:
+        try:
+            ledger.prune(self.path, published)
+        except StorageError as error:
+            log.debug("what is published stays in the ledger until the next checkpoint: %s", error.message)
+
+    def drop_ledger_after(self, batch: BatchId | None) -> None:
+        ledger.remove_after(self.path, batch)
+
+    def pieces(self, path: str) -> Iterator[bytes]:
+        with (self.path / path).open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    def set_aside(self, why: str) -> None:
+        _note_of(self.path).write_bytes(f"{why}\n".encode())
+
+    @property
+    def is_aside(self) -> bool:
+        return _note_of(self.path).exists()
+
+
+def require_free_or_ours(work: WorkPath, job: JobName, home: str) -> None:
+    """Refuse a place that holds somebody else's work, before anything is touched."""
+    with storage_errors(f"look at the work directory {work}"):
+        itself = (work / _MARKER).exists() or (work / "commits").exists()
+    if itself:
+        raise InvalidSettings.of("work", str(work), "it is itself a work directory", hint="name the directory above it")
+    marker = _read_marker(work / job)
+    if marker is not None and (marker.job, marker.home) != (job, home):
+        raise InvalidSettings.of(
+            "work",
+            str(work),
+            f"{work / job} is the work directory of job {marker.job!r} of {marker.home}",
+            hint="give this job a work directory of its own: --work DIR",
+        )
+
+
+class FolderWorkplace(Generic[AnyPath]):
+    def __init__(self, work: AnyPath, job: JobName, home: str, lineage: str, carry: Carrier = copy_shards) -> None:
+        self._root: AnyPath = work / job
+        self._carry = carry
+        with storage_errors(f"use the work directory {self._root}"):
+            marker = _read_marker(self._root)
+            if marker is not None and marker.lineage != lineage:
+                # The home was emptied since. Its old work may be all that is left of it, so it is not removed.
+                self._root.rename(self._root.with_name(f"{job}.stale-{marker.lineage[:8]}"))
+            self._root.mkdir(parents=True, exist_ok=True)
+            write_whole(self._root / _MARKER, msgspec.json.encode(_Marker(job, home, lineage)))
+
+    def intact(self, run: RunStarted) -> WorkDirectory | None:
+        return None
+
+    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+        raise AssertionError("only an intact directory is adopted, and none is found here")
+
+    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
+        target = self._next_path(epoch)
+        restore(store, manifest, target)
+        return self._directory(target)
+
+    def fresh(self, epoch: FencingEpoch) -> WorkDirectory:
+        target = self._next_path(epoch)
+        with storage_errors(f"make {target}"):
+            target.mkdir()
+        return self._directory(target)
+
+    def clean(self, keep: WorkDirectory) -> None:
+        """A run that stalled before this must not remove what a newer run works in, or is building."""
+        try:
+            self._clean(_order(keep.location.rpartition("/")[2]))
+        except OSError as error:
+            log.warning("directories of earlier runs stay below %s until the next start: %s", self._root, error)
+
+    def _clean(self, kept: tuple[float, float]) -> None:
+        names = names_in(self._root)
+        notes = {name for name in names if name.endswith(_ASIDE)}
+        for name in names:
+            if f"{name}{_ASIDE}" not in notes and _order(name) < kept:
+                _remove_tree(self._root / name)
+        oldest_last = sorted(notes, key=lambda name: (self._root / name).stat().st_mtime, reverse=True)
+        for name in oldest_last[_ASIDE_KEPT:]:
+            _remove_tree(self._root / name.removesuffix(_ASIDE))
+            (self._root / name).unlink()
+
+    def _directory(self, path: AnyPath) -> FolderWorkDirectory[AnyPath]:
+        return FolderWorkDirectory(path, self._carry)
+
+    def _numbered(self, epoch: FencingEpoch) -> list[int]:
+        prefix = f"{epoch}-"
+        names = [path.name for path in self._root.iterdir() if path.name.startswith(prefix) and path.is_dir()]
+        return [int(number) for name in names if (number := name.removeprefix(prefix)).isdigit()]
+
+    def _next_path(self, epoch: FencingEpoch) -> AnyPath:
+        with storage_errors(f"list {self._root}"):
+            return self._path(epoch, max(self._numbered(epoch), default=0) + 1)
+
+    def _path(self, epoch: FencingEpoch, number: int) -> AnyPath:
+        return self._root / f"{epoch}-{number}"
+
+
+def _note_of(directory: AnyPath) -> AnyPath:
+    return directory.with_name(directory.name + _ASIDE)
+
+
+def _remove_tree(path: WorkPath) -> None:
+    if isinstance(path, Path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.remove_tree()
+
+
+def _order(name: str) -> tuple[float, float]:
+    """Of directories, half-built ones included, by run and number; what is neither comes last."""
+    match = _DIRECTORY.match(name)
+    return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)
+
+
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_MARKER_DECODER = msgspec.json.Decoder(_Marker)
+
+
+def _read_marker(root: WorkPath) -> _Marker | None:
+    try:
+        return _MARKER_DECODER.decode((root / _MARKER).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None

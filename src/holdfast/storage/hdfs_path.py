@@ -1,0 +1,277 @@
+"""A file or directory of HDFS, with as much of `pathlib.Path` as work directories need, and under the same names.
+
+What goes wrong is an `OSError`, as with local files. No call waits for ever (`hdfs_connection`).
+
+A file has no number here: it is known by its size and the time when it was closed, in milliseconds. A handle reads the
+blocks of the file that it opened. When that file is deleted they vanish some time later, and reading fails; it never
+goes on with the bytes of a file that took the name.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, TypeVar, overload
+
+from holdfast.errors import StorageDenied, StorageFull
+from holdfast.storage.hdfs_errors import failure
+
+if TYPE_CHECKING:
+    from hdfs_native import FileStatus
+    from hdfs_native._internal import RawClient, RawFileReader, RawFileWriter
+
+    from holdfast.storage.hdfs_connection import HdfsConnection
+
+T = TypeVar("T")
+
+_CHUNK = 4 << 20
+"""So small that a slow DataNode is not taken for a dead one."""
+_DIRECTORY_MODE = 0o755
+_TEMPORARY = ".tmp-"
+"""Spark and holdfast pass over names that begin with a dot."""
+_NAMED = (FileNotFoundError, FileExistsError, IsADirectoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsStatus:
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int = 0
+
+    @property
+    def st_mtime(self) -> float:
+        return self.st_mtime_ns / 1e9
+
+
+class HdfsPath:
+    def __init__(self, connection: HdfsConnection, path: str, listed: FileStatus | None = None) -> None:
+        """`path` is absolute and as HDFS knows it: nothing in it is escaped. `listed` is what a listing said of it."""
+        self._connection = connection
+        self._path = PurePosixPath(path)
+        self._listed = listed
+
+    def __str__(self) -> str:
+        return f"{self._connection.address}{self._path}"
+
+    def __repr__(self) -> str:
+        return f"HdfsPath({str(self)!r})"
+
+    def __truediv__(self, below: str) -> HdfsPath:
+        return HdfsPath(self._connection, str(self._path / below))
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    @property
+    def stem(self) -> str:
+        return self._path.stem
+
+    @property
+    def suffix(self) -> str:
+        return self._path.suffix
+
+    @property
+    def parent(self) -> HdfsPath:
+        return HdfsPath(self._connection, str(self._path.parent))
+
+    def with_name(self, name: str) -> HdfsPath:
+        return HdfsPath(self._connection, str(self._path.with_name(name)))
+
+    # --- looking ---
+
+    def stat(self) -> HdfsStatus:
+        return _status(self._asked(lambda client, path: client.get_file_info(path)))
+
+    def exists(self) -> bool:
+        try:
+            self.stat()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_dir(self) -> bool:
+        """Of what a listing gave, as it was then."""
+        if self._listed is not None:
+            return self._listed.isdir
+        try:
+            return self._asked(lambda client, path: client.get_file_info(path)).isdir
+        except FileNotFoundError:
+            return False
+
+    def iterdir(self) -> Iterator[HdfsPath]:
+        for status in self._asked(lambda client, path: [*client.list_status(path, False)]):
+            yield HdfsPath(self._connection, str(self._path / status.path.rpartition("/")[2]), status)
+
+    def files(self, skip: str | None = None) -> Iterator[tuple[str, HdfsStatus]]:
+        """Every file below, by its path from here, without what is below `skip` of this folder.
+
+        What vanishes meanwhile may be in the answer or not.
+        """
+        try:
+            found = list(self.iterdir())
+        except FileNotFoundError:
+            return
+        for path in found:
+            assert path._listed is not None
+            if path.name == skip:
+                continue
+            if path._listed.isdir:
+                yield from ((f"{path.name}/{below}", status) for below, status in path.files())
+            else:
+                yield path.name, _status(path._listed)
+
+    # --- bytes ---
+
+    @overload
+    def open(self, mode: Literal["rb"], buffering: int = ...) -> HdfsReader: ...
+    @overload
+    def open(self, mode: Literal["wb", "xb"], buffering: int = ...) -> HdfsWriter: ...
+    def open(self, mode: Literal["rb", "wb", "xb"], buffering: int = 0) -> HdfsReader | HdfsWriter:
+        if mode == "rb":
+            return HdfsReader(self, self._asked(lambda client, path: client.read(path)))
+        from hdfs_native import WriteOptions
+
+        options = WriteOptions(overwrite=mode == "wb")
+        return HdfsWriter(self, self._asked(lambda client, path: client.create(path, options)))
+
+    def read_bytes(self) -> bytes:
+        with self.open("rb") as handle:
+            return b"".join(handle.chunks())
+
+    def write_bytes(self, data: bytes) -> int:
+        with self.open("wb") as handle:
+            return handle.write(data)
+
+    def write_whole(self, data: bytes) -> None:
+        """Readers find the old bytes or the new ones. It is on its DataNodes when this returns."""
+        temporary = self.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
+        temporary.write_bytes(data)
+        temporary._rename(self, overwrite=True)
+
+    # --- names ---
+
+    def mkdir(self, *, parents: bool = False, exist_ok: bool = False) -> None:
+        if not exist_ok and self.exists():
+            raise FileExistsError(errno.EEXIST, "exists already", str(self))
+        self._asked(lambda client, path: client.mkdirs(path, _DIRECTORY_MODE, parents))
+
+    def rename(self, target: HdfsPath) -> None:
+        """Raises `FileExistsError` when the name is taken, by an empty directory too."""
+        self._rename(target, overwrite=False)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        self._delete(missing_ok=missing_ok, recursive=False)
+
+    def remove_tree(self) -> None:
+        """It and all that is below; harmless when it is not there."""
+        self._delete(missing_ok=True, recursive=True)
+
+    def _delete(self, *, missing_ok: bool, recursive: bool) -> None:
+        try:
+            there = self._asked(lambda client, path: client.delete(path, recursive))
+        except FileNotFoundError:
+            there = False
+        if not there and not missing_ok:
+            raise FileNotFoundError(errno.ENOENT, "does not exist", str(self))
+
+    def _rename(self, target: HdfsPath, *, overwrite: bool) -> None:
+        to = str(target._path)
+        self._asked(lambda client, path: client.rename(path, to, overwrite))
+
+    def _asked(self, question: Callable[[RawClient, str], T]) -> T:
+        """By the NameNode."""
+        path = str(self._path)
+        try:
+            return self._connection.ask(lambda client: question(client, path))
+        except (OSError, RuntimeError) as error:
+            raise _os_error(self, error) from error
+
+    def transferred(self, step: Callable[[], T]) -> T:
+        """To or from a DataNode."""
+        try:
+            return self._connection.transfer(step)
+        except (OSError, RuntimeError) as error:
+            raise _os_error(self, error) from error
+
+
+class HdfsReader:
+    def __init__(self, path: HdfsPath, reader: RawFileReader) -> None:
+        self._path = path
+        self._reader = reader
+        self._position = 0
+
+    def __enter__(self) -> HdfsReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def seek(self, position: int) -> int:
+        self._position = position
+        return position
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most so many: none at the end of the file."""
+        start = self._position
+        length = min(size, _CHUNK, self._reader.file_length() - start)
+        if length <= 0:
+            return b""
+        try:
+            data = self._path.transferred(lambda: self._reader.read_range(start, length))
+        except OSError as error:
+            if not self._path.exists():
+                raise FileNotFoundError(errno.ENOENT, "vanished while it was read", str(self._path)) from error
+            raise
+        self._position += len(data)
+        return data
+
+    def chunks(self) -> Iterator[bytes]:
+        while chunk := self.read(_CHUNK):
+            yield chunk
+
+
+class HdfsWriter:
+    """A file that is whole when the block ends well. Else it stays as it is, for whoever removes it."""
+
+    def __init__(self, path: HdfsPath, writer: RawFileWriter) -> None:
+        self._path = path
+        self._writer = writer
+
+    def __enter__(self) -> HdfsWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._path.transferred(self._writer.close)
+
+    def write(self, data: bytes) -> int:
+        view = memoryview(data)
+        for start in range(0, len(view), _CHUNK):
+            part = bytes(view[start : start + _CHUNK])
+            self._path.transferred(lambda part=part: self._writer.write(part))  # type: ignore[misc]
+        return len(view)
+
+
+def _status(status: FileStatus) -> HdfsStatus:
+    return HdfsStatus(status.length, status.modification_time * 1_000_000)
+
+
+def _os_error(path: HdfsPath, error: Exception) -> OSError:
+    if isinstance(error, _NAMED):
+        return type(error)(_CODES[type(error)], _WORDS[type(error)], str(path))
+    meaning = failure(f"use {path}", error)
+    code = errno.EIO
+    if isinstance(meaning, StorageFull):
+        code = errno.ENOSPC
+    elif isinstance(meaning, StorageDenied):
+        code = errno.EACCES
+    return OSError(code, meaning.message.partition(": ")[2], str(path))
+
+
+_CODES = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, IsADirectoryError: errno.EISDIR}
+_WORDS = {FileNotFoundError: "does not exist", FileExistsError: "exists already", IsADirectoryError: "is a directory"}

@@ -1,0 +1,249 @@
+"""A work directory on a real HDFS: read, copied, restored and kept as one on a local disk, without links."""
+
+import pickle
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.checkpoint.query_facts import QueryFacts
+from holdfast.errors import Corrupt, InvalidSettings, StorageDenied, StorageUnreachable
+from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.journal import entry_key
+from holdfast.repository.restore import restore
+from holdfast.runtime.local_work import workplace_at
+from holdfast.runtime.work_folder import FolderWorkDirectory, require_free_or_ours
+from holdfast.sinks import ledger
+from holdfast.sinks.protocol import StagedBatch
+from holdfast.snapshot.carrier import ShardDeclined, copy_shards
+from holdfast.snapshot.errand import Errand, Report, perform
+from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
+from holdfast.snapshot.planned_file import Changed, opened, pieces
+from holdfast.snapshot.query_record import held_facts, write_record
+from holdfast.snapshot.work_directory import newest_barrier, scan
+from holdfast.storage.hdfs_connection import HdfsConnection
+from holdfast.storage.hdfs_path import HdfsPath
+from holdfast.storage.work_path import work_path
+from tests.stores.hdfs_server import HdfsServer
+from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards
+
+DESCRIPTION = "state/0/_metadata/v2/0"
+CONTENTS = {
+    "metadata": b'{"id":"1"}',
+    "commits/0": b"v1\n{}",
+    "commits/1": b"v1\n{}",
+    "sources/0/0": b"v1\n",
+    DESCRIPTION: b'v3\n{"stateStoreInfo":[{"stateSchemaFilePaths":["file:/old/state/0/_stateSchema/default/0_a"]}]}',
+    "state/0/0/SSTs/large.sst": bytes(range(256)) * (9 * MIB // 256),
+}
+
+
+@pytest.fixture
+def root(hdfs: HdfsServer) -> HdfsPath:
+    path = work_path(f"{hdfs.address}/work/{uuid.uuid4().hex[:12]}")
+    assert isinstance(path, HdfsPath)
+    return path
+
+
+@pytest.fixture
+def work(root: HdfsPath) -> HdfsPath:
+    for path, data in CONTENTS.items():
+        (root / "made" / path).write_bytes(data)
+    return root / "made"
+
+
+def content(directory: HdfsPath) -> dict[str, bytes]:
+    return {path: (directory / path).read_bytes() for path, _ in directory.files()}
+
+
+def test_names_appear_whole_and_are_taken_once(root: HdfsPath) -> None:
+    assert not root.exists()
+    assert not root.is_dir()
+    root.mkdir(parents=True)
+    with pytest.raises(FileExistsError):
+        root.mkdir()
+    root.mkdir(exist_ok=True)
+    (root / "a").write_whole(b"one")
+    before = (root / "a").stat()
+    (root / "a").write_whole(b"other")
+    assert (root / "a").read_bytes() == b"other"
+    assert (root / "a").stat() != before
+    assert [path.name for path in root.iterdir()] == ["a"], "no temporary file is left"
+    (root / "b").mkdir()
+    (root / "c").mkdir()
+    with pytest.raises(FileExistsError):
+        (root / "c").rename(root / "b")
+    with pytest.raises(FileExistsError):
+        (root / "a").open("xb")
+    (root / "c").rename(root / "d")
+    assert sorted(path.name for path in root.iterdir()) == ["a", "b", "d"]
+    (root / "a").unlink()
+    (root / "a").unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        (root / "a").unlink()
+    with pytest.raises(FileNotFoundError):
+        (root / "a").read_bytes()
+    root.remove_tree()
+    root.remove_tree()
+    assert not root.exists()
+
+
+def test_a_scan_sees_every_file_with_size_and_time(work: HdfsPath) -> None:
+    found = {file.path: file for file in scan(work)}
+    assert {path: file.size for path, file in found.items()} == {path: len(data) for path, data in CONTENTS.items()}
+    assert found["metadata"].mtime_ns == (work / "metadata").stat().st_mtime_ns > 0
+    assert newest_barrier(work) == 1
+    assert scan(work / "nowhere") == ()
+    assert newest_barrier(work / "nowhere") is None
+
+
+def test_what_is_copied_comes_back_on_hdfs_and_on_a_disk(work: HdfsPath, root: HdfsPath, tmp_path: Path) -> None:
+    store = new_store(tmp_path / "home")
+    copies = copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    restore(store, manifest_of(copies), root / "back")
+    there = f'v3\n{{"stateStoreInfo":[{{"stateSchemaFilePaths":["{root}/back/state/0/_stateSchema/default/0_a"]}}]}}'
+    assert content(root / "back") == {**CONTENTS, DESCRIPTION: there.encode()}
+    assert sorted(path.name for path in root.iterdir()) == ["back", "made"], "nothing half-built is left"
+
+    restore(store, manifest_of(copies), tmp_path / "here")
+    assert (tmp_path / "here" / "metadata").read_bytes() == CONTENTS["metadata"]
+    assert str(tmp_path / "here").encode() in (tmp_path / "here" / DESCRIPTION).read_bytes()
+
+    with pytest.raises(InvalidSettings, match="must be an empty directory"):
+        restore(store, manifest_of(copies), root / "back")
+
+
+def test_a_checkpoint_that_is_damaged_leaves_nothing_behind(work: HdfsPath, root: HdfsPath, tmp_path: Path) -> None:
+    store = new_store(tmp_path / "home")
+    copies = copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    (large,) = (file for copy in copies for file in copy.files if file.path.endswith(".sst"))
+    store.delete(large.key)
+    with pytest.raises(Corrupt, match=r"large\.sst"):
+        restore(store, manifest_of(copies), root / "back")
+    assert [path.name for path in root.iterdir()] == ["made"]
+
+
+@pytest.mark.parametrize("path", ["metadata", "state/0/0/SSTs/large.sst"])
+def test_what_is_not_the_planned_file_declines(work: HdfsPath, path: str, tmp_path: Path) -> None:
+    planned = shards(work)
+    blobs = Blobs(new_store(tmp_path / "home"), EPOCH)
+    (work / path).write_whole(CONTENTS[path][::-1])
+    with pytest.raises(ShardDeclined, match=f"{path} .*was replaced after it was planned"):
+        copy_shards(work, planned, blobs, lambda: False)
+    (work / path).unlink()
+    with pytest.raises(ShardDeclined, match=f"{path} .*vanished before it was read"):
+        copy_shards(work, planned, blobs, lambda: False)
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_never_read_in_part(work: HdfsPath) -> None:
+    (file,) = (file for file in scan(work) if file.path.endswith(".sst"))
+    path = work / file.path
+    read = bytearray()
+
+    def read_while_it_is_replaced() -> None:
+        with opened(path, file) as handle:
+            for piece in pieces(handle, file):
+                if not read:
+                    path.write_whole(b"x" * file.size)
+                read.extend(piece)
+
+    with pytest.raises(Changed):
+        read_while_it_is_replaced()
+    assert CONTENTS[file.path].startswith(bytes(read))
+
+
+def test_ledger_and_record_are_kept(work: HdfsPath) -> None:
+    directory = FolderWorkDirectory(work)
+    entries = [StagedBatch(BatchId(n), FencingEpoch(1), ()) for n in (0, 1, 2)]
+    for entry in entries:
+        ledger.write(work, entry)
+    assert directory.ledger() == tuple(entries)
+    directory.prune_ledger(BatchId(0))
+    directory.drop_ledger_after(BatchId(1))
+    assert directory.ledger() == (entries[1],)
+    facts = QueryFacts(spark="4.3.0")
+    write_record(work, BatchId(1), facts)
+    write_record(work, BatchId(2), facts)
+    assert [path.name for path in (work / "query").iterdir()] == ["1.json"]
+    assert held_facts(work, BatchId(1)).spark == "4.3.0"
+
+
+def test_a_run_begins_anew_and_removes_what_earlier_ones_left(root: HdfsPath) -> None:
+    place = workplace_at(root, JobName("orders"), "file:///home", "lineage")
+    bad, old = place.fresh(FencingEpoch(3)), place.fresh(FencingEpoch(4))
+    (root / "orders" / ".4-2.restoring-77").mkdir()
+    (root / "orders" / "9-1").mkdir()
+    bad.set_aside("unreadable")
+    keep = place.fresh(FencingEpoch(5))
+    assert (old.location, keep.location) == (f"{root}/orders/4-1", f"{root}/orders/5-1")
+    place.clean(keep)
+    left = sorted(path.name for path in (root / "orders").iterdir() if path.is_dir())
+    assert left == ["3-1", "5-1", "9-1"]
+    assert not keep.pin(Ticket(1), ())
+
+    with pytest.raises(InvalidSettings, match="is the work directory of job 'orders' of file:///home"):
+        require_free_or_ours(root, JobName("orders"), "file:///other")
+    with pytest.raises(InvalidSettings, match="it is itself a work directory"):
+        require_free_or_ours(root / "orders", JobName("orders"), "file:///home")
+    workplace_at(root, JobName("orders"), "file:///home", "another lineage")
+    assert (root / "orders.stale-lineage" / "5-1").is_dir()
+
+
+class AnotherProcess:
+    def __init__(self) -> None:
+        self.sent: list[Errand] = []
+
+    def at_once(self) -> int:
+        return 1
+
+    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+        self.sent.append(errand)
+        report = pickle.loads(pickle.dumps(perform(pickle.loads(pickle.dumps(errand)))))
+        assert isinstance(report, Report)
+        return report
+
+
+def test_other_processes_copy_from_it_when_it_is_the_same(work: HdfsPath, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    store = new_store(tmp_path / "home" / "orders")
+    store.create(entry_key(EPOCH), b"claim")
+    other = AnotherProcess()
+    carry = ErrandCarrier(other, Home(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
+    copies = carry(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    assert sum(copy.bytes_new for copy in copies) == sum(len(data) for data in set(CONTENTS.values()))
+
+    (errand,) = other.sent
+    another = replace(errand, place=replace(errand.place, directory_number=7))
+    assert "is another directory than on the driver" in str(perform(another).failure)
+    gone = replace(errand, place=replace(errand.place, directory=f"{work}-gone"))
+    assert "does not see the work directory" in str(perform(gone).failure)
+
+
+def test_refusals_are_named_after_their_cause(
+    work: HdfsPath, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
+    stranger = HdfsPath(HdfsConnection(hdfs.address), str(work).removeprefix(hdfs.address))
+    with pytest.raises(StorageDenied, match="Permission denied: user=stranger"):
+        ledger.write(stranger, StagedBatch(BatchId(0), FencingEpoch(1), ()))
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(16)
+        yield f"hdfs://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_silent_namenode_is_given_up(silent: str) -> None:
+    away = HdfsPath(HdfsConnection(silent, metadata_patience=0.2), "/work")
+    with pytest.raises(StorageUnreachable, match=r"did not answer within 0\.2 s"):
+        FolderWorkDirectory(away).newest_barrier()
+    FolderWorkDirectory(away).prune_ledger(BatchId(1))
+    with pytest.raises(StorageUnreachable, match="look at the work directory"):
+        require_free_or_ours(away, JobName("orders"), "file:///home")
