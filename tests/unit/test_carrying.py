@@ -64,7 +64,7 @@ def test_a_work_directory_is_a_path_here(tmp_path: Path) -> None:
     assert _work_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
 
 
-@pytest.mark.parametrize("given", ["s3a://bucket/work", "file://host/work", "hdfs:/work"])
+@pytest.mark.parametrize("given", ["s3a://bucket/work", "file://host/work"])
 def test_a_work_directory_elsewhere_is_refused(given: str) -> None:
     with pytest.raises(InvalidSettings, match="must be a path, or file:///path") as raised:
         _work_path(given)
