@@ -130,6 +130,17 @@ def test_what_names_no_job_belongs_to_the_only_job_around() -> None:
     assert one.cause.startswith("the JobManager, driver or workers stood still")
 
 
+def test_what_names_no_job_is_not_given_to_a_job_of_the_other_engine_or_of_another_time() -> None:
+    lost = event("Lost executor 2 on worker-7: Container killed by YARN", job=None, source="logs/driver.log")
+    of_spark = replace(lost, logger="org.apache.spark.scheduler.TaskSchedulerImpl")
+    assert {finding.job for finding in findings(expired(1), of_spark)} == {"a" * 32, None}
+    pause = event(
+        "pause of approximately 40000ms", job=None, source="logs/taskmanager.log", at=NOON - 3 * 24 * 60 * MINUTE
+    )
+    one, *_ = findings(expired(1, source="logs/jobmanager.log"), pause)
+    assert one.cause.startswith("the logs do not show why")
+
+
 def test_one_failure_that_was_got_over_is_no_more_than_a_warning() -> None:
     assert findings(expired(1))[0].severity == "critical"
     assert findings(expired(1), completed(2, NOON + MINUTE))[0].severity == "warning"

@@ -150,13 +150,23 @@ def test_failures_in_a_row_by_their_most_frequent_reason(history: History) -> No
     assert found(history, "checkpoints-failing") is None
     history.fail(8, EXPIRED, took_s=600)
     finding = the(history, "checkpoints-failing")
-    assert (finding.severity, finding.count) == ("warning", 2)
+    assert (finding.severity, finding.count) == ("critical", 2), "twenty intervals without a checkpoint"
     assert 'timeout="20m"' in finding.fix
     history.fail(9, THROTTLED)
     history.fail(10, EXPIRED, took_s=600)
     assert the(history, "checkpoints-failing").severity == "critical"
     checkpoints(history, 1)
     assert found(history, "checkpoints-failing") is None
+
+
+def test_an_overdue_checkpoint_is_a_consequence_of_those_that_fail(history: History) -> None:
+    checkpoints(history, 8)
+    for id in range(9, 13):
+        history.fail(id, took_s=600)
+    finding, *others = history_findings(history.seen())
+    assert (finding.code, finding.severity) == ("checkpoints-failing", "critical")
+    assert [effect.code for effect in finding.consequences] == ["checkpoint-overdue"]
+    assert "checkpoint-overdue" not in {other.code for other in others}
 
 
 def test_a_checkpoint_that_is_overdue(history: History) -> None:
@@ -197,7 +207,7 @@ def test_status_shows_findings(history: History, capsys: pytest.CaptureFixture[s
     of = ("--home", f"file://{history.home}", "--job", "orders")
     assert main(("status", *of, "--json")) == 0
     status = json.loads(capsys.readouterr().out)
-    assert [each["code"] for each in status["findings"]][:1] == ["checkpoint-overdue"]
+    assert [each["code"] for each in status["findings"]][:1] == ["checkpoints-failing"]
     assert {"code", "severity", "cause", "evidence", "fix", "count", "first_seen", "last_seen"} <= set(
         status["findings"][0]
     )

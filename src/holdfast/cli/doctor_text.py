@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.output import labelled
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, place
+from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, shown
 from holdfast.finding import Finding
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def finding_lines(finding: Finding) -> Iterator["Text"]:
         yield labelled("job", finding.job)
     yield labelled("why", finding.cause)
     yield from _column("or", finding.other_causes)
-    yield from _column("then", [followed(effect) for effect in finding.consequences])
+    yield from _column("then", [followed(finding, effect) for effect in finding.consequences])
     yield from _changes("change", finding.fix)
     yield from _changes("in holdfast", elsewhere(finding))
-    yield from _column("evidence", [f"{place(each)}  {each.text}" for each in finding.evidence])
+    yield from _column("evidence", ["  ".join(filter(None, shown(finding, each))) for each in finding.evidence])
     yield from _column("counted", counted(finding))
     yield from _column("see", [", ".join(finding.references)] if finding.references else [])
     yield Text()

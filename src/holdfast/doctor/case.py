@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import PurePosixPath
 
 from holdfast.doctor.sightings import Measure, Sighting
@@ -14,6 +15,8 @@ from holdfast.doctor.spans import Spans
 CONTEXT = "context:"
 """Codes of what is no trouble by itself begin with this."""
 _REACH_MS = 30 * 60 * 1000
+_SAME_DAYS_MS = 24 * 60 * 60 * 1000
+_SAME_LOG = frozenset(("pod", "file"))
 
 
 @dataclass(frozen=True)
@@ -99,18 +102,30 @@ class _Owners:
 
     def __init__(self, sightings: Sequence[Sighting]) -> None:
         self._jobs: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        own: dict[str, list[Sighting]] = defaultdict(list)
         for sighting in sightings:
             if sighting.key.job:
+                own[sighting.key.job].append(sighting)
                 for place in self._places(sighting):
                     self._jobs[place].add(sighting.key.job)
+        self._engines = {job: {sighting.key.engine for sighting in seen} - {""} for job, seen in own.items()}
+        self._spans = {job: Spans(seen) for job, seen in own.items()}
 
     def only_job_around(self, sighting: Sighting) -> str | None:
-        """By the smallest place that speaks of any job at all."""
+        """By the smallest place that speaks of any job that it may be of."""
         for place in self._places(sighting):
-            jobs = self._jobs.get(place)
+            candidates = (job for job in self._jobs.get(place, ()) if self._may_be_of(job, sighting, place))
+            jobs = list(islice(candidates, 2))
             if jobs:
-                return next(iter(jobs)) if len(jobs) == 1 else None
+                return jobs[0] if len(jobs) == 1 else None
         return None
+
+    def _may_be_of(self, job: str, sighting: Sighting, place: tuple[str, ...]) -> bool:
+        """Not of a job of the other engine; and logs that only lie side by side must be of the same days."""
+        engine = sighting.key.engine
+        if engine and self._engines[job] and engine not in self._engines[job]:
+            return False
+        return place[0] in _SAME_LOG or self._spans[job].touch(sighting, _SAME_DAYS_MS, _SAME_DAYS_MS)
 
     def jobs_of(self, sighting: Sighting) -> set[str]:
         return self._jobs.get(("file", sighting.key.source), set())

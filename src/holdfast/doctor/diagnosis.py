@@ -55,8 +55,8 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
 
 def _references(known: Knowledge, engine: str) -> tuple[str, ...]:
     """Not the other engine's."""
-    other = {FLINK: "SPARK-", SPARK: "FLINK-"}.get(engine)
-    return tuple(text for text in known.references if other is None or not text.startswith(other))
+    others = {FLINK: ("SPARK-", "Spark docs"), SPARK: ("FLINK-", "FLIP-", "Flink docs")}.get(engine, ())
+    return tuple(text for text in known.references if not text.startswith(others))
 
 
 def _ranked(case: Case, trouble: Trouble) -> list[tuple[Cause, Support]]:

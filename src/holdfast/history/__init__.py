@@ -1,8 +1,10 @@
 """Findings from a holdfast job's own history: what its numbers say before something fails, and why something did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from holdfast.finding import RANK, Finding
+import msgspec
+
+from holdfast.finding import RANK, Consequence, Finding
 from holdfast.history import failures, keeping, pace, shards, store
 from holdfast.history.numbers import Numbers
 from holdfast.repository.views import Observation
@@ -22,9 +24,38 @@ _RULES: tuple[Callable[[Numbers], Finding | None], ...] = (
     keeping.short_memory,
 )
 
+_FOLLOWS_FROM = {"checkpoint-overdue": ("restart-loop", "checkpoints-failing")}
+"""As in logs: the first cause is the finding, what follows from it is attached to it."""
+
 
 def history_findings(seen: Observation) -> tuple[Finding, ...]:
     """The worst first."""
     numbers = Numbers(seen)
     found = [finding for rule in _RULES if (finding := rule(numbers)) is not None]
-    return tuple(sorted(found, key=lambda finding: RANK[finding.severity]))
+    return tuple(sorted(_linked(found), key=lambda finding: RANK[finding.severity]))
+
+
+def _linked(found: Iterable[Finding]) -> list[Finding]:
+    standing = {finding.code: finding for finding in found}
+    for code, causes in _FOLLOWS_FROM.items():
+        cause = next((standing[each] for each in causes if each in standing), None)
+        if cause is not None and (effect := standing.pop(code, None)) is not None:
+            standing[cause.code] = _with(cause, effect)
+    return list(standing.values())
+
+
+def _with(cause: Finding, effect: Finding) -> Finding:
+    """As bad as the worse of the two."""
+    consequence = Consequence(
+        code=effect.code,
+        symptom=effect.symptom,
+        count=effect.count,
+        first_seen=effect.first_seen,
+        last_seen=effect.last_seen,
+        evidence=effect.evidence,
+    )
+    return msgspec.structs.replace(
+        cause,
+        severity=min(cause.severity, effect.severity, key=RANK.__getitem__),
+        consequences=(*cause.consequences, consequence),
+    )

@@ -32,7 +32,7 @@ def failing(numbers: Numbers) -> Finding | None:
     return numbers.finding(
         "checkpoints-failing",
         "critical" if count > _TOLERATED else "warning",
-        f"the last {count} checkpoints failed",
+        "checkpoints fail one after the other",
         rule.meaning if rule else reason,
         (*_settings(reason, longest), *((f"# {rule.hint}",) if rule else ())),
         ((item, f"checkpoint {item.id or '?'}: {_why(item)}") for item in failed),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, place
+from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, shown
 from holdfast.finding import Finding
 
 
@@ -36,7 +36,7 @@ def _finding(finding: Finding) -> Iterator[str]:
         yield f"- **Job:** `{finding.job}`"
     yield f"- **Why:** {_escaped(finding.cause)}"
     yield from (f"- **Also possible:** {_escaped(other)}" for other in finding.other_causes)
-    yield from (f"- **Followed by:** {_escaped(followed(effect))}" for effect in finding.consequences)
+    yield from (f"- **Followed by:** {_escaped(followed(finding, effect))}" for effect in finding.consequences)
     if finding.references:
         yield f"- **See:** {_escaped(', '.join(finding.references))}"
     yield ""
@@ -51,7 +51,7 @@ def _finding(finding: Finding) -> Iterator[str]:
         yield ""
     yield "Evidence:"
     yield ""
-    yield from _block([f"{place(each)}: {each.text}" for each in finding.evidence])
+    yield from _block([": ".join(filter(None, shown(finding, each))) for each in finding.evidence])
     if counted(finding):
         yield ""
         yield "Failures that were counted:"

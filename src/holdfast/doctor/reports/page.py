@@ -8,8 +8,8 @@ from html import escape
 from holdfast.doctor.reports.chart import anchor, timeline
 from holdfast.doctor.reports.document import Report, summary
 from holdfast.doctor.reports.style import STYLE
-from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, place
-from holdfast.finding import Evidence, Finding
+from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, shown
+from holdfast.finding import Finding
 
 
 def page(report: Report) -> str:
@@ -30,10 +30,10 @@ def _finding(finding: Finding, number: int) -> str:
         ("when", escape(period(finding))),
         ("job", f"<code>{escape(finding.job)}</code>" if finding.job else ""),
         ("or", "<br>".join(map(escape, finding.other_causes))),
-        ("then", "<br>".join(escape(followed(effect)) for effect in finding.consequences)),
+        ("then", "<br>".join(escape(followed(finding, effect)) for effect in finding.consequences)),
         ("change", _lines_to_copy(finding.fix)),
         ("in holdfast", _lines_to_copy(elsewhere(finding))),
-        ("evidence", _evidence(finding.evidence)),
+        ("evidence", _evidence(finding)),
         ("counted", f"<pre>{_text(counted(finding))}</pre>" if counted(finding) else ""),
         ("see", escape(", ".join(finding.references))),
     ]
@@ -59,8 +59,12 @@ def _lines_to_copy(lines: Sequence[str]) -> str:
     return f"<pre>{chr(10).join(marked)}</pre>"
 
 
-def _evidence(evidence: Iterable[Evidence]) -> str:
-    lines = (f'<span class="soft">{escape(place(each))}</span>\n{escape(each.text)}' for each in evidence)
+def _evidence(finding: Finding) -> str:
+    lines: list[str] = []
+    for each in finding.evidence:
+        where, text = shown(finding, each)
+        lines += [f'<span class="soft">{escape(where)}</span>'] if where else []
+        lines.append(escape(text))
     return f"<pre>{chr(10).join(lines)}</pre>"
 
 

@@ -7,6 +7,11 @@ def place(evidence: Evidence) -> str:
     return f"{evidence.source}:{evidence.line}"
 
 
+def shown(finding: Finding, evidence: Evidence) -> tuple[str, str]:
+    """Where it is, and what it says. A history has no files and lines: what it says names the checkpoint."""
+    return ("", evidence.text) if finding.engine == "holdfast" else (place(evidence), evidence.text)
+
+
 def happened(finding: Finding) -> str:
     if finding.count == 1:
         return finding.symptom
@@ -30,6 +35,8 @@ def counted(finding: Finding) -> list[str]:
     return [f"{place(each)}: {each.text}" for each in rows]
 
 
-def followed(effect: Consequence) -> str:
+def followed(finding: Finding, effect: Consequence) -> str:
+    if finding.engine == "holdfast":
+        return f"{effect.code}: {effect.symptom}"
     times = "1 log line" if effect.count == 1 else f"{effect.count} log lines"
     return f"{effect.code}, {times}: {effect.symptom}"
