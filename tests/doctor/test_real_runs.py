@@ -39,6 +39,5 @@ def test_the_first_finding_names_what_was_broken(log: Path) -> None:
 
 
 def test_every_scenario_has_a_log() -> None:
-    """Except Flink's killed worker, of which no log is kept yet."""
     kept = {(log.stem.split("-", 2)[0], log.stem.split("-", 2)[2]) for log in LOGS}
-    assert kept | {("flink", "killed-worker")} == set(FIRST)
+    assert kept == set(FIRST)

@@ -23,6 +23,8 @@ _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _LOGGER = r"[A-Za-z_][\w.$/-]*"
 _DOTTED_LOGGER = r"[a-z_][\w$]*(?:\.[\w$]+)+"
 _BRACKETS = r"\[[^\]]*\]"
+_THREAD = r"\[(?P<thread>[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]"
+"""Spark's stream threads have brackets in their names."""
 
 _PREFIX_PATTERNS = {
     "cri": rf"(?P<time>{_EXACT}) (?P<stream>stdout|stderr) (?P<tag>[FP])(?:\s|$)",
@@ -40,7 +42,7 @@ _PREFIX_PATTERNS = {
 
 _LAYOUT_PATTERNS = (
     # log4j and logback: time, thread before or after the level; Kafka's brokers put the time into brackets.
-    rf"\[?(?P<time>{_TIME})\]?[ \t]+(?:\[(?P<thread>[^\]]*)\][ \t]+|[\w-]+ )?"
+    rf"\[?(?P<time>{_TIME})\]?[ \t]+(?:{_THREAD}[ \t]+|[\w-]+ )?"
     rf"{_COLOUR}\[?(?P<level>{_LEVEL})\]?{_COLOUR}(?:[\s:\xc2]|$)",
     # The JVM's own log, for its garbage collector.
     rf"\[(?P<time>{_ISO}|\d+[.,]\d+s)\](?:\[[^\]]*\])*?"
@@ -63,12 +65,12 @@ JSON_START = re.compile(rf'\{{(?:.*[^\\])?"(?:{_JSON_KEYS})" ?:')
 AFTER_LEVEL = (
     # Flink: logger, nested context in brackets, dash.
     re.compile(
-        rf"(?:\[(?P<thread>[^\]]*)\][ \t]+)?(?P<logger>{_LOGGER})[ \t]*"
+        rf"(?:{_THREAD}[ \t]+)?(?P<logger>{_LOGGER})[ \t]*"
         rf"(?P<context>(?:{_BRACKETS}[ \t]*)*)- (?P<message>.*)",
         re.DOTALL,
     ),
     # Spark: logger, colon.
-    re.compile(rf"(?:\[(?P<thread>[^\]]*)\][ \t]+)?(?P<logger>{_LOGGER}): (?P<message>.*)", re.DOTALL),
+    re.compile(rf"(?:{_THREAD}[ \t]+)?(?P<logger>{_LOGGER}): (?P<message>.*)", re.DOTALL),
     # Kafka: message, logger in parentheses.
     re.compile(rf"(?P<message>.*) \((?P<logger>{_DOTTED_LOGGER})\)\s*$", re.DOTALL),
     # Logger, and the message was wrapped.

@@ -25,10 +25,10 @@ _KNOWN = (
     "io.fabric8.",
     "gc",
 )
-
-
 _COMPLAINTS = frozenset(("WARN", "WARNING", "ERROR", "FATAL", "SEVERE", "CRITICAL"))
 _EXCEPTION = re.compile(r"\b(?:[a-z_]\w*\.){2,}[A-Z]\w*(?:Exception|Error)\b")
+_STATEMENT = re.compile(r"Checkpoint \[?\w+\]? (?:duration exceeded|failed: |expired before|of job \S+ expired)")
+"""What Flink says of a checkpoint, pasted without the beginning of the line."""
 
 
 def is_about_the_job(event: LogEvent) -> bool:
@@ -40,7 +40,7 @@ def is_about_the_job(event: LogEvent) -> bool:
     if event.exceptions:
         return True
     if event.logger is None:
-        return event.level is not None
+        return event.level is not None or _STATEMENT.match(event.message) is not None
     return "." not in event.logger or event.logger.startswith(_KNOWN) or _complains(event)
 
 

@@ -269,6 +269,6 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("FLINK-15922", "docs/failures.md"),
+    references=("FLINK-15922", "holdfast: docs/failures.md"),
     heals=True,
 )

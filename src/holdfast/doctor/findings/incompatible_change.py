@@ -2,29 +2,64 @@
 
 import re
 
+from holdfast.doctor.case import Case, mentioned
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.reading import link_with, shown, whole
 
 CODE = "incompatible-change"
 _SCHEMA = re.compile(
     r"SCHEMA_NOT_COMPATIBLE|StateSchemaNotCompatible|Provided (?:key |value )?schema d|StateMigrationException"
     r"|must not be incompatible|InvalidUnsafeRow|ROW_FORMAT_VALIDATION|serializer"
+    r"|VALUE_SCHEMA_EVOLUTION|COLUMN_FAMILY_SCHEMA|VARIABLE_TYPE_CHANGE|STATE_SCHEMA_FILES"
 )
 _OPERATORS = re.compile(
     r"NOT_MATCH_IN_STATE_METADATA|no operator for the state|Cannot map checkpoint|sources in the checkpoint offsets"
-    r"|operator is not available"
+    r"|operator is not available|when topology changes"
+)
+_SOURCE = re.compile(
+    r"DELTA_S(?:CHEMA_CHANGED|TREAMING_)\w*|[Dd]etected (?:incompatible )?schema change|incompatible schema change"
+)
+_VERSION = re.compile(r"CHANGE_LOG_READER_VERSION|produced by a newer version of Spark|FORMAT_VERSION_MISMATCH")
+_SETTING = re.compile(
+    r"Cannot change (?P<name>\S+) from (?P<before>\S+) to \S+ between restarts|INCOMPATIBLE_STATE_STORE_CONFIGS"
 )
 _PARALLELISM = re.compile(r"max(?:imum)? ?parallelism", re.I)
 
 
+_VARIANTS = (
+    ("version", _VERSION),
+    ("setting", _SETTING),
+    ("source", _SOURCE),
+    ("parallelism", _PARALLELISM),
+    ("operators", _OPERATORS),
+    ("schema", _SCHEMA),
+)
+
+
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    for name, pattern in (("parallelism", _PARALLELISM), ("operators", _OPERATORS), ("schema", _SCHEMA)):
-        if pattern.search(text):
-            return Clue(shown(event, link_with(event, pattern)), name)
+    for name, pattern in _VARIANTS:
+        if match := pattern.search(text):
+            return Clue(shown(event, link_with(event, pattern)), name, _mentions(match))
     return Clue(shown(event))
+
+
+def _mentions(match: re.Match[str]) -> dict[str, str]:
+    said = match.groupdict()
+    return {"setting": f"{said['name']}={said['before']}"} if said.get("name") else {}
+
+
+def _as_before(case: Case, seen: Sightings) -> Fix:
+    settings = sorted(mentioned(seen, "setting"))
+    return Fix(
+        spark=(
+            *settings,
+            "# give back the value that the checkpoint was begun with, or start with a new checkpointLocation",
+        ),
+        holdfast=_HOLDFAST,
+    )
 
 
 _HOLDFAST = ("# such a query is refused at its start, before anything is touched, with a table of the differences",)
@@ -51,6 +86,25 @@ KNOWLEDGE = Knowledge(
                 "There is no operator for the state",
                 "Failed to rollback to checkpoint/savepoint",
                 "STREAMING_QUERY_EVOLUTION_ERROR",
+                "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
+                "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
+                "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION",
+                "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE",
+                "STATE_STORE_STATE_SCHEMA_FILES_THRESHOLD_EXCEEDED",
+                "STATE_STORE_VALUE_SCHEMA_EVOLUTION_THRESHOLD_EXCEEDED",
+                "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS",
+                "STATE_CHECKPOINT_FORMAT_VERSION_MISMATCH",
+                "INVALID_CHANGE_LOG_READER_VERSION",
+                "produced by a newer version of Spark",
+                "between restarts. Please set",
+                "DELTA_SCHEMA_CHANGED",
+                "DELTA_STREAMING_SCHEMA_MISMATCH_ON_RESTART",
+                "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE",
+                "you have made an incompatible schema change",
+                "does not support recovering from checkpoint location",
+                "Cannot recover from unaligned checkpoint when topology changes",
+                "of the restored state is lower than the configured parallelism",
+                "and the current maximum parallelism",
             ),
             _recognise,
         ),
@@ -95,6 +149,35 @@ KNOWLEDGE = Knowledge(
             for_variant("schema"),
         ),
         Cause(
+            "source",
+            "the table that the query reads has another schema than the checkpoint was begun with",
+            Fix(
+                spark=(
+                    "# restart the query once: a change that it can follow is followed then",
+                    "# .option('schemaTrackingLocation', <path below checkpointLocation>) before the next change",
+                    "# else start with a new checkpointLocation",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("source"),
+        ),
+        Cause(
+            "version",
+            "the checkpoint was written by a newer version than the one that is to continue from it",
+            Fix(
+                flink=("# run it with the version that wrote the checkpoint, or a newer one",),
+                spark=("# run it with the version that wrote the checkpoint, or a newer one",),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("version"),
+        ),
+        Cause(
+            "setting",
+            "a setting that the checkpoint has fixed was changed",
+            _as_before,
+            for_variant("setting"),
+        ),
+        Cause(
             "unknown",
             "the program changed in a way that the checkpoint does not allow",
             Fix(
@@ -107,5 +190,8 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("docs: State Schema Evolution", "docs: Recovery Semantics after Changes in a Streaming Query"),
+    references=(
+        "Flink docs: State Schema Evolution",
+        "Spark docs: Recovery Semantics after Changes in a Streaming Query",
+    ),
 )

@@ -117,5 +117,5 @@ KNOWLEDGE = Knowledge(
         ),
         Cause("unknown", "Kafka refused the commit", Fix(flink=_BACKOFF, holdfast=_HOLDFAST), always()),
     ),
-    references=("docs: Kafka connector, consumer offset committing",),
+    references=("Flink docs: Kafka connector, consumer offset committing",),
 )

@@ -33,5 +33,5 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("docs: Kafka connector, idleness",),
+    references=("Flink docs: Kafka connector, idleness",),
 )

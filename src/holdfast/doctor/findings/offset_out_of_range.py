@@ -16,6 +16,13 @@ _GONE = re.compile(
 _RECREATED = re.compile(
     r"offset was changed from|PARTITION_OFFSET_CHANGED|PARTITIONS_DELETED|(?<!may )have been deleted|are gone"
 )
+_HISTORY = re.compile(
+    r"is less than the received seqNo|supplied (?:offset|sequence number) '\S*' is invalid"
+    r"|no longer available on the server"
+    r"|purged (?:required )?binary logs|resume point may no longer be in the oplog|ChangeStreamHistoryLost"
+    r"|WAL segment \S+ has already been removed|can no longer get changes from replication slot"
+    r"|snapshot was expired or removed|query is lagging behind"
+)
 _RESET = re.compile(
     r"out of range for partition .*,? resetting offset|failOnDataLoss\" to \"true\"|may have been missed"
 )
@@ -28,6 +35,8 @@ def _recognise(event: LogEvent) -> Clue | None:
         return Clue(shown(event, link), "skipped")
     if _RECREATED.search(text):
         return Clue(shown(event, link), "recreated")
+    if _HISTORY.search(text):
+        return Clue(shown(event, link_with(event, _HISTORY)), "history") if event.exceptions else None
     return Clue(shown(event, link), "aged-out") if _GONE.search(text) else None
 
 
@@ -53,6 +62,16 @@ KNOWLEDGE = Knowledge(
                 "is out of range for partition",
                 "offset was changed from",
                 "may have been missed",
+                "is less than the received seqNo",
+                "is no longer available on the server",
+                "purged binary logs",
+                "purged required binary logs",
+                "resume point may no longer be in the oplog",
+                "has already been removed",
+                "can no longer get changes from replication slot",
+                "snapshot was expired or removed",
+                "query is lagging behind",
+                "' is invalid. The last",
             ),
             _recognise,
         ),
@@ -89,6 +108,25 @@ KNOWLEDGE = Knowledge(
             for_variant("aged-out", weight=50),
         ),
         Cause(
+            "history",
+            "the source (binlog, oplog, write-ahead log, table or hub) keeps its history for less time than the job "
+            "was down or behind",
+            Fix(
+                flink=(
+                    "# keep the source's history longer than the longest outage: binlog_expire_logs_seconds, size of "
+                    "the oplog, max_slot_wal_keep_size, expiry of snapshots",
+                    "# what is gone cannot be read again: start with a snapshot of the source, without state",
+                ),
+                spark=(
+                    "# keep the source's history longer than the longest outage: retention of the hub, of the "
+                    "table's log and of its snapshots",
+                    "# what is gone cannot be read again: new checkpointLocation",
+                ),
+                holdfast=_HOLDFAST,
+            ),
+            for_variant("history", weight=50),
+        ),
+        Cause(
             "skipped",
             "records were skipped silently because the job is set to go on",
             Fix(
@@ -99,6 +137,6 @@ KNOWLEDGE = Knowledge(
             for_variant("skipped", weight=40),
         ),
     ),
-    references=("docs: Structured Streaming + Kafka Integration Guide, failOnDataLoss",),
+    references=("Spark docs: Structured Streaming + Kafka Integration Guide, failOnDataLoss",),
     grade=_grade,
 )

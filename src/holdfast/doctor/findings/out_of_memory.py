@@ -116,5 +116,5 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("docs: Set up TaskManager Memory", "docs: spark.executor.memoryOverhead"),
+    references=("Flink docs: Set up TaskManager Memory", "Spark docs: spark.executor.memoryOverhead"),
 )

@@ -5,7 +5,8 @@ import re
 from holdfast.doctor.case import Case, mentioned
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always
+from holdfast.doctor.findings.tasks_not_running import NO_SLOTS
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
 from holdfast.doctor.reading import root, shown, whole
 
 CODE = "restart-loop"
@@ -57,6 +58,18 @@ KNOWLEDGE = Knowledge(
     ),
     causes=(
         Cause(
+            "no-slots",
+            "each life of the job waits for slots that no TaskManager offers, and gives up",
+            Fix(
+                flink=(
+                    "taskmanager.numberOfTaskSlots: <at least the job's parallelism divided by the TaskManagers>",
+                    "parallelism.default: <at most all slots together>",
+                    "jobmanager.scheduler: adaptive",
+                ),
+            ),
+            for_context(NO_SLOTS, weight=60),
+        ),
+        Cause(
             "gave-up",
             "the job failed more often than its restart strategy allows, and Flink gave it up; the innermost "
             "exception is "
@@ -75,6 +88,6 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("docs: Task Failure Recovery",),
+    references=("Flink docs: Task Failure Recovery",),
     enough=_a_loop,
 )

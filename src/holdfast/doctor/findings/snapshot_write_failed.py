@@ -37,6 +37,14 @@ _SPARK = (
     "Error performing snapshot maintenance",
     "Cannot perform commit during state checkpoint",
 )
+_REFUSED = (
+    "CANNOT_WRITE_STATE_STORE",
+    "STREAMING_CHECKPOINT_LOG_WRITE_FAILURE",
+    "STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP",
+)
+_WRITING = re.compile(r"CheckpointFileManager\S*\.(?:close|renameTempFile|create\w*|mkdirs)$")
+_DISK_FULL = "No space left on device"
+"""Whatever a query was writing: state rows go to disk one by one, deep below the code that says so."""
 _BY_OPERATOR = ("Could not perform checkpoint", "Could not complete snapshot", "Could not materialize checkpoint")
 _GIVEN_UP = re.compile(r"Cancel|Interrupted|aborted|CheckpointException|declined|not running|closed and discarded")
 _ABOUT_CHECKPOINTS = re.compile(
@@ -55,17 +63,28 @@ _METADATA_EXISTS = re.compile(r"_metadata\S* (?:for client \S+ )?already exists"
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if _is_told_elsewhere(text) or _reads(text) or not _writes_a_checkpoint(event, text):
+    if _is_told_elsewhere(text) or _reads(text) or not (_writes_a_checkpoint(event, text) or _DISK_FULL in text):
         return None
     trouble = storage_trouble(text)
     if trouble is not None:
         name, pattern = trouble
         return Clue(shown(event, link_with(event, pattern)), name)
-    return Clue(shown(event), "operator") if _failed_in_its_own_code(event, text) else None
+    if _failed_in_its_own_code(event, text):
+        return Clue(shown(event), "operator")
+    return Clue(shown(event), "refused") if _refused(event, text) else None
+
+
+def _refused(event: LogEvent, text: str) -> bool:
+    """Spark was writing a file of its checkpoint; why that failed is said in words that are not known here."""
+    if "AlreadyExists" in text or "Concurrent update to the log" in text:
+        return False
+    return any(name in text for name in _REFUSED) or any(_WRITING.search(frame) for frame in event.frames)
 
 
 def _reads(text: str) -> bool:
-    return any(phrase in text for phrase in _READING) or bool(FILE_OF_SPARKS_CHECKPOINT_GONE.search(text))
+    if any(phrase in text for phrase in _READING):
+        return True
+    return " exist" in text and FILE_OF_SPARKS_CHECKPOINT_GONE.search(text) is not None
 
 
 def _is_told_elsewhere(text: str) -> bool:
@@ -230,7 +249,20 @@ KNOWLEDGE = Knowledge(
             ),
             for_variant("operator"),
         ),
-        Cause("unknown", "the storage refused the write", Fix(flink=(_TOLERATE,)), always()),
+        Cause(
+            "refused",
+            "the storage refused the write; the innermost exception says how",
+            Fix(
+                flink=(_TOLERATE,),
+                spark=(
+                    "# the storage must rename a file, or create it whole, when it is asked to: try it with "
+                    "hadoop fs -mv in checkpointLocation",
+                    "# let no other query and no clean-up job touch checkpointLocation",
+                ),
+                holdfast=('on_exceeded="alert"', "# writes are tried again; the pipeline runs on"),
+            ),
+            always(),
+        ),
     ),
     references=("FLINK-4809",),
     by_variant=True,

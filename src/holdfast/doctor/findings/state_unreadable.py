@@ -12,18 +12,20 @@ CODE = "state-unreadable"
 
 _CHANGED = re.compile(
     r"StateMigrationException|must not be incompatible|OutOfMemory|OUT_OF_MEMORY|SCHEMA_NOT_COMPATIBLE"
-    r"|Failed to rollback to checkpoint"
+    r"|Failed to rollback to checkpoint|INVALID_CHANGE_LOG_READER_VERSION|UNRELEASED_THREAD_ERROR"
+    r"|ROW_FORMAT_VALIDATION"
 )
 _CORRUPT = re.compile(
     r"Bad table magic number|Corruption|[Cc]hecksum (?:verification|mismatch|error)|ChecksumException|CHECKSUM"
     r"|StreamCorruptedException|UNEXPECTED_FILE_SIZE|KEY_SIZE|VALUE_SIZE|file is too short|Sst file size mismatch"
     r"|block checksum|Invalid checkpoint lineage|Unexpected magic number|ZipException|MALFORMED_LOG_FILE"
     r"|Mismatch in unique ID|Incomplete log file|EOFException|unexpected end of file|UTFDataFormatException"
+    r"|BASE_CHECKPOINT_ID_MISMATCH|JOIN_INCONSISTENT_STATE"
 )
 _MISSING = re.compile(
     r"does not exist|doesn't exist|NOT_EXISTS|MISSING|No such file|FileNotFoundException|NoSuchFileException|NoSuchKey"
     r"|Cannot find (?:a base snapshot|checkpoint or savepoint|meta data file)|BATCH_METADATA_NOT_FOUND"
-    r"|Unable to find batch"
+    r"|Unable to find batch|LOCATION_NOT_EMPTY|PARTITION_ID_NOT_FOUND"
 )
 
 
@@ -73,6 +75,9 @@ KNOWLEDGE = Knowledge(
                 "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
                 "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
                 "BATCH_METADATA_NOT_FOUND",
+                "STATE_STORE_BASE_CHECKPOINT_ID_MISMATCH",
+                "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
+                "STREAM_STREAM_JOIN_INCONSISTENT_STATE",
                 "which is required to restart the query",
                 "MALFORMED_LOG_FILE",
                 "Incomplete log file",
@@ -142,5 +147,5 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("docs: Tuning Checkpoints and Large State, task-local recovery", "SPARK-51988"),
+    references=("Flink docs: Tuning Checkpoints and Large State, task-local recovery", "SPARK-51988"),
 )

@@ -37,7 +37,7 @@ _UNREACHABLE = re.compile(
 )
 
 FILE_OF_SPARKS_CHECKPOINT_GONE = re.compile(
-    r"/(?:sources/\d+|offsets|commits|state/\d+/\d+)/(?!\S*\.tmp)\S+ (?:does not|doesn't) exist"
+    r"/(?:sources/\d+|offsets|commits|_spark_metadata|state/\d+/\d+)/(?!\S*\.tmp)\S+ (?:does not|doesn't) exist"
 )
 """Whoever writes makes a file; it is a reader who misses one."""
 

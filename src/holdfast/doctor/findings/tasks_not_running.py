@@ -5,13 +5,14 @@ import re
 from holdfast.doctor.case import CONTEXT, Case
 from holdfast.doctor.clues import Clue, Rule
 from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
+from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
 from holdfast.doctor.reading import shown, whole
 from holdfast.finding import Severity
 
 CODE = "tasks-not-running"
 _STATE = re.compile(r"is not in state RUNNING but (\w+) instead")
 _OFTEN = 10
+NO_SLOTS = CONTEXT + "no-slots"
 
 
 def _recognise(event: LogEvent) -> Clue | None:
@@ -30,6 +31,15 @@ def _variant(text: str) -> str:
     if (state and state[1] in {"DEPLOYING", "INITIALIZING"}) or "not ready" in text or "was not running" in text:
         return "starting"
     return ""
+
+
+def _waits(event: LogEvent) -> Clue | None:
+    return Clue(shown(event))
+
+
+def _without_slots(case: Case, seen: Sightings) -> Support:
+    found = [*for_variant("no-slots")(case, seen).evidence, *case.near(seen, NO_SLOTS)]
+    return Support(50 if found else 0, found)
 
 
 def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
@@ -57,6 +67,16 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
+        Rule(
+            NO_SLOTS,
+            (
+                "NoResourceAvailableException",
+                "acquire the minimum required resources",
+                "Slot request bulk is not fulfillable",
+                "Could not fulfill resource requirements of job",
+            ),
+            _waits,
+        ),
     ),
     causes=(
         Cause(
@@ -76,7 +96,7 @@ KNOWLEDGE = Knowledge(
                 ),
                 holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
             ),
-            for_variant("no-slots"),
+            _without_slots,
         ),
         Cause(
             "starting",

@@ -95,6 +95,6 @@ KNOWLEDGE = Knowledge(
             always(),
         ),
     ),
-    references=("docs: Generating Watermarks, dealing with idle sources",),
+    references=("Flink docs: Generating Watermarks, dealing with idle sources",),
     enough=_standing,
 )
