@@ -130,7 +130,7 @@ def _recovery(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
 
 
 def _during(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
-    load, blocks = (_QUICK_BLOCKS, 1) if quick else (_BLOCKS, 6)
+    load, blocks = (_QUICK_BLOCKS, 1) if quick else (_BLOCKS, 20)
     with console.status("batches with and without a checkpoint under way"):
         measured = during.measure(load, blocks, place / "during")
     report_recovery.during(console, measured)
