@@ -1,5 +1,7 @@
 """Which engine wrote an event, and which version it says it is."""
 
+import re
+
 from holdfast.doctor.events import LogEvent
 
 FLINK = "flink"
@@ -21,6 +23,10 @@ _SPARK_LOGGERS = frozenset(
         "ExecutorPodsAllocator",
         "BlockManagerMasterEndpoint",
         "HeartbeatReceiver",
+        "TransportChannelHandler",
+        "TransportResponseHandler",
+        "YarnScheduler",
+        "YarnClusterScheduler",
         "StandaloneSchedulerBackend",
         "CoarseGrainedSchedulerBackend",
         "CoarseGrainedExecutorBackend",
@@ -55,6 +61,9 @@ _SPARK_LOGGERS = frozenset(
 _SPARK_ENDINGS = ("SchedulerBackend", "TaskSchedulerImpl", "TaskSetManager", "ClusterScheduler", "Execution")
 
 
+_EXECUTOR = re.compile(r"Lost executor |ExecutorLostFailure|\bin stage \d+\.\d+ \(TID |\[STREAM_FAILED\]|\"batchId\"")
+
+
 def engine_of(event: LogEvent) -> str:
     logger = event.logger or ""
     if engine := _by_package(logger):
@@ -65,7 +74,7 @@ def engine_of(event: LogEvent) -> str:
     for name in (*(link.class_name for link in event.exceptions), *event.frames):
         if engine := _by_package(name):
             return engine
-    return _by_package(event.message)
+    return _by_package(event.message) or (SPARK if _EXECUTOR.search(event.message) else "")
 
 
 def _by_package(name: str) -> str:

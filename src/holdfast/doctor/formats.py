@@ -37,6 +37,7 @@ _PREFIX_PATTERNS = {
     "compose": r"(?P<host>[A-Za-z0-9][\w.-]*) +\| ?",
     "grep": r"(?P<stream>[\w./-]+\.(?:log|out|err|txt)[\w.-]*):(?:\d+:)? ?",
     "stern": r"(?P<host>[a-z0-9][a-z0-9.-]*-(?:[a-z0-9]{5}|\d{1,3})) (?P<stream>[a-z][a-z0-9-]*) ",
+    "kibana": rf"[A-Z][a-z]{{2}} \d{{1,2}}, \d{{4}} @ {_CLOCK}\.\d{{3}}[\t,]\"?",
     "timestamps": rf"(?P<time>{_EXACT}) ",
 }
 
@@ -65,7 +66,7 @@ JSON_START = re.compile(rf'\{{(?:.*[^\\])?"(?:{_JSON_KEYS})" ?:')
 AFTER_LEVEL = (
     # Flink: logger, nested context in brackets, dash.
     re.compile(
-        rf"(?:{_THREAD}[ \t]+)?(?P<logger>{_LOGGER})[ \t]*"
+        rf"(?:{_THREAD}[ \t]+)?(?P<logger>{_LOGGER})(?::\d+)?[ \t]*"
         rf"(?P<context>(?:{_BRACKETS}[ \t]*)*)- (?P<message>.*)",
         re.DOTALL,
     ),

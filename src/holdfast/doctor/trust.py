@@ -27,8 +27,18 @@ _KNOWN = (
 )
 _COMPLAINTS = frozenset(("WARN", "WARNING", "ERROR", "FATAL", "SEVERE", "CRITICAL"))
 _EXCEPTION = re.compile(r"\b(?:[a-z_]\w*\.){2,}[A-Z]\w*(?:Exception|Error)\b")
-_STATEMENT = re.compile(r"Checkpoint \[?\w+\]? (?:duration exceeded|failed: |expired before|of job \S+ expired)")
-"""What Flink says of a checkpoint, pasted without the beginning of the line."""
+_STATEMENT = re.compile(
+    r"Checkpoint \[?\w+\]? (?:duration exceeded|failed: |expired before|of job \S+ expired)|\[[A-Z][A-Z_.]{8,}\] "
+)
+"""What Flink says of a checkpoint, or Spark of an error by its name, pasted without the beginning of the line."""
+_PROGRESS = ('"batchId"', '"runId"')
+"""What Spark says of a batch; programs log it in their own name."""
+_ABBREVIATED = re.compile(
+    r"(?:spark|scheduler|cluster|executor|storage|streaming|state|server|client|netty|rpc|k8s|yarn|kafka010|checkpoint"
+    r"|taskmanager|taskexecutor|executiongraph|jobmaster|resourcemanager|heartbeat|tasks|clients|consumer|internals|hdfs"
+    r"|s3a|util)\.[A-Z][\w$]*$"
+)
+"""Loggers of Spark, Flink, Kafka and Hadoop of which a pattern leaves the last two parts (`%c{2}`)."""
 
 
 def is_about_the_job(event: LogEvent) -> bool:
@@ -41,7 +51,9 @@ def is_about_the_job(event: LogEvent) -> bool:
         return True
     if event.logger is None:
         return event.level is not None or _STATEMENT.match(event.message) is not None
-    return "." not in event.logger or event.logger.startswith(_KNOWN) or _complains(event)
+    if "." not in event.logger or event.logger.startswith(_KNOWN) or _ABBREVIATED.match(event.logger):
+        return True
+    return _complains(event) or all(name in event.message for name in _PROGRESS)
 
 
 def _complains(event: LogEvent) -> bool:

@@ -27,6 +27,8 @@ def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
     if _WANTED.search(text) or ("eartbeat of" in text and "timed out" not in text):
         return None
+    if "did not exit gracefully" in text:
+        return Clue(shown(event), "stuck")
     if _TAKEN.search(text):
         return Clue(shown(event), "taken")
     if _KILLED.search(text):
@@ -58,6 +60,7 @@ KNOWLEDGE = Knowledge(
                 "Executor Process Lost",
                 "worker lost",
                 "Worker lost",
+                "did not exit gracefully within",
             ),
             _recognise,
         ),
@@ -76,6 +79,17 @@ KNOWLEDGE = Knowledge(
                 holdfast=('restart_delay="1s"', "# state on the lost node comes back from the newest checkpoint"),
             ),
             for_variant("taken", weight=60),
+        ),
+        Cause(
+            "stuck",
+            "a task did not end when it was cancelled, so Flink shut down its TaskManager and all tasks there",
+            Fix(
+                flink=(
+                    "task.cancellation.timeout: 600000",
+                    "# code that waits must end when its thread is interrupted; the log names the method it waits in",
+                ),
+            ),
+            for_variant("stuck", weight=65),
         ),
         Cause(
             "killed",

@@ -28,6 +28,7 @@ _SETTING = re.compile(
 _PARALLELISM = re.compile(r"max(?:imum)? ?parallelism", re.I)
 
 
+_GONE = re.compile(r"Unable to find class|ClassNotFoundException|NoClassDefFoundError|InvalidClassException")
 _VARIANTS = (
     ("version", _VERSION),
     ("setting", _SETTING),
@@ -44,6 +45,11 @@ def _recognise(event: LogEvent) -> Clue | None:
         if match := pattern.search(text):
             return Clue(shown(event, link_with(event, pattern)), name, _mentions(match))
     return Clue(shown(event))
+
+
+def _class_is_gone(event: LogEvent) -> Clue | None:
+    text = whole(event)
+    return Clue(shown(event, link_with(event, _GONE)), "schema") if "Could not restore" in text else None
 
 
 def _mentions(match: re.Match[str]) -> dict[str, str]:
@@ -107,6 +113,11 @@ KNOWLEDGE = Knowledge(
                 "and the current maximum parallelism",
             ),
             _recognise,
+        ),
+        Rule(
+            CODE,
+            ("Unable to find class", "ClassNotFoundException", "NoClassDefFoundError", "InvalidClassException"),
+            _class_is_gone,
         ),
     ),
     causes=(

@@ -22,7 +22,12 @@ KNOWLEDGE = Knowledge(
     rules=(
         Rule(
             CODE,
-            ("terminated with error", "switched from state FAILING to FAILED", "switched from state RUNNING to FAILED"),
+            (
+                "terminated with error",
+                "terminated with exception",
+                "switched from state FAILING to FAILED",
+                "switched from state RUNNING to FAILED",
+            ),
             _recognise,
         ),
     ),

@@ -18,6 +18,8 @@ _NO_BROKERS = (
     "not present in metadata after",
     "No resolvable bootstrap urls",
     "Failed to update metadata after",
+    "expired before the position for partition",
+    "expired before the last committed offset for partition",
 )
 
 

@@ -21,6 +21,7 @@ _FLINK = (
     "Asynchronous task checkpoint failed",
     "Failure to finalize checkpoint",
     "Could not finalize the pending checkpoint",
+    "Could not complete the pending checkpoint",
     "IO-problem detected",
     "Failed to trigger or complete checkpoint",
     "Could not initialize checkpoint storage",

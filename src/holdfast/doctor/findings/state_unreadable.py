@@ -13,7 +13,7 @@ CODE = "state-unreadable"
 _CHANGED = re.compile(
     r"StateMigrationException|must not be incompatible|OutOfMemory|OUT_OF_MEMORY|SCHEMA_NOT_COMPATIBLE"
     r"|Failed to rollback to checkpoint|INVALID_CHANGE_LOG_READER_VERSION|UNRELEASED_THREAD_ERROR"
-    r"|ROW_FORMAT_VALIDATION"
+    r"|ROW_FORMAT_VALIDATION|Unable to find class|ClassNotFoundException|NoClassDefFoundError|InvalidClassException"
 )
 _CORRUPT = re.compile(
     r"Bad table magic number|Corruption|[Cc]hecksum (?:verification|mismatch|error)|ChecksumException|CHECKSUM"

@@ -34,6 +34,7 @@ _UNREACHABLE = re.compile(
     r"|NoRouteToHost|Unable to execute HTTP request|Read timed out|Connect to \S+ .*failed|SafeModeException"
     r"|Name node is in safe mode|StandbyException|Failed on local exception|Stale file handle|Input/output error"
     r"|Status Code: 50[0245]|ConnectionPoolTimeout|Timeout waiting for connection from pool|NoHttpResponse"
+    r"|KeeperErrorCode = (?:ConnectionLoss|SessionExpired|OperationTimeout)|KubernetesClient(?:Timeout)?Exception"
 )
 
 FILE_OF_SPARKS_CHECKPOINT_GONE = re.compile(
@@ -100,6 +101,8 @@ _IN_ORDER = (
             "output error",
             "Status Code: 50",
             "NoHttpResponse",
+            "KeeperErrorCode",
+            "KubernetesClient",
         ),
     ),
     (
