@@ -37,6 +37,7 @@ _PREFIX_PATTERNS = {
     "compose": r"(?P<host>[A-Za-z0-9][\w.-]*) +\| ?",
     "grep": r"(?P<stream>[\w./-]+\.(?:log|out|err|txt)[\w.-]*):(?:\d+:)? ?",
     "stern": r"(?P<host>[a-z0-9][a-z0-9.-]*-(?:[a-z0-9]{5}|\d{1,3})) (?P<stream>[a-z][a-z0-9-]*) ",
+    "numbered": r"\d{1,9}:",
     "kibana": rf"[A-Z][a-z]{{2}} \d{{1,2}}, \d{{4}} @ {_CLOCK}\.\d{{3}}[\t,]\"?",
     "timestamps": rf"(?P<time>{_EXACT}) ",
 }
@@ -49,7 +50,7 @@ _LAYOUT_PATTERNS = (
     rf"\[(?P<time>{_ISO}|\d+[.,]\d+s)\](?:\[[^\]]*\])*?"
     r"\[(?P<level>info|warning|error|debug|trace) *\](?:\[(?P<logger>[^\]]*)\])",
     # No time, but plainly a log line.
-    rf"(?P<level>{_LEVEL})[ \t]+(?:{_BRACKETS}[ \t]+)?(?:{_TIME}[ \t]+)?"
+    rf"(?:{_THREAD}[ \t]+)?(?P<level>{_LEVEL})[ \t]+(?:{_BRACKETS}[ \t]+)?(?:{_TIME}[ \t]+)?"
     rf"{_DOTTED_LOGGER}[ \t]*(?:{_BRACKETS}[ \t]*)*(?:- |: )",
     # Flink's web page writes the time on a line of its own above the exception.
     rf"(?P<time>{_ISO})\s*$",

@@ -4,7 +4,7 @@ import re
 
 from holdfast.doctor.case import CONTEXT, Case
 from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
+from holdfast.doctor.events import ExceptionLink, LogEvent
 from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
 from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.reading import link_with, root, shown, whole
@@ -76,9 +76,11 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _refused(event: LogEvent, text: str) -> bool:
-    """Spark was writing a file of its checkpoint; why that failed is said in words that are not known here."""
+    """A file of the checkpoint was being written; why that failed is said in words that are not known here."""
     if "AlreadyExists" in text or "Concurrent update to the log" in text:
         return False
+    if "asynchronous part of checkpoint" in text:
+        return _is_a_failure(root(event))
     return any(name in text for name in _REFUSED) or any(_WRITING.search(frame) for frame in event.frames)
 
 
@@ -96,9 +98,11 @@ def _is_told_elsewhere(text: str) -> bool:
 
 def _failed_in_its_own_code(event: LogEvent, text: str) -> bool:
     """The innermost exception is neither the storage's nor Flink's way of saying that the checkpoint was given up."""
-    last = root(event)
-    named = any(phrase in text for phrase in _BY_OPERATOR)
-    return named and last is not None and not _GIVEN_UP.search(f"{last.class_name}: {last.message}")
+    return any(phrase in text for phrase in _BY_OPERATOR) and _is_a_failure(root(event))
+
+
+def _is_a_failure(last: ExceptionLink | None) -> bool:
+    return last is not None and not _GIVEN_UP.search(f"{last.class_name}: {last.message}")
 
 
 def _writes_a_checkpoint(event: LogEvent, text: str) -> bool:

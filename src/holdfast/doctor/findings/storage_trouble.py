@@ -35,6 +35,7 @@ _UNREACHABLE = re.compile(
     r"|Name node is in safe mode|StandbyException|Failed on local exception|Stale file handle|Input/output error"
     r"|Status Code: 50[0245]|ConnectionPoolTimeout|Timeout waiting for connection from pool|NoHttpResponse"
     r"|KeeperErrorCode = (?:ConnectionLoss|SessionExpired|OperationTimeout)|KubernetesClient(?:Timeout)?Exception"
+    r"|Attempt \d+ timed out"
 )
 
 FILE_OF_SPARKS_CHECKPOINT_GONE = re.compile(
