@@ -50,7 +50,7 @@ class Kafka:
     def read(self, spark: SparkSession, **options: str) -> DataFrame:
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self._servers)
         reader = reader.option("subscribe", self._topic).option("startingOffsets", "earliest")
-        records = reader.option("maxOffsetsPerTrigger", 20).options(**options).load()
+        records = reader.option("maxOffsetsPerTrigger", 30).options(**options).load()
         return records.selectExpr("partition AS part", "CAST(CAST(value AS STRING) AS LONG) AS number")
 
     def send(self, numbers: Iterable[int]) -> None:
