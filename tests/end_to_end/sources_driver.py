@@ -6,7 +6,7 @@ Settings come as JSON in the first argument. Both lives write to the sources wha
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,14 +167,20 @@ def lag(job: RunningJob) -> dict[str, str]:
     return dict(progress["sources"][0]["metrics"]) if progress else {}
 
 
+def connectors(jobs: Collection[str]) -> dict[str, str]:
+    """Spark's settings for them."""
+    if "kafka" in jobs:
+        return {"spark.jars": ",".join(map(str, kafka_jars()))}
+    if "delta" in jobs:
+        return {"spark.jars": ",".join(map(str, delta_jars())), **DELTA_SETTINGS}
+    return {}
+
+
 def main() -> None:
     given = json.loads(sys.argv[1])
     logging.basicConfig(level="INFO", stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    with_delta = "delta" in given["jobs"]
-    jars = delta_jars() if with_delta else kafka_jars()
-    settings = {"spark.jars": ",".join(map(str, jars))} | (DELTA_SETTINGS if with_delta else {})
-    life = Life(given, session("rocksdb-changelog", settings))
+    life = Life(given, session("rocksdb-changelog", connectors(given["jobs"])))
     if given["finish"]:
         life.to_the_end()
     else:

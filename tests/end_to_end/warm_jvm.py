@@ -8,9 +8,7 @@ the JVM must die at that very moment use one of their own, and in `make torture`
 
 import atexit
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pyspark import SparkConf
@@ -27,9 +25,7 @@ _DEFAULTS = {
 
 
 class WarmJvm:
-    def __init__(self, settings: Mapping[str, str] = MappingProxyType({})) -> None:
-        """`settings` are those that must be known when the JVM starts."""
-        self._settings = settings
+    def __init__(self) -> None:
         self._gateway: Any = None
 
     def environment(self) -> dict[str, str]:
@@ -59,15 +55,10 @@ class WarmJvm:
         if self._gateway is not None:
             with log.open("ab") as file:
                 subprocess.run(["jstack", str(self._gateway.proc.pid)], stdout=file, stderr=file, check=False)
-            self.end()
-
-    def end(self) -> None:
-        if self._gateway is not None:
             self._gateway.proc.kill()
-            self._gateway.proc.wait()
             self._gateway = None
 
     def _start(self) -> None:
-        conf = SparkConf(loadDefaults=False).setAll(list({**_DEFAULTS, **self._settings}.items()))
+        conf = SparkConf(loadDefaults=False).setAll(list(_DEFAULTS.items()))
         self._gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL})
         atexit.register(self._gateway.proc.kill)
