@@ -25,7 +25,8 @@ from holdfast.doctor.windows import REACH, Window
 
 EVENT_LINES = 5_000
 _STRETCH = REACH // 2
-_FEW = 2
+_FEW_AT_FIRST = 8
+"""Many a log is no longer than one stretch."""
 _LINE_CHARACTERS = REACH
 
 
@@ -74,14 +75,15 @@ class Grouping:
         return hits[np.searchsorted(hits, self._window.own[0]) :]
 
     def _thinned(self, hits: Indices) -> Indices:
-        """The first few and the last of each stretch of the file: the same wherever a window begins."""
+        """The first and the last of each stretch of the file, more of its first: the same wherever a window begins."""
         window = self._window
         offsets = window.starts[hits].astype(np.int64) + window.offset
         stretches = offsets // _STRETCH
         rank = np.arange(len(hits)) - np.searchsorted(stretches, stretches)
         last = np.append(stretches[1:] != stretches[:-1], True)
         seen_whole = (offsets >= window.own_start) & (offsets < window.own_end + _STRETCH)
-        kept: Indices = hits[((rank < _FEW) | last) & seen_whole]
+        few = np.where(stretches == 0, _FEW_AT_FIRST, 1)
+        kept: Indices = hits[((rank < few) | last) & seen_whole]
         return kept
 
     def _beginning(self, hit: int) -> tuple[int, bool]:
@@ -130,6 +132,8 @@ class Grouping:
         return headed(self._source, number, prefix, first, self._continuation(head, prefix))
 
     def _continuation(self, head: int, prefix: Stripped) -> list[str]:
+        if not prefix.writer and self._next_head(head) == head + 1:
+            return []
         limit = self._limit(head, prefix.writer)
         if limit <= head + 1:
             return []

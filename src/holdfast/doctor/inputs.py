@@ -21,7 +21,7 @@ _SWOLLEN = 8
 """How many times larger a compressed log is to read than to store, roughly."""
 _TOGETHER = 500
 _PIECES_PER_CORE = 8
-_SHARES_PER_CORE = 2
+_SHARES_PER_CORE = 1.5
 _LEAST_PIECE = 4 * 1024 * 1024
 STANDARD_INPUT = "-"
 
@@ -87,12 +87,13 @@ def shared_out(pieces: Sequence[Piece], size: int, cores: int) -> list[list[int]
     """
     weights = [_weight(piece) for piece in pieces]
     left = sum(weights)
+    least = max(size, left // (_PIECES_PER_CORE * cores))
     tasks: list[list[int]] = []
     room = 0
     for place, weight in enumerate(weights):
         if not tasks or weight > room or len(tasks[-1]) >= _TOGETHER:
             tasks.append([])
-            room = max(size, left // (_SHARES_PER_CORE * cores))
+            room = max(least, int(left / (_SHARES_PER_CORE * cores)))
         tasks[-1].append(place)
         room -= weight
         left -= weight

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 REACH = 512 * 1024
 """No event is longer; of a longer line, only this much is sure to be looked at."""
-WINDOW = 16 * 1024 * 1024
+WINDOW = 24 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _CACHED = 256 * 1024
 """Bytes that stay in the processor's cache while they are looked at twice."""
