@@ -15,8 +15,9 @@ _INNERMOST = frozenset(("cri", "docker"))
 _LEVELS = frozenset(("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"))
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CRI = PREFIXES["cri"]
-_TIME_LENGTHS = (len("2026-01-02T03:04:05Z"), len("2026-01-02T03:04:05.123456789+00:00"))
-_OTHER_WRITING = re.compile("[\r\x1b\x00\ufeff]")
+_OF_STREAM = {name: re.compile(rf"\n\d{{4}}-\d\d-\d\dT\S{{9,24}} {name} F ") for name in ("stdout", "stderr")}
+"""Of the time a look is enough: the runtime wrote the first line of the same event."""
+_OTHER_WRITING = ("\r", "\x1b", "\x00", "\ufeff")
 _LABEL = re.compile(r'(?:pod|pod_name|instance|host|hostname)="([^"]*)"')
 
 
@@ -59,21 +60,11 @@ def same_writer(text: str, writer: tuple[str, ...]) -> list[str] | None:
 
     What `stripped` says of each line, for a tenth of its time.
     """
-    if len(writer) != 2 or writer[0] != "cri" or _OTHER_WRITING.search(text):
+    if len(writer) != 2 or writer[0] != "cri" or any(sign in text for sign in _OTHER_WRITING):
         return None
-    behind_time = f" {writer[1]} F "
-    lines = []
-    for line in text.split("\n"):
-        time, found, rest = line.partition(behind_time)
-        if not found or not _looks_like_time(time):
-            return None
-        lines.append(rest)
-    return lines
-
-
-def _looks_like_time(text: str) -> bool:
-    """As the runtime writes it: it wrote the first line of this event, so a look is enough."""
-    return _TIME_LENGTHS[0] <= len(text) <= _TIME_LENGTHS[1] and text[10] == "T" and text[4] == "-"
+    text, stripped_lines = _OF_STREAM[writer[1]].subn("\n", "\n" + text)
+    lines = text[1:].split("\n")
+    return lines if len(lines) == stripped_lines else None
 
 
 def unwrapped(line: str) -> Stripped:

@@ -118,6 +118,11 @@ _IN_ORDER = (
 def storage_trouble(text: str) -> tuple[str, re.Pattern[str]] | None:
     """The most specific trouble that the text names."""
     for name, pattern, parts in _IN_ORDER:
-        if any(part in text for part in parts) and pattern.search(text):
-            return name, pattern
+        for (
+            part
+        ) in parts:  # asked of every failure in gigabytes of logs: `any` of a generator takes three times as long
+            if part in text:
+                if pattern.search(text):
+                    return name, pattern
+                break
     return None
