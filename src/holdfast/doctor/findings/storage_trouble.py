@@ -118,9 +118,7 @@ _IN_ORDER = (
 def storage_trouble(text: str) -> tuple[str, re.Pattern[str]] | None:
     """The most specific trouble that the text names."""
     for name, pattern, parts in _IN_ORDER:
-        for (
-            part
-        ) in parts:  # asked of every failure in gigabytes of logs: `any` of a generator takes three times as long
+        for part in parts:  # gigabytes of logs ask this: `any` of a generator takes three times as long
             if part in text:
                 if pattern.search(text):
                     return name, pattern
