@@ -6,6 +6,7 @@ logs. It does not depend on how the files were cut, nor on who read which piece.
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -125,6 +126,7 @@ def _scanning(
     tasks: Broadcast[list[list[Piece]]], rules: tuple[Rule, ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gc.freeze()  # PySpark collects garbage after each task, and would look through every module for 50 ms
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 readings = [pickle.dumps(scan(piece, rules)) for piece in tasks.value[number]]
