@@ -252,3 +252,14 @@ def test_the_doctor_needs_something_to_examine(
     assert captured.out == ""
     assert "neither logs nor a job were given" in captured.err
     assert "could not find job 'other'" in captured.err
+
+
+def test_a_report_in_json_goes_to_the_file_that_was_asked_for(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints(history, 6)
+    report = tmp_path / "report.json"
+    of = ("--home", f"file://{history.home}", "--job", "orders")
+    main(("doctor", *of, "--json", "-o", str(report)))
+    assert capsys.readouterr().out == ""
+    assert json.loads(report.read_text())["job"] == "orders"

@@ -64,6 +64,22 @@ LINES = {
         None,
         None,
     ),
+    "Hadoop, with the method": (
+        "2026-01-02 03:04:05,678 WARN  [main] hdfs.DataStreamer (DataStreamer.java:run(826)) - bad datanode",
+        AT,
+        "WARN",
+        "hdfs.DataStreamer",
+        "main",
+        None,
+    ),
+    "Spark, with the place in its code": (
+        "2026-01-02 03:04:05,678 ERROR [worker 3.0 (TID 8)] executor.Executor (Logging.scala:98) - Exception in task",
+        AT,
+        "ERROR",
+        "executor.Executor",
+        "worker 3.0 (TID 8)",
+        None,
+    ),
     "Kafka's broker": (
         "[2026-01-02 03:04:05,678] INFO Closed (kafka.log.Log)",
         AT,

@@ -48,7 +48,7 @@ def test_the_report_says_what_when_why_what_to_change_and_where_it_is_written(re
         "jobmanager.log:12  Checkpoint 4 of job",
         "tolerable-failures-exceeded, 1 log line",
         "not read: core.bin is no text",
-        "1 critical in 2 files, 50 lines, of which 3 lines belong to no event",
+        "1 critical in 2 files, 50 lines, of which 3 belong to no event",
     ):
         assert wanted in text, text
 

@@ -98,7 +98,7 @@ def test_nothing_to_examine(capsys: Output, tmp_path: Path) -> None:
         "missing.log": "missing.log does not exist",
         "*.nothing": "matches nothing",
         "empty.log": "what was named is empty",
-        "garbage.log": "none of the 2 lines begins as a line of a log does",
+        "garbage.log": "no line begins as a line of a log does",
         "core": "core is no text",
     }.items():
         code, said = failing(capsys, str(tmp_path / name))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import AsJson
-from holdfast.cli.output import answer, print_json, say
+from holdfast.cli.output import answer, json_text, print_json, say
 from holdfast.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def doctor(
 ) -> None:
     """Findings from Flink and Spark logs, or from a job's history.
 
-    Exit code 0: nothing critical. 1: something critical. 3: nothing to examine.
+    Exit code 0: nothing critical. 1: something critical. 3: nothing to examine. 6: a URL could not be read.
     """
     from holdfast.doctor.reports.redaction import Redactor
     from holdfast.finding import worst_is_critical
@@ -115,7 +115,7 @@ def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None
 
 def _write(report: "Report", as_json: bool, form: Form, output: Path | None) -> None:
     if as_json:
-        print_json(report)
+        _deliver(json_text(report), output)
     elif form is Form.TEXT and output is None:
         from holdfast.cli.doctor_text import lines
 

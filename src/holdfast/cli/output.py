@@ -20,7 +20,11 @@ _LABEL_WIDTH = 12
 
 def print_json(document: Any) -> None:
     """One document, indented for people; times are RFC 3339 in UTC."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n")
+    sys.stdout.write(json_text(document))
+
+
+def json_text(document: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
 def answer() -> "Console":

@@ -166,7 +166,7 @@ def _require_something(found: Examination, places: dict[str, str]) -> None:
     elif found.lines == 0:
         why = "what was named is empty"
     else:
-        why = f"none of the {found.lines} lines begins as a line of a log does"
+        why = "no line begins as a line of a log does"
     raise NotFound(f"could not find anything to examine: {why}", hint="logs as Flink or Spark wrote them")
 
 

@@ -68,7 +68,7 @@ AFTER_LEVEL = (
     # Flink: logger, nested context in brackets, dash.
     re.compile(
         rf"(?:{_THREAD}[ \t]+)?(?P<logger>{_LOGGER})(?::\d+)?[ \t]*"
-        rf"(?P<context>(?:{_BRACKETS}[ \t]*)*)- (?P<message>.*)",
+        rf"(?:\([\w.$]+:[^\s)]*(?:\(\d+\))?\)[ \t]*)?(?P<context>(?:{_BRACKETS}[ \t]*)*)- (?P<message>.*)",
         re.DOTALL,
     ),
     # Spark: logger, colon.

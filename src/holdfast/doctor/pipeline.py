@@ -22,7 +22,7 @@ from holdfast.doctor.clues import Rule
 from holdfast.doctor.inputs import Inputs, piece_size, pieces_of, shared_out
 from holdfast.doctor.scanning import Piece, Reading, placed, scan, unparsed
 from holdfast.doctor.sightings import Sighting, merged
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidSettings
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _reading_failed(error: PySparkException) -> HoldfastError:
     if "ModuleNotFoundError" in said:
         missing = said.split("ModuleNotFoundError: ", 1)[-1].split("\n", 1)[0]
         hint = "install 'holdfast[doctor]' where Spark's workers run, or use --master 'local[*]'"
-        return HoldfastError(f"Reading the logs failed on a worker: {missing}", hint=hint)
+        return InvalidSettings(f"Reading the logs failed on a worker: {missing}", hint=hint)
     return HoldfastError(f"Reading the logs on Spark failed: {said.strip().splitlines()[0]}")
 
 

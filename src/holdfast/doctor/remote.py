@@ -12,6 +12,7 @@ from itertools import groupby
 from urllib.parse import unquote
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -19,7 +20,7 @@ from pyspark.sql import functions as f
 from holdfast.doctor.clues import Rule
 from holdfast.doctor.scanning import Piece, Reading, scan_stream
 from holdfast.doctor.windows import Read
-from holdfast.errors import HoldfastError, NotFound
+from holdfast.errors import NotFound, StorageError
 
 _ONE_FILE_EACH = {
     "spark.sql.files.maxPartitionBytes": str(2**62),
@@ -27,6 +28,7 @@ _ONE_FILE_EACH = {
 }
 _ENDS_IN_ZSTD = ".zst"
 _SCHEMA = "reading BINARY"
+_SPARKS_OWN = "Spark must be able to read the URL: its packages and credentials are those of every Spark job"
 
 OverBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -40,10 +42,12 @@ def scanned(spark: SparkSession, urls: Sequence[str], rules: Sequence[Rule]) -> 
     except AnalysisException as error:
         if "PATH_NOT_FOUND" in str(error):
             raise NotFound(f"No logs to read: {' '.join(urls)} does not exist", hint="look at the spelling") from error
-        raise HoldfastError(f"Reading {' '.join(urls)} failed: {_first_line(error)}") from error
+        raise StorageError(f"Reading {' '.join(urls)} failed: {_first_line(error)}") from error
     except PySparkException as error:
-        hint = "Spark must be able to read the URL: its packages and credentials are those of every Spark job"
-        raise HoldfastError(f"Reading {' '.join(urls)} failed: {_first_line(error)}", hint=hint) from error
+        raise StorageError(f"Reading {' '.join(urls)} failed: {_first_line(error)}", hint=_SPARKS_OWN) from error
+    except Py4JJavaError as error:  # what Hadoop throws before Spark can give it a name
+        why = str(error.java_exception).split("\n", 1)[0]
+        raise StorageError(f"Reading {' '.join(urls)} failed: {why}", hint=_SPARKS_OWN) from error
 
 
 def _scanned(spark: SparkSession, urls: Sequence[str], rules: tuple[Rule, ...]) -> list[Reading]:

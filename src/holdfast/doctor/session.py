@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import InvalidSettings
+
+_QUIET = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+logger.python.name = org.apache.spark.api.python.PythonGatewayServer
+logger.python.level = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 
 @contextmanager
@@ -30,9 +44,30 @@ def doctors_session() -> Iterator[SparkSession]:
 def _started() -> SparkSession:
     builder = SparkSession.builder.appName("holdfast doctor").config("spark.ui.showConsoleProgress", "false")
     try:
-        return builder.config("spark.ui.enabled", "false").config("spark.log.level", "ERROR").getOrCreate()
+        with said_only_when_it_fails():
+            return builder.config("spark.ui.enabled", "false").getOrCreate()
     except (PySparkException, OSError) as error:
         why = str(error).strip().split("\n", 1)[0]
-        raise HoldfastError(
+        raise InvalidSettings(
             f"Starting Spark to read the logs failed: {why}", hint="install Java 17 or newer"
         ) from error
+
+
+@contextmanager
+def said_only_when_it_fails() -> Iterator[None]:
+    """Spark greets with ten lines before it knows how loud it may be; whoever is on call looks for one answer."""
+    before = os.environ.get(_OPTIONS)
+    if before and "log4j" in before:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as directory:
+        settings = Path(directory) / "log4j2.properties"
+        settings.write_text(_QUIET)
+        os.environ[_OPTIONS] = " ".join(filter(None, (before, f"-Dlog4j2.configurationFile={settings.as_uri()}")))
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_OPTIONS]
+            else:
+                os.environ[_OPTIONS] = before

@@ -39,5 +39,6 @@ def _looked_at(report: Report) -> str:
         return f"the history of {report.job}"
     logs = report.logs
     files = "1 file" if logs.files == 1 else f"{logs.files:,} files"
-    unread = f", of which {logs.unparsed:,} lines belong to no event" if logs.unparsed else ""
-    return f"{files}, {logs.lines:,} lines{unread}"
+    belong = "1 belongs" if logs.unparsed == 1 else f"{logs.unparsed:,} belong"
+    unread = f", of which {belong} to no event" if logs.unparsed else ""
+    return f"{files}, {'1 line' if logs.lines == 1 else f'{logs.lines:,} lines'}{unread}"
