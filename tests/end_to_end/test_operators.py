@@ -15,7 +15,9 @@ import pytest
 
 from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
+from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.urls import open_store
+from holdfast.storage.work_path import WorkPath, work_path
 from tests.end_to_end.harness import TORTURE, WARM_JVM, Driver
 from tests.end_to_end.operators import (
     CASES,
@@ -27,18 +29,23 @@ from tests.end_to_end.operators import (
     all_events,
     write_seconds,
 )
+from tests.stores.hdfs_server import running_hdfs
 
 pytestmark = pytest.mark.timeout(480)
 
 FORMATS = ("rocksdb-v2", "hdfs", "rocksdb", "rocksdb-changelog") if TORTURE else ("rocksdb-v2",)
+ON_HDFS = " with its work on HDFS"
+PLACES = ("", ON_HDFS) if TORTURE else ("",)
 PARTITIONS = 2 if TORTURE else 1
 
 
 class Story:
     """Two lives of one process with all jobs in it, and what they left."""
 
-    def __init__(self, root: Path, state_format: str) -> None:
+    def __init__(self, root: Path, state_format: str, works: WorkPath) -> None:
+        """The work directory of the first life is `works`/work, of the second `works`/elsewhere."""
         self.root = root
+        self.works = works
         self.state_format = state_format
         self.refused: dict[str, str] = {}
         (root / "home").mkdir()
@@ -53,7 +60,10 @@ class Story:
         finally:
             first.kill()
         self.newest = {name: self._committed(name) for name in CASES}
-        shutil.rmtree(root / "work")
+        if isinstance(works, Path):
+            shutil.rmtree(works / "work")
+        else:
+            (works / "work").remove_tree()
 
         write_seconds(source, range(6, SECONDS + 2))
         second = self._life("elsewhere", finish=True)
@@ -63,7 +73,7 @@ class Story:
             second.process.kill()
 
     def _life(self, work: str, **more: Any) -> Driver:
-        given = {"root": str(self.root), "work": str(self.root / work), "partitions": PARTITIONS, **more}
+        given = {"root": str(self.root), "work": str(self.works / work), "partitions": PARTITIONS, **more}
         given["state_format"] = self.state_format
         jvm = None if TORTURE else WARM_JVM
         return Driver(given, self.root / "driver.log", jvm, program="tests.end_to_end.operators_driver")
@@ -78,8 +88,12 @@ class Story:
         raise AssertionError(f"the driver ended before {wanted!r}: see {self.root / 'driver.log'}")
 
     def _committed(self, name: str) -> int:
-        commits = (self.root / "work" / name).glob("*/commits/[0-9]*")
-        return max((int(path.name) for path in commits), default=-1)
+        try:
+            runs = list((self.works / "work" / name).iterdir())
+        except FileNotFoundError:
+            return -1
+        found = [newest_barrier(run) for run in runs if run.is_dir()]
+        return max((barrier for barrier in found if barrier is not None), default=-1)
 
     def state(self, name: str) -> JobState:
         return JobState.of(read_entries(open_store(f"file://{self.root / 'home'}").scoped(name)))
@@ -88,9 +102,15 @@ class Story:
         return [place for place in ("home", "work", "elsewhere", "output") if (self.root / place / name).exists()]
 
 
-@pytest.fixture(scope="module", params=FORMATS)
+@pytest.fixture(scope="module", params=[f"{name}{place}" for place in PLACES for name in FORMATS])
 def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    story = Story(tmp_path_factory.mktemp(request.param), request.param)
+    state_format = request.param.removesuffix(ON_HDFS)
+    root = tmp_path_factory.mktemp(state_format)
+    if request.param.endswith(ON_HDFS):
+        with running_hdfs(tmp_path_factory.mktemp("server"), datanodes=2) as server:
+            story = Story(root, state_format, work_path(f"{server.address}/works"))
+    else:
+        story = Story(root, state_format, root)
     code, last = story.end
     assert code == 0, f"exit {code}: {last}; see {story.root / 'driver.log'}"
     return story

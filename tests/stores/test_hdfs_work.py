@@ -1,4 +1,5 @@
-"""A work directory on a real HDFS: read, copied, restored and kept as one on a local disk, without links."""
+"""A work directory on a real HDFS: written by Spark with its own client; read, copied, restored and kept by holdfast
+with another one, as on a local disk, but for links."""
 
 import pickle
 import socket
@@ -15,6 +16,7 @@ from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.repository.restore import restore
+from holdfast.runtime import work_folder
 from holdfast.runtime.local_work import workplace_at
 from holdfast.runtime.work_folder import FolderWorkDirectory, require_free_or_ours
 from holdfast.sinks import ledger
@@ -27,10 +29,16 @@ from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.snapshot.work_directory import newest_barrier, scan
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.storage.hdfs_path import HdfsPath
-from holdfast.storage.work_path import work_path
+from holdfast.storage.work_path import names_in, work_path
+from tests.end_to_end.driver import STATE_FORMATS
+from tests.end_to_end.harness import Pipeline
+from tests.stores.cutting_proxy import Fate, cutting_proxy
 from tests.stores.hdfs_server import HdfsServer
+from tests.torture import TORTURE
 from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards
 
+LIVES = ["checkpoint.copied:2", "batch.ledger:2", "checkpoint.journal:2", "publish.begin:1"] if TORTURE else []
+FORMATS = list(STATE_FORMATS) if TORTURE else ["rocksdb-changelog"]
 DESCRIPTION = "state/0/_metadata/v2/0"
 CONTENTS = {
     "metadata": b'{"id":"1"}',
@@ -232,6 +240,17 @@ def test_refusals_are_named_after_their_cause(
         ledger.write(stranger, StagedBatch(BatchId(0), FencingEpoch(1), ()))
 
 
+def test_a_ledger_entry_is_written_once_the_namenode_answers(work: HdfsPath, hdfs: HdfsServer) -> None:
+    entry = StagedBatch(BatchId(0), FencingEpoch(1), ())
+    fates = iter([Fate.NEVER_ARRIVES, Fate.ANSWER_DROPPED])
+    with cutting_proxy(hdfs.port, rb"rename2", lambda: next(fates, Fate.PASSES)) as proxy:
+        place = str(work).removeprefix(hdfs.address)
+        ledger.write(work_path(f"hdfs://127.0.0.1:{proxy.port}{place}"), entry)
+        assert proxy.fates[Fate.PASSES] == 1
+    assert ledger.read(work) == (entry,)
+    assert names_in(work / "ledger") == ["0.json"], "nothing is left of the tries before"
+
+
 @pytest.fixture
 def silent() -> Iterator[str]:
     with socket.socket() as server:
@@ -240,10 +259,40 @@ def silent() -> Iterator[str]:
         yield f"hdfs://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_silent_namenode_is_given_up(silent: str) -> None:
-    away = HdfsPath(HdfsConnection(silent, metadata_patience=0.2), "/work")
+def test_a_silent_namenode_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_folder, "GLANCE_S", 0.2)
+    away = HdfsPath(HdfsConnection(silent, metadata_patience=0.3), "/work")
     with pytest.raises(StorageUnreachable, match=r"did not answer within 0\.2 s"):
         FolderWorkDirectory(away).newest_barrier()
     FolderWorkDirectory(away).prune_ledger(BatchId(1))
-    with pytest.raises(StorageUnreachable, match="look at the work directory"):
+    with pytest.raises(StorageUnreachable, match=r"look at the work directory .* did not answer within 0\.3 s"):
         require_free_or_ours(away, JobName("orders"), "file:///home")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("short_lived_jvms")
+@pytest.mark.parametrize("state_format", FORMATS)
+def test_killed_and_started_again_the_output_is_exact(tmp_path: Path, hdfs: HdfsServer, state_format: str) -> None:
+    place = f"{hdfs.address}/{state_format}"
+    pipeline = Pipeline(
+        tmp_path,
+        files=3 + 3 * len(LIVES),
+        state_format=state_format,
+        home_url=f"{place}/homes",
+        work_url=f"{place}/work",
+    )
+    pipeline.start(crash_at="checkpoint.journal:1").end()
+    assert len(pipeline.state().completed) == 1
+    for number, moment in enumerate(LIVES):
+        if number % 2:
+            pipeline.wipe_work()
+        pipeline.start(crash_at=moment).end()
+        pipeline.require_nothing_wrong()
+    pipeline.finish()
+    pipeline.require_exact()
+
+    assert not pipeline.work.exists(), "nothing of it is on a local disk"
+    state = pipeline.state()
+    assert not state.restarts
+    left = [name for name in names_in(work_path(f"{pipeline.work_url}/counts")) if name[0].isdigit()]
+    assert left == [f"{state.runs[-1].fencing_epoch}-1"], "each run has its own, and removes those before"

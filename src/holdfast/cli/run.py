@@ -25,7 +25,7 @@ from holdfast.repository.views import job_status
 from holdfast.settings import Settings
 
 OPTION_HELP = {
-    "work": "Where work directories live. Default: below your data directory.",
+    "work": "Where work directories live: a path, or hdfs://host:port/path. Default: below your data directory.",
     "output_mode": "append, update or complete.",
     "trigger": "When batches run: a processing time such as 10s, available-now, or once.",
     "interval": "Between two checkpoints.",

@@ -44,6 +44,8 @@ _MARKER = "job.json"
 _ASIDE = ".aside"
 _ASIDE_KEPT = 3
 _PIECE = 1 << 20
+GLANCE_S = 5.0
+"""No call of the thread that decides waits longer for a NameNode."""
 _DIRECTORY = re.compile(rf"\.?(\d+)-(\d+)(?:{re.escape(BUILDING)}|{re.escape(PINS)}$|$)")
 
 
@@ -56,6 +58,7 @@ class _Marker(msgspec.Struct):
 class FolderWorkDirectory(Generic[AnyPath]):
     def __init__(self, path: AnyPath, carry: Carrier = copy_shards) -> None:
         self.path: AnyPath = path
+        self._at_a_glance: WorkPath = path if isinstance(path, Path) else path.within(GLANCE_S)
         self._carry = carry
 
     @property
@@ -64,7 +67,7 @@ class FolderWorkDirectory(Generic[AnyPath]):
 
     def newest_barrier(self) -> BatchId | None:
         with storage_errors(f"list the commits of {self.path}"):
-            return work_directory.newest_barrier(self.path)
+            return work_directory.newest_barrier(self._at_a_glance)
 
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         return work_directory.plan(self.path, barrier)
@@ -83,7 +86,7 @@ class FolderWorkDirectory(Generic[AnyPath]):
 
     def prune_ledger(self, published: BatchId) -> None:
         try:
-            ledger.prune(self.path, published)
+            ledger.prune(self._at_a_glance, published)
         except StorageError as error:
             log.debug("what is published stays in the ledger until the next checkpoint: %s", error.message)
 

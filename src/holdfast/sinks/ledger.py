@@ -7,6 +7,7 @@ An entry is complete or absent. Spark ignores the folder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -14,6 +15,7 @@ from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId
 from holdfast.sinks.durable import flush, storage_errors, write_atomically
 from holdfast.sinks.protocol import StagedBatch
+from holdfast.storage.retrying import Patience, repeated
 from holdfast.storage.work_path import WorkPath
 
 FOLDER = "ledger"
@@ -21,6 +23,15 @@ FOLDER = "ledger"
 
 def write(directory: WorkPath, staged: StagedBatch) -> None:
     """Record a staged batch, durably; replaces an earlier entry of the same batch."""
+    if isinstance(directory, Path):
+        _write(directory, staged)
+    else:
+        # Spark's own client waits for a NameNode, too. A try that takes effect late writes what another staging of the
+        # same batch is as good as: its input is the same.
+        repeated(lambda: _write(directory, staged), Patience())
+
+
+def _write(directory: WorkPath, staged: StagedBatch) -> None:
     path = directory / FOLDER / f"{staged.batch_id}.json"
     with storage_errors(f"record batch {staged.batch_id} in the ledger {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)

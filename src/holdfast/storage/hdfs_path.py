@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from types import TracebackType
@@ -82,6 +83,12 @@ class HdfsPath:
     def with_name(self, name: str) -> HdfsPath:
         return HdfsPath(self._connection, str(self._path.with_name(name)))
 
+    def within(self, seconds: float) -> HdfsPath:
+        """The same for somebody who has no more time for an answer of the NameNode."""
+        from holdfast.storage.hdfs_connection import HdfsConnection
+
+        return HdfsPath(HdfsConnection(self._connection.address, metadata_patience=seconds), str(self._path))
+
     # --- looking ---
 
     def stat(self) -> HdfsStatus:
@@ -150,8 +157,13 @@ class HdfsPath:
     def write_whole(self, data: bytes) -> None:
         """Readers find the old bytes or the new ones. It is on its DataNodes when this returns."""
         temporary = self.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
-        temporary.write_bytes(data)
-        temporary._rename(self, overwrite=True)
+        try:
+            temporary.write_bytes(data)
+            temporary._rename(self, overwrite=True)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
     # --- names ---
 

@@ -143,15 +143,19 @@ class RetryingStore:
         return self._store.temporaries()
 
     def _repeated(self, call: Callable[[], T]) -> T:
-        """For calls that may take effect twice without harm."""
-        tries = _Tries(self._patience)
-        while True:
-            try:
-                return call()
-            except StorageError as error:
-                failure = tries.noted(error)
-            if not tries.again():
-                raise failure
+        return repeated(call, self._patience)
+
+
+def repeated(call: Callable[[], T], patience: Patience) -> T:
+    """For calls that may take effect twice without harm."""
+    tries = _Tries(patience)
+    while True:
+        try:
+            return call()
+        except StorageError as error:
+            failure = tries.noted(error)
+        if not tries.again():
+            raise failure
 
 
 def _in_doubt_because_of(error: StorageError) -> OutcomeUnknown:

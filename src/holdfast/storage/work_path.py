@@ -12,8 +12,6 @@ WorkPath: TypeAlias = Path | HdfsPath
 AnyPath = TypeVar("AnyPath", Path, HdfsPath)
 
 _HDFS = "hdfs://"
-_NAMENODE_PATIENCE = 5.0
-"""Some looks at a work directory are taken by the thread that decides: it may not be kept long."""
 
 
 def work_path(location: str) -> WorkPath:
@@ -34,7 +32,7 @@ def work_path(location: str) -> WorkPath:
     except ModuleNotFoundError as error:
         rule = f"HDFS needs the package {error.name}"
         raise InvalidSettings.of("work", location, rule, hint="pip install 'holdfast[hdfs]'") from error
-    connection = HdfsConnection(f"{_HDFS}{parts.netloc}", metadata_patience=_NAMENODE_PATIENCE)
+    connection = HdfsConnection(f"{_HDFS}{parts.netloc}")
     return HdfsPath(connection, f"/{parts.path.strip('/')}")
 
 
