@@ -16,6 +16,7 @@ import pytest
 from tests.cluster.standalone import Cluster, Daemon, is_descendant, standalone_cluster, writer_below
 from tests.end_to_end.harness import PATIENCE, TORTURE, WARM_JVM, Driver, Pipeline
 from tests.end_to_end.warm_jvm import WarmJvm
+from tests.stores.hdfs_server import running_hdfs
 
 SLOW, ENDLESS = "8KB/s", "100B/s"
 """A copy of this small state takes seconds, or minutes."""
@@ -155,3 +156,16 @@ def ended(driver: Driver) -> int:
     code, last = driver.end()
     assert code == 0, f"exit {code}: {last}"
     return int(last.removeprefix("jobs "))
+
+
+if TORTURE:
+
+    @pytest.mark.timeout(300)
+    def test_executors_copy_from_a_work_directory_on_hdfs(pipeline: OnCluster, tmp_path: Path) -> None:
+        with running_hdfs(tmp_path / "hdfs", datanodes=2) as hdfs:
+            options = {"trigger": "available-now", "bandwidth": None}
+            driver = pipeline.run(work=f"{hdfs.address}/work", files_per_batch=5, options=options)
+            assert ended(driver) >= 1
+        pipeline.require_exact()
+        assert "shards were copied by process" in pipeline.log.read_text()
+        assert "the driver copies by itself" not in pipeline.log.read_text()

@@ -6,18 +6,20 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from holdfast.checkpoint.query_facts import QueryFacts
 from holdfast.errors import Corrupt, InvalidSettings, StorageDenied, StorageUnreachable
-from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence, Ticket
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import Process, RunStarted
 from holdfast.repository.journal import entry_key
 from holdfast.repository.restore import restore
 from holdfast.runtime import work_folder
-from holdfast.runtime.local_work import workplace_at
+from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.work_folder import FolderWorkDirectory, require_free_or_ours
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
@@ -37,7 +39,10 @@ from tests.stores.hdfs_server import HdfsServer
 from tests.torture import TORTURE
 from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards
 
-LIVES = ["checkpoint.copied:2", "batch.ledger:2", "checkpoint.journal:2", "publish.begin:1"] if TORTURE else []
+LIVES = ["batch.begin:1"]
+"""Each in the directory of the one before; the first, the third, … are followed by a wipe."""
+if TORTURE:
+    LIVES = ["checkpoint.copied:2", "batch.ledger:2", "checkpoint.journal:2", "publish.begin:1"]
 FORMATS = list(STATE_FORMATS) if TORTURE else ["rocksdb-changelog"]
 DESCRIPTION = "state/0/_metadata/v2/0"
 CONTENTS = {
@@ -201,6 +206,80 @@ def test_a_run_begins_anew_and_removes_what_earlier_ones_left(root: HdfsPath) ->
     assert (root / "orders.stale-lineage" / "5-1").is_dir()
 
 
+LEFT = {
+    "metadata": b'{"id":"one"}',
+    "offsets/0": b"v1\n{}",
+    "commits/0": b"v1\n{}",
+    "offsets/1": b"v1\n{}",
+    "ledger/1.json": b'{"batch_id":1,"fencing_epoch":3,"files":[]}',
+    DESCRIPTION: CONTENTS[DESCRIPTION],
+    "state/0/0/1.delta": b"state",
+}
+"""By a run that was killed amid batch 1."""
+
+
+def run(epoch: int) -> RunStarted:
+    return RunStarted(
+        sequence=Sequence(epoch),
+        attempt=AttemptId(""),
+        at=datetime.now(UTC),
+        fencing_epoch=FencingEpoch(epoch),
+        lineage="lineage",
+        process=Process("here", 1),
+        heartbeat_s=1.0,
+        work="",
+        holdfast="",
+    )
+
+
+def test_what_the_run_before_left_is_taken_away_from_it(root: HdfsPath) -> None:
+    place = workplace_at(root, JobName("orders"), "file:///home", "lineage")
+    old = root / "orders" / "3-2"
+    for path, data in LEFT.items():
+        (old / path).write_bytes(data)
+    (root / "orders" / "3-1").mkdir()
+    assert place.intact(run(2)) is None
+    previous = place.intact(run(3))
+    assert previous is not None
+    assert previous.location == str(old)
+
+    (old / "commits/1").write_bytes(b"v1\n{}")  # the query outlived its driver
+    adopted = place.adopt(previous, FencingEpoch(7))
+    assert adopted.location == f"{root}/orders/7-1"
+    new = root / "orders" / "7-1"
+    assert f"{new}/state/0/_stateSchema/default/0_a".encode() in (new / DESCRIPTION).read_bytes()
+    (old / "commits/2").write_bytes(b"v1\n{}")
+    (old / "ledger/2.json").write_bytes(b"late")
+    assert adopted.newest_barrier() == 1
+    assert [entry.batch_id for entry in adopted.ledger()] == [1]
+    assert place.intact(run(7)) is not None
+
+    place.clean(adopted)
+    assert sorted(names_in(root / "orders")) == ["7-1", "job.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"state/0/0/1.delta": b""}, "state/0/0/1.delta is empty"),
+        ({"state/0/0/1.delta": None}, "state/0/0 holds no version"),
+        ({"offsets/0": b"?"}, "offsets/0 could not be understood"),
+        ({"metadata": b"{}"}, "metadata could not be understood: it has no id"),
+    ],
+)
+def test_what_no_query_could_resume_from_is_set_aside(
+    root: HdfsPath, change: dict[str, bytes | None], why: str
+) -> None:
+    place = workplace_at(root, JobName("orders"), "file:///home", "lineage")
+    left = root / "orders" / "3-1"
+    for path, data in {**LEFT, "state/0/0/SSTs/1.sst": b"seen", **change}.items():
+        if data is not None:
+            (left / path).write_bytes(data)
+    assert place.intact(run(3)) is None
+    assert why in left.with_name("3-1.aside").read_bytes().decode()
+    assert place.intact(run(3)) is None
+
+
 class AnotherProcess:
     def __init__(self) -> None:
         self.sent: list[Errand] = []
@@ -284,12 +363,14 @@ def test_killed_and_started_again_the_output_is_exact(tmp_path: Path, hdfs: Hdfs
     pipeline.start(crash_at="checkpoint.journal:1").end()
     assert len(pipeline.state().completed) == 1
     for number, moment in enumerate(LIVES):
-        if number % 2:
-            pipeline.wipe_work()
         pipeline.start(crash_at=moment).end()
         pipeline.require_nothing_wrong()
+        if number % 2 == 0:
+            pipeline.wipe_work()
     pipeline.finish()
     pipeline.require_exact()
+    assert "from the previous run's directory hdfs://" in pipeline.log.read_text()
+    assert "from checkpoint" in pipeline.log.read_text()
 
     assert not pipeline.work.exists(), "nothing of it is on a local disk"
     state = pipeline.state()

@@ -25,10 +25,10 @@ from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
 from holdfast.runtime.goodbye import say_goodbye
+from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.local_work import workplace_at
 from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread

@@ -7,16 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast.checkpoint.layout import ShardPlan, WorkFile
-from holdfast.identifiers import FencingEpoch, JobName, Ticket
+from holdfast.identifiers import FencingEpoch, Ticket
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import RunStarted
 from holdfast.repository.restore import local_copy
-from holdfast.runtime.ports import WorkDirectory, Workplace
+from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.work_folder import FolderWorkDirectory, FolderWorkplace
 from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import Pins
-from holdfast.snapshot.soundness import damage
-from holdfast.storage.work_path import WorkPath
 
 
 class LocalWorkDirectory(FolderWorkDirectory[Path]):
@@ -35,20 +32,6 @@ class LocalWorkDirectory(FolderWorkDirectory[Path]):
 
 
 class LocalWorkplace(FolderWorkplace[Path]):
-    def intact(self, run: RunStarted) -> WorkDirectory | None:
-        newest = max(self._numbered(run.fencing_epoch), default=None)
-        if newest is None:
-            return None
-        path = self._path(run.fencing_epoch, newest)
-        directory = self._directory(path)
-        if directory.is_aside:
-            return None
-        if (why := damage(path)) is not None:
-            if directory.newest_barrier() is not None:
-                directory.set_aside(why)
-            return None
-        return directory
-
     def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
         barrier = previous.newest_barrier()
         assert barrier is not None, "only an intact directory is adopted"
@@ -58,9 +41,3 @@ class LocalWorkplace(FolderWorkplace[Path]):
 
     def _directory(self, path: Path) -> LocalWorkDirectory:
         return LocalWorkDirectory(path, self._carry)
-
-
-def workplace_at(work: WorkPath, job: JobName, home: str, lineage: str, carry: Carrier = copy_shards) -> Workplace:
-    if isinstance(work, Path):
-        return LocalWorkplace(work, job, home, lineage, carry)
-    return FolderWorkplace(work, job, home, lineage, carry)

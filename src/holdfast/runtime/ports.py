@@ -65,7 +65,7 @@ class Workplace(Protocol):
         """The directory that `run` left here, when a query can resume from it."""
 
     def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
-        """A new directory with the previous one's newest barrier."""
+        """A new directory with the previous one's newest barrier. The previous one may be gone then."""
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
         """A new directory from a checkpoint, every byte checked. Raises `Corrupt`."""

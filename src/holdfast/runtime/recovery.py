@@ -88,6 +88,8 @@ class Recovery:
         if barrier is None or (newest is not None and newest.barrier_batch_id > barrier):
             return None
         adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
+        # A query that outlived its driver may have committed one more, and what was taken over has it.
+        barrier = adopted.newest_barrier()
         log.info("resuming at batch %s from the previous run's directory %s", barrier, directory.location)
         if newest is None:
             return Resumed(adopted, barrier, None, None, None)

@@ -5,8 +5,7 @@
 <work>/<job>/<epoch>-<n>.aside      why the directory beside it must not be used again
 <work>/<job>/.<epoch>-<n>.pins/     links to files that are being copied from it, where there are links
 
-Here is what is the same on every file system. It pins nothing and takes no directory of an earlier run: on HDFS, which
-has no links, each run begins with what the home holds. `local_work` does more.
+Here is what is the same on every file system; `local_work` and `hdfs_work` have the rest. Nothing is pinned here.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import SUFFIX as PINS
+from holdfast.snapshot.soundness import damage
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.work_path import AnyPath, WorkPath, names_in, write_whole
 
@@ -135,10 +135,21 @@ class FolderWorkplace(Generic[AnyPath]):
             write_whole(self._root / _MARKER, msgspec.json.encode(_Marker(job, home, lineage)))
 
     def intact(self, run: RunStarted) -> WorkDirectory | None:
+        with storage_errors(f"list {self._root}"):
+            newest = max(self._numbered(run.fencing_epoch), default=None)
+        if newest is None:
+            return None
+        directory = self._directory(self._path(run.fencing_epoch, newest))
+        try:
+            why = "it was set aside" if directory.is_aside else damage(directory.path)
+        except OSError as error:
+            log.warning("the directory of the run before is not used: %s could not be read: %s", directory.path, error)
+            return None
+        if why is None:
+            return directory
+        if not directory.is_aside and directory.newest_barrier() is not None:
+            directory.set_aside(why)
         return None
-
-    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
-        raise AssertionError("only an intact directory is adopted, and none is found here")
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
         target = self._next_path(epoch)

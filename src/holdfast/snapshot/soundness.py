@@ -5,6 +5,9 @@ The query's id, its offsets and the commit must be understood.
 Files below 1 MiB are read and compared with their checksums. Larger ones are nearly all of the bytes: of them only the
 ends of SSTs are looked at. Spark reads them whole when it loads the state, and compares them with the same checksums; a
 query that dies of what it finds there is resumed elsewhere (`runtime/supervision.py`).
+
+HDFS compares every byte that is read with checksums of its own, and has it more than once: there it is enough that all
+files are there, not empty, and understood.
 """
 
 import zipfile
@@ -16,14 +19,18 @@ from holdfast.checkpoint.source_logs import missing_entry
 from holdfast.checkpoint.spark_files import NotUnderstood, read_offsets, require_log_entry, require_metadata
 from holdfast.snapshot.hadoop_checksum import fits_length, matches_checksum
 from holdfast.snapshot.work_directory import newest_barrier, plan, referenced_files
+from holdfast.storage.work_path import WorkPath
 
 _READ_BELOW = 1 << 20
 _TABLE_MAGIC = (bytes.fromhex("f7cff485b741e288"), bytes.fromhex("57fb808b247547db"))
 """The last bytes of a RocksDB table."""
 
 
-def damage(directory: Path) -> str | None:
-    """Why no query could resume from this directory at its newest commit; None when nothing speaks against it."""
+def damage(directory: WorkPath) -> str | None:
+    """Why no query could resume from this directory at its newest commit; None when nothing speaks against it.
+
+    Raises `OSError` when HDFS does not answer, which says nothing about the directory.
+    """
     barrier = newest_barrier(directory)
     if barrier is None:
         return "no batch was committed"
@@ -32,6 +39,8 @@ def damage(directory: Path) -> str | None:
     except (NotPlannable, _Damaged) as error:
         return str(error)
     except OSError as error:
+        if not isinstance(directory, Path) and not isinstance(error, FileNotFoundError):
+            raise
         return f"{error.filename or directory} could not be read: {error.strerror or error}"
     return None
 
@@ -40,16 +49,18 @@ class _Damaged(Exception):
     pass
 
 
-def _require_sound(directory: Path, planned: SnapshotPlan) -> None:
+def _require_sound(directory: WorkPath, planned: SnapshotPlan) -> None:
     offsets = (directory / "offsets" / str(planned.barrier)).read_bytes()
     if (missing := missing_entry(offsets, {file.path for file in planned.files()})) is not None:
         raise _Damaged(f"{missing} does not exist: the source would be read again from there")
     _require_understood(directory, planned)
     for file in planned.files():
-        path = directory / file.path
         if file.size == 0:
             # Spark writes no empty file; a machine that lost power leaves them behind.
             raise _Damaged(f"{file.path} is empty")
+        if not isinstance(directory, Path):
+            continue
+        path = directory / file.path
         checks = matches_checksum if file.size < _READ_BELOW else fits_length
         if not checks(path):
             raise _Damaged(f"{file.path} does not match its checksum in .{path.name}.crc")
@@ -59,7 +70,7 @@ def _require_sound(directory: Path, planned: SnapshotPlan) -> None:
             _require_archive(path, file.path)
 
 
-def _require_understood(directory: Path, planned: SnapshotPlan) -> None:
+def _require_understood(directory: WorkPath, planned: SnapshotPlan) -> None:
     """Spark reads these before anything else, and dies of what it does not understand without saying of what."""
     understand: dict[str, Callable[[bytes], object]] = {"metadata": require_metadata}
     for batch in (planned.barrier, planned.barrier - 1):

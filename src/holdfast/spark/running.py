@@ -15,9 +15,9 @@ from holdfast.coordination.events import Kind
 from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
+from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.lanes import ThreadLanes
 from holdfast.runtime.launching import Place, launch
-from holdfast.runtime.local_work import workplace_at
 from holdfast.runtime.loop import Item, Runtime
 from holdfast.runtime.status import JobStatus
 from holdfast.settings import Duration, seconds

@@ -114,6 +114,13 @@ class HdfsPath:
         for status in self._asked(lambda client, path: [*client.list_status(path, False)]):
             yield HdfsPath(self._connection, str(self._path / status.path.rpartition("/")[2]), status)
 
+    def names(self) -> list[str]:
+        """Of what is in it; none when there is no such directory."""
+        try:
+            return [path.name for path in self.iterdir()]
+        except FileNotFoundError:
+            return []
+
     def files(self, skip: str | None = None) -> Iterator[tuple[str, HdfsStatus]]:
         """Every file below, by its path from here, without what is below `skip` of this folder.
 

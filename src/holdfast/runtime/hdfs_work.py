@@ -1,0 +1,46 @@
+"""Work directories on HDFS, which has no links: the directory of the run before is taken over by renaming it.
+
+That takes it away from whatever of that run is still alive. All that Spark and holdfast write there they write by name,
+and the old name leads elsewhere from then on: a batch that was under way is in what was taken over, with its commit, or
+can never be committed there. A file that is open for writing goes along, and no barrier needs it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.checkpoint.relocation import names_places, relocated
+from holdfast.identifiers import FencingEpoch, JobName
+from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.ports import WorkDirectory, Workplace
+from holdfast.runtime.work_folder import FolderWorkplace
+from holdfast.sinks.durable import storage_errors
+from holdfast.snapshot.carrier import Carrier, copy_shards
+from holdfast.storage.hdfs_path import HdfsPath
+from holdfast.storage.work_path import WorkPath
+
+
+class HdfsWorkplace(FolderWorkplace[HdfsPath]):
+    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+        target = self._next_path(epoch)
+        with storage_errors(f"take over {previous.location}"):
+            (self._root / previous.location.rpartition("/")[2]).rename(target)
+            _relocate(target)
+        return self._directory(target)
+
+
+def _relocate(directory: HdfsPath) -> None:
+    """A run that dies before this has left a directory to the next one, which does it."""
+    for operator in (directory / "state").names():
+        folder = f"state/{operator}/_metadata/v2"
+        for name in (directory / folder).names():
+            if names_places(path := f"{folder}/{name}"):
+                before = (directory / path).read_bytes()
+                if (after := relocated(before, str(directory))) != before:
+                    (directory / path).write_whole(after)
+
+
+def workplace_at(work: WorkPath, job: JobName, home: str, lineage: str, carry: Carrier = copy_shards) -> Workplace:
+    if isinstance(work, Path):
+        return LocalWorkplace(work, job, home, lineage, carry)
+    return HdfsWorkplace(work, job, home, lineage, carry)
