@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.snapshot.work_directory import newest_barrier
+from tests.unit.churning_runs import ChurningRun, ManualClock
 
 
 def test_a_run_removes_the_directories_of_earlier_runs_and_nothing_of_newer_ones(tmp_path: Path) -> None:
@@ -26,3 +31,22 @@ def test_a_directory_that_was_set_aside_stays(tmp_path: Path) -> None:
     bad.set_aside("unreadable")
     workplace.clean(workplace.fresh(FencingEpoch(2)))
     assert Path(bad.location).is_dir()
+
+
+def test_a_batch_that_the_old_query_commits_at_the_last_moment_is_resumed_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its output would be taken for that of a batch which comes again."""
+    (tmp_path / "home").mkdir()
+    first = ChurningRun(tmp_path / "home", tmp_path / "work", ManualClock())
+    first.batches(2)
+    adopt = LocalWorkplace.adopt
+
+    def adopt_late(self: LocalWorkplace, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+        first.query.batch()
+        return adopt(self, previous, epoch)
+
+    monkeypatch.setattr(LocalWorkplace, "adopt", adopt_late)
+    second = ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
+    assert newest_barrier(second.query.directory) == 2
+    assert second.runtime._life.resumed.barrier == 2
