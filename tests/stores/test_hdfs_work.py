@@ -243,7 +243,8 @@ def test_what_the_run_before_left_is_taken_away_from_it(root: HdfsPath) -> None:
     assert previous is not None
     assert previous.location == str(old)
 
-    (old / "commits/1").write_bytes(b"v1\n{}")  # the query outlived its driver
+    for path in ("state/0/0/2.delta", "commits/1"):  # the query outlived its driver
+        (old / path).write_bytes(b"v1\n{}")
     adopted = place.adopt(previous, FencingEpoch(7))
     assert adopted.location == f"{root}/orders/7-1"
     new = root / "orders" / "7-1"
