@@ -187,6 +187,9 @@ class CheckpointCorrupt(Entry, frozen=True, kw_only=True, tag="checkpoint-corrup
     passed_over: bool = True
     """A recovery resumed at an older one instead. Then the line of batches that this one belongs to is given up, and
     nothing can bring it back. Else it was only found damaged, and a repair can."""
+    published: BatchId | None = None
+    """The newest batch that the sink had published when this was decided; None when that was not known, and in entries
+    of the first versions."""
 
 
 class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repaired"):
@@ -207,6 +210,9 @@ class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
     abandoned: tuple[CheckpointId, ...]
     asked: str
     """`savepoint NAME` or `checkpoint ID`."""
+    published: BatchId | None = None
+    """The newest batch that the sink had published when this was decided; None when that was not known, and in entries
+    of the first versions."""
 
 
 class SavepointNamed(Entry, frozen=True, kw_only=True, tag="savepoint-named"):
