@@ -2,7 +2,8 @@
 
     HoldfastError                  exit 1
     ├── InvalidSettings            exit 2   a value the user gave breaks a rule
-    │   └── Incompatible                    the query cannot go on from the job's checkpoint
+    │   ├── Incompatible                    the query cannot go on from the job's checkpoint
+    │   └── Conflict                        what is outside is not what the last run left: a person must choose
     ├── NotFound                   exit 3   no such job, checkpoint or savepoint
     ├── Corrupt                    exit 4   bytes do not match their digest
     ├── OwnedByAnotherRun          exit 5   a living run owns the job
@@ -57,6 +58,10 @@ class InvalidSettings(HoldfastError):
 class Incompatible(InvalidSettings):
     differences: tuple[object, ...] = ()
     """Each a `checkpoint.difference.Difference`; empty when Spark found out, and not holdfast."""
+
+
+class Conflict(InvalidSettings):
+    """Names both sides; the hint names the ways out as things to type. Raised before anything was touched."""
 
 
 class NotFound(HoldfastError):

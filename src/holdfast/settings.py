@@ -82,6 +82,14 @@ class Settings:
     from_savepoint: str | None = None
     from_checkpoint: int | None = None
     """Go back there, once, instead of going on: a start with the same option does not go back again."""
+    new_life: bool = False
+    """Begin anew although the work directory or the sink know another life of this job. The source is read from its
+    beginning, and what is in the sink stays there: rows that are read again stand in it twice."""
+    accept_older_home: bool = False
+    """Go on from a home that knows less than the work directory or the sink: it was put back from a backup. The sink is
+    rewound to the home's newest checkpoint."""
+    accept_sink: bool = False
+    """The sink was restored, replaced or emptied, and that is meant: go on from what is there."""
     restart_delay: Duration = "1s"
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -115,8 +123,8 @@ class Settings:
         self.scrub_period()
         self.copy_rate()
         _require_trigger(self.trigger)
-        if not isinstance(self.force, bool):
-            raise InvalidSettings.of("force", self.force, "must be True or False")
+        for name in _SWITCHES:
+            _require_switch(name, getattr(self, name))
         if self.identity is not None:
             identity_name(self.identity)
         _require_start(self.from_savepoint, self.from_checkpoint)
@@ -180,12 +188,18 @@ _CHOICES = {
     "on_conflict": ("refuse", "takeover"),
     "carrier": ("auto", "driver", "executors"),
 }
+_SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink")
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
 
 
 def _require_count(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise InvalidSettings.of(name, value, f"must be a whole number of at least {least}")
+
+
+def _require_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidSettings.of(name, value, "must be True or False")
 
 
 def _require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -44,6 +44,9 @@ OPTION_HELP = {
     "force": "Start even if the query differs from its checkpoint in what Spark breaks on or gets wrong.",
     "from_savepoint": "Go back to this savepoint, once; the sink is rewound to it.",
     "from_checkpoint": "Go back to this checkpoint, once.",
+    "new_life": "Begin anew although the work directory or the sink know another life of this job.",
+    "accept_older_home": "Go on from a home that was put back from a backup; the sink is rewound to it.",
+    "accept_sink": "Go on from a sink that was restored, replaced or emptied since the last run.",
     "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
     "restart_same_error": "Deaths in a row by the same error of the pipeline's own code before it is given up.",
@@ -165,7 +168,7 @@ def _with_settings_options(command: Callable[..., None], help_by_field: Mapping[
 
 def _option(name: str, written_type: Any, text: str) -> Any:
     if written_type == "bool":
-        return Annotated[bool | None, typer.Option(f"--{name}", show_default=False, help=text)]
+        return Annotated[bool | None, typer.Option(f"--{name.replace('_', '-')}", show_default=False, help=text)]
     default = Settings.__dataclass_fields__[name].default
     shown = "" if default is None else f" Default: {default}."
     option = typer.Option(
