@@ -1,6 +1,6 @@
 from importlib.metadata import PackageNotFoundError, version
 
 try:
-    VERSION = version("holdfast")
+    VERSION = version("holdfast-spark")
 except PackageNotFoundError:  # run from a bare source tree
     VERSION = "0"

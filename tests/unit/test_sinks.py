@@ -51,7 +51,7 @@ def test_without_its_package_a_sink_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, sink: str, missing: str
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(InvalidSettings, match=rf"pip install 'holdfast\[{sink.lower()}\]'"):
+    with pytest.raises(InvalidSettings, match=rf"pip install 'holdfast-spark\[{sink.lower()}\]'"):
         {"Delta": Delta, "Files": Files}[sink]("/data/orders")
 
 

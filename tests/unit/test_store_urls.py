@@ -169,7 +169,7 @@ def test_a_profile_without_keys_is_left_to_boto3(files: dict[str, str], monkeypa
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
     with pytest.raises(InvalidSettings, match="needs boto3") as caught:
         chosen_profile("sso", files).provider()
-    assert caught.value.hint == "pip install 'holdfast[aws]'"
+    assert caught.value.hint == "pip install 'holdfast-spark[aws]'"
 
 
 def test_a_file_that_is_no_configuration_is_named_and_not_quoted(files: dict[str, str]) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _STANDARD_INPUT = "standard input"
 _EVERY = "2 seconds"
 _PATIENCE_S = 1.0
-_PACKAGES = {"pyspark": "doctor", "pyarrow": "doctor", "numpy": "doctor"}
+_PACKAGES = dict.fromkeys(("pyspark", "pyarrow", "pandas", "numpy", "hyperscan"), "doctor")
 
 
 def examined(names: Sequence[str], keep: str | None, master: str | None) -> Report:

@@ -23,7 +23,8 @@ def require_java_and_packages(purpose: str, packages: Mapping[str, str]) -> None
     for package, extra in packages.items():
         if importlib.util.find_spec(package) is None:
             raise HoldfastError(
-                f"could not {purpose}: the package {package} is not installed", hint=f"pip install 'holdfast[{extra}]'"
+                f"could not {purpose}: the package {package} is not installed",
+                hint=f"pip install 'holdfast-spark[{extra}]'",
             )
 
 

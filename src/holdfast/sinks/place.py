@@ -47,5 +47,5 @@ def require(module: str, extra: str) -> ModuleType:
     except ImportError as error:
         raise InvalidSettings(
             f"the {extra} sink could not import the Python package {module.partition('.')[0]!r}: {error}",
-            hint=f"pip install 'holdfast[{extra}]'",
+            hint=f"pip install 'holdfast-spark[{extra}]'",
         ) from error

@@ -81,7 +81,7 @@ def _started(build: Any, name: JobName, home: str, sink: Sink | None, settings: 
         from holdfast.spark.runnable import require_runnable
         from holdfast.spark.session import session_for
     except ImportError as error:
-        raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast[spark]'") from error
+        raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
     spark = settings.spark or session_for(name)
     try:
         built = built_by(build, spark, sink)

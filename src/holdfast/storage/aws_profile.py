@@ -90,7 +90,7 @@ def _boto3_provider(profile: str) -> Callable[[], Any]:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:
         raise InvalidSettings(
-            f"the AWS profile {profile!r} needs boto3 for its credentials", hint="pip install 'holdfast[aws]'"
+            f"the AWS profile {profile!r} needs boto3 for its credentials", hint="pip install 'holdfast-spark[aws]'"
         ) from None
     provider: Callable[[], Any] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
     return provider

@@ -51,7 +51,7 @@ def _hdfs(home: str, request_timeout: float) -> ObjectStore:
         from holdfast.storage.hdfs import open_hdfs
     except ModuleNotFoundError as error:
         rule = f"HDFS needs the package {error.name}"
-        raise InvalidSettings.of("home", home, rule, hint="pip install 'holdfast[hdfs]'") from error
+        raise InvalidSettings.of("home", home, rule, hint="pip install 'holdfast-spark[hdfs]'") from error
     return open_hdfs(home, request_timeout)
 
 

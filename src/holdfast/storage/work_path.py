@@ -31,7 +31,7 @@ def work_path(location: str) -> WorkPath:
         from holdfast.storage.hdfs_connection import HdfsConnection
     except ModuleNotFoundError as error:
         rule = f"HDFS needs the package {error.name}"
-        raise InvalidSettings.of("work", location, rule, hint="pip install 'holdfast[hdfs]'") from error
+        raise InvalidSettings.of("work", location, rule, hint="pip install 'holdfast-spark[hdfs]'") from error
     connection = HdfsConnection(f"{_HDFS}{parts.netloc}")
     return HdfsPath(connection, f"/{parts.path.strip('/')}")
 
