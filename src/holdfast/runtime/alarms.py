@@ -1,15 +1,25 @@
-"""Alarms: told to the log and to whoever the user named. An alarm that cannot be delivered never harms the pipeline."""
+"""Alarms: told to the log and to whoever the user named. An alarm that cannot be delivered never harms the pipeline.
+
+Receivers are the user's code: one may raise, be slow, or never return. Each has a thread and a queue of its own, so
+none can hold up another, and none the thread that raises the alarm, which decides about everything else in the run.
+"""
 
 import logging
+import queue
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from holdfast.coordination.commands import Severity
-from holdfast.job_log import log
+from holdfast.job_log import about_the_same, log
 from holdfast.runtime.clock import Clock
 
 _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
+_WAITING = 100
+"""Alarms that a receiver may be behind. Of more the oldest are dropped: the newest say how things are."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +33,28 @@ class Alarm:
     cleared: bool = False
 
 
+Receiver = Callable[[Alarm], None]
+
+
+class Delivery(Protocol):
+    """The way of alarms to one receiver."""
+
+    def send(self, alarm: Alarm) -> None:
+        """In the order of these calls. Never waits for the receiver where somebody decides meanwhile."""
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+
+    def ended_within(self, limit: float) -> bool:
+        """After `close`: whether the receiver has got everything, waiting for it so many seconds at most."""
+
+
 class Alarms:
-    def __init__(self, job: str, receivers: tuple[Callable[[Alarm], None], ...], clock: Clock) -> None:
+    def __init__(
+        self, job: str, receivers: tuple[Receiver, ...], clock: Clock, deliver: Callable[[Receiver], Delivery]
+    ) -> None:
         self._job = job
-        self._receivers = receivers
+        self._deliveries = tuple(deliver(receiver) for receiver in receivers)
         self._clock = clock
         self.active: dict[str, Alarm] = {}
 
@@ -42,9 +70,86 @@ class Alarms:
         log.info("alarm %s is over: %s", code, message)
         self._deliver(Alarm(self._job, code, "info", message, "", self._clock.wall(), cleared=True))
 
+    def close(self, limit: float) -> None:
+        """Let receivers have what they were sent, for so many seconds together; name those that were not done."""
+        ends = time.monotonic() + limit
+        for delivery in self._deliveries:
+            delivery.close()
+        for delivery in self._deliveries:
+            if not delivery.ended_within(ends - time.monotonic()):
+                log.warning("alarm receiver %r did not return: what it was told last may not have arrived", delivery)
+
     def _deliver(self, alarm: Alarm) -> None:
-        for receiver in self._receivers:
+        for delivery in self._deliveries:
+            delivery.send(alarm)
+
+
+class AtOnce:
+    """Calls the receiver where the alarm is raised: for simulation and tests, where no thread decides meanwhile."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+
+    def send(self, alarm: Alarm) -> None:
+        _tell(self._receiver, alarm)
+
+    def close(self) -> None:
+        pass
+
+    def ended_within(self, limit: float) -> bool:
+        return True
+
+
+class InThread:
+    """A thread per receiver, from its first alarm on."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._waiting: queue.Queue[Alarm | None] = queue.Queue(_WAITING)
+        self._thread: threading.Thread | None = None
+
+    def __repr__(self) -> str:
+        return repr(self._receiver)
+
+    def send(self, alarm: Alarm) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=about_the_same(self._serve), name="holdfast-alarms", daemon=True)
+            self._thread.start()
+        self._put(alarm)
+
+    def close(self) -> None:
+        self._put(None)
+
+    def ended_within(self, limit: float) -> bool:
+        if self._thread is None:
+            return True
+        self._thread.join(max(0.0, limit))
+        return not self._thread.is_alive()
+
+    def _put(self, item: Alarm | None) -> None:
+        while True:
             try:
-                receiver(alarm)
-            except Exception as error:
-                log.warning("alarm receiver %r failed: %s", receiver, error)
+                self._waiting.put_nowait(item)
+            except queue.Full:
+                self._drop_oldest()
+            else:
+                return
+
+    def _drop_oldest(self) -> None:
+        try:
+            dropped = self._waiting.get_nowait()
+        except queue.Empty:
+            return
+        if dropped is not None:
+            log.warning("alarm %s is not delivered to %r, which is behind", dropped.code, self)
+
+    def _serve(self) -> None:
+        while (alarm := self._waiting.get()) is not None:
+            _tell(self._receiver, alarm)
+
+
+def _tell(receiver: Receiver, alarm: Alarm) -> None:
+    try:
+        receiver(alarm)
+    except Exception as error:
+        log.warning("alarm receiver %r failed: %s", receiver, error)

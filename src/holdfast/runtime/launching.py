@@ -19,7 +19,7 @@ from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
 from holdfast.repository.state import JobState
-from holdfast.runtime.alarms import Alarms
+from holdfast.runtime.alarms import Alarms, AtOnce, Delivery, InThread, Receiver
 from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
@@ -67,11 +67,13 @@ class Surroundings:
     """Threads that read the journal and the manifests at start; 1 for none besides the caller's."""
     beating: Callable[[OwnershipWatch, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
     """Keeps the heartbeat alive until the loop runs."""
+    deliver: Callable[[Receiver], Delivery] = AtOnce
+    """How alarms get to their receivers."""
 
     @classmethod
     def real(cls, step: Step = no_step, identity: str | None = None) -> "Surroundings":
         around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)
-        return replace(around, beating=beating_in_a_thread)
+        return replace(around, beating=beating_in_a_thread, deliver=InThread)
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ def _put_together(
         post=tell,
     )
     blobs = Blobs(_limited(place.store, settings.copy_rate()), claimed.fencing_epoch)
-    alarms = Alarms(place.job, settings.alarms, around.clock)
+    alarms = Alarms(place.job, settings.alarms, around.clock, around.deliver)
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, alarms)
     checkpointing = Checkpointing(
         job=place.job,

@@ -212,6 +212,10 @@ class Runtime:
         """False only when a newer run is known."""
         return self._parts.watch.still_owner()
 
+    def close_alarms(self, limit: float) -> None:
+        """The run is over: receivers get so many seconds for what they were told last."""
+        self._parts.alarms.close(limit)
+
     # Asked for by the user, from any thread.
 
     def request(self, kind: Kind, name: str | None, answer: Answer) -> None:

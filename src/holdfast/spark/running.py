@@ -24,6 +24,9 @@ from holdfast.settings import Duration, seconds
 from holdfast.snapshot.carrier import Carrier
 from holdfast.spark.query import SparkQuery, as_holdfast_error
 
+_ALARMS_CLOSE_S = 5.0
+"""How long the end of a job waits for receivers of alarms."""
+
 
 class RunningJob:
     """A supervised query and its checkpoints. Made by `holdfast.start`."""
@@ -132,6 +135,7 @@ class RunningJob:
         if self._done.done():
             return
         self._lanes.close()
+        self._runtime.close_alarms(_ALARMS_CLOSE_S)
         if failure is None:
             self._done.set_result(None)
         else:

@@ -1,0 +1,68 @@
+"""Receivers of alarms are the user's code. Whatever they do, they hold up nobody else."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.runtime.alarms import Alarm, Alarms, InThread
+from holdfast.runtime.clock import SystemClock
+
+
+class Receivers:
+    """One that hangs until it is let go, and one that hears."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.heard: list[Alarm] = []
+        self.hears = threading.Event()
+
+    def hang(self, alarm: Alarm) -> None:
+        self.let_go.wait()
+
+    def fail(self, alarm: Alarm) -> None:
+        raise RuntimeError("the receiver is broken")
+
+    def hear(self, alarm: Alarm) -> None:
+        self.heard.append(alarm)
+        self.hears.set()
+
+
+@pytest.fixture
+def receivers() -> Iterator[Receivers]:
+    receivers = Receivers()
+    yield receivers
+    receivers.let_go.set()
+
+
+def alarms(*receivers: object) -> Alarms:
+    return Alarms("orders", tuple(receivers), SystemClock(), InThread)  # type: ignore[arg-type]
+
+
+def test_a_receiver_that_never_returns_holds_up_neither_the_caller_nor_the_others(receivers: Receivers) -> None:
+    told = alarms(receivers.hang, receivers.fail, receivers.hear)
+
+    for number in range(500):
+        told.raise_alarm(f"code-{number}", "critical", "it burns", "put it out")
+
+    assert receivers.hears.wait(30)
+
+
+def test_alarms_arrive_in_their_order_and_before_the_end(receivers: Receivers) -> None:
+    told = alarms(receivers.hear)
+
+    told.raise_alarm("home_down", "warning", "it is down", "look")
+    told.clear("home_down", "it is up")
+    told.close(30.0)
+
+    assert [(alarm.code, alarm.cleared) for alarm in receivers.heard] == [("home_down", False), ("home_down", True)]
+
+
+def test_the_end_names_a_receiver_that_does_not_return(receivers: Receivers, caplog: pytest.LogCaptureFixture) -> None:
+    told = alarms(receivers.hang)
+
+    told.raise_alarm("home_down", "warning", "it is down", "look")
+    told.close(0.0)
+
+    assert "hang" in caplog.text
+    assert "did not return" in caplog.text
