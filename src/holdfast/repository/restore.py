@@ -20,6 +20,7 @@ from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
 from holdfast.checkpoint.relocation import names_places, relocated
 from holdfast.errors import Corrupt, ObjectNotFound
 from holdfast.repository.whole_directory import built_whole, built_whole_on_hdfs
+from holdfast.storage.below import below, plain_parts
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.work_path import WorkPath
 
@@ -140,9 +141,12 @@ def _require_inside(files: Sequence[ManifestFile]) -> None:
     """A damaged or hostile manifest may not write outside of the directory, nor one file over another."""
     seen: set[str] = set()
     for file in files:
-        plain = "\0" not in file.path and all(part not in ("", ".", "..") for part in file.path.split("/"))
-        if not plain or file.size < 0 or file.offset < 0:
-            raise Corrupt(f"could not restore {file.path!r}: the manifest names a path that is not plain")
+        try:
+            plain_parts(file.path)
+        except Corrupt as error:
+            raise Corrupt(f"could not restore {file.path!r}: {error.message}") from error
+        if file.size < 0 or file.offset < 0:
+            raise Corrupt(f"could not restore {file.path!r}: the manifest gives it a size or a place below zero")
         if file.path in seen:
             raise Corrupt(f"could not restore {file.path!r}: the manifest names it twice")
         seen.add(file.path)
@@ -210,7 +214,7 @@ class _Download:
 
     def _blob(self, file: ManifestFile) -> None:
         hasher = blake3()
-        with (self._building / file.path).open("xb") as write:
+        with below(self._building, file.path).open("xb") as write:
             try:
                 for chunk in self._store.stream(file.key):
                     hasher.update(chunk)
@@ -242,7 +246,7 @@ class _Download:
         content = data[start : start + file.size]
         if (found := digest_of(content)) != file.digest:
             raise _corrupt(file, found)
-        with (self._building / file.path).open("xb") as write:
+        with below(self._building, file.path).open("xb") as write:
             write.write(content)
         self._progress(file.size)
 

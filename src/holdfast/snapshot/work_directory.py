@@ -11,7 +11,9 @@ import msgspec
 
 from holdfast.checkpoint import layout
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
+from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId
+from holdfast.storage.below import plain_name
 from holdfast.storage.hdfs_path import HdfsPath
 from holdfast.storage.work_path import WorkPath, names_in
 
@@ -115,6 +117,10 @@ def referenced_files(archive: WorkPath) -> dict[str, int]:
         metadata = _ARCHIVE_DECODER.decode(text[text.index(b"{") :])
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError, msgspec.DecodeError) as error:
         raise NotPlannable(f"{archive} could not be understood: {error}") from error
-    return {file.dfsSstFileName: file.sizeBytes for file in metadata.sstFiles} | {
+    named = {file.dfsSstFileName: file.sizeBytes for file in metadata.sstFiles} | {
         file.dfsLogFileName: file.sizeBytes for file in metadata.logFiles
     }
+    try:
+        return {plain_name(name): size for name, size in named.items()}
+    except Corrupt as error:
+        raise NotPlannable(f"{archive} could not be understood: {error.message}") from error

@@ -1,0 +1,47 @@
+"""Paths that were read from outside, proved to lie below their root before anything is done with them.
+
+A manifest, a ledger entry, a record or a marker may be damaged or written by somebody with bad intent. What it names is
+touched only through `below`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from holdfast.errors import Corrupt
+from holdfast.storage.hdfs_path import HdfsPath
+from holdfast.storage.work_path import WorkPath
+
+Root = TypeVar("Root", Path, HdfsPath, WorkPath)
+
+
+def plain_parts(relative: str) -> tuple[str, ...]:
+    """The parts of a path that can only lead downwards, or `Corrupt`. Says nothing about links on the disk."""
+    parts = tuple(relative.split("/"))
+    if "\0" in relative or any(part in ("", ".", "..") for part in parts):
+        raise Corrupt(f"the path {relative!r} is not plain: it must be relative, without empty, '.' or '..' parts")
+    return parts
+
+
+def plain_name(name: str) -> str:
+    """`name` when it is one part of a path, or `Corrupt`."""
+    if len(plain_parts(name)) > 1:
+        raise Corrupt(f"{name!r} is a path where a plain name must be")
+    return name
+
+
+def below(root: Root, relative: str) -> Root:
+    """`root / relative` when that is below `root` and no symbolic link leads there, or `Corrupt`.
+
+    The root itself may be a link: whoever chose it meant where it leads.
+    """
+    path = root
+    for part in plain_parts(relative):
+        path = path / part
+        if isinstance(path, Path) and path.is_symlink():
+            raise Corrupt(
+                f"the path {relative!r} leads out of {root}: {path} is a symbolic link",
+                hint="put a directory or a file in its place",
+            )
+    return path
