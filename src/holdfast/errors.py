@@ -2,6 +2,7 @@
 
     HoldfastError                  exit 1
     ├── InvalidSettings            exit 2   a value the user gave breaks a rule
+    │   ├── NewerFormat                     a newer version wrote it, and it is not read as if it were known
     │   ├── Incompatible                    the query cannot go on from the job's checkpoint
     │   └── Conflict                        what is outside is not what the last run left: a person must choose
     ├── NotFound                   exit 3   no such job, checkpoint or savepoint
@@ -9,6 +10,7 @@
     ├── OwnedByAnotherRun          exit 5   a living run owns the job
     ├── Fenced                     exit 5   this run owned the job; a newer one does now
     ├── StorageError               exit 6   the home did not do what was asked
+    │   ├── InvalidKey                      no store takes an object of that name
     │   ├── ObjectNotFound                  the key does not exist
     │   ├── StorageDenied                   permission or credentials
     │   ├── StorageFull                     no space or quota
@@ -64,6 +66,17 @@ class Conflict(InvalidSettings):
     """Names both sides; the hint names the ways out as things to type. Raised before anything was touched."""
 
 
+class NewerFormat(InvalidSettings):
+    """Nothing of what it names may be deleted or given up: whoever wrote it needs it."""
+
+    @classmethod
+    def of_format(cls, subject: str, found: int, known: int) -> NewerFormat:
+        return cls(
+            f"could not read {subject}: it was written by a newer version (format {found}, this one knows {known})",
+            hint="upgrade holdfast to the version that wrote it",
+        )
+
+
 class NotFound(HoldfastError):
     exit_code = 3
 
@@ -82,6 +95,10 @@ class Fenced(HoldfastError):
 
 class StorageError(HoldfastError):
     exit_code = 6
+
+
+class InvalidKey(StorageError):
+    pass
 
 
 class ObjectNotFound(StorageError):

@@ -1,0 +1,45 @@
+"""The names that objects of a job have. What has another name is foreign: never read, never deleted, only listed.
+
+Such names come with file systems and people: `.nfs…` of a file that is open while it is deleted, `.DS_Store`, an
+editor's backup `x~`, a half-done copy.
+"""
+
+import re
+
+JOURNAL = "journal/"
+FOLDS = "folds/"
+MANIFESTS = "manifests/"
+BLOBS = "blobs/"
+PACKS = "packs/"
+FOLDERS = (JOURNAL, FOLDS, MANIFESTS, BLOBS, PACKS)
+"""What is below these is looked through for foreign names."""
+
+_SEQUENCE = r"\d{20}\.json"
+_DIGEST = r"[0-9a-f]{64}"
+_EPOCH = r"(?:0|[1-9]\d{0,18})"
+_ENTRY = re.compile(rf"journal/{_SEQUENCE}", re.ASCII)
+_FOLD = re.compile(rf"folds/{_SEQUENCE}", re.ASCII)
+_MANIFEST = re.compile(rf"manifests/{_DIGEST}", re.ASCII)
+_BLOB = re.compile(rf"blobs/([0-9a-f]{{2}})/\1[0-9a-f]{{62}}\.{_EPOCH}", re.ASCII)
+_PACK = re.compile(rf"packs/{_DIGEST}\.{_EPOCH}", re.ASCII)
+
+
+def is_entry(key: str) -> bool:
+    return _ENTRY.fullmatch(key) is not None
+
+
+def is_fold(key: str) -> bool:
+    return _FOLD.fullmatch(key) is not None
+
+
+def is_manifest(key: str) -> bool:
+    return _MANIFEST.fullmatch(key) is not None
+
+
+def is_blob_or_pack(key: str) -> bool:
+    return (_BLOB.fullmatch(key) or _PACK.fullmatch(key)) is not None
+
+
+def is_foreign(key: str) -> bool:
+    """Of a key below one of `FOLDERS`."""
+    return not (is_entry(key) or is_fold(key) or is_manifest(key) or is_blob_or_pack(key))
