@@ -50,6 +50,10 @@ class RetryingStore:
     def url(self) -> str:
         return self._store.url
 
+    @property
+    def patience(self) -> Patience:
+        return self._patience
+
     def __repr__(self) -> str:
         return f"RetryingStore({self._store!r})"
 
@@ -144,6 +148,18 @@ class RetryingStore:
 
     def _repeated(self, call: Callable[[], T]) -> T:
         return repeated(call, self._patience)
+
+
+def patience_of(store: ObjectStore) -> Patience:
+    """How long this store is asked again; not at all when it does not try again by itself."""
+    return store.patience if isinstance(store, RetryingStore) else Patience(deadline=0.0)
+
+
+def pauses(patience: Patience) -> Iterator[None]:
+    """One for each further try that there is time for, after the wait before it."""
+    tries = _Tries(patience)
+    while tries.again():
+        yield
 
 
 def repeated(call: Callable[[], T], patience: Patience) -> T:

@@ -1,0 +1,36 @@
+"""Absence is a claim that needs two witnesses: one "not there" of a gateway gives nothing up."""
+
+from collections.abc import Iterable
+
+from holdfast.errors import StorageUnreachable
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.retrying import Patience, patience_of, pauses
+
+
+def proven_absent(store: ObjectStore, key: str, patience: Patience | None = None) -> bool:
+    """Whether the object is gone: denied each time it is asked for over the store's deadline, and by a listing.
+
+    Raises `StorageUnreachable` when the two go on contradicting each other.
+    """
+    return bool(absent_among(store, [key], patience))
+
+
+def absent_among(store: ObjectStore, keys: Iterable[str], patience: Patience | None = None) -> frozenset[str]:
+    """Those of `keys` that are gone, by the same proof; together they take as long as one."""
+    denied = [key for key in keys if not store.exists(key)]
+    if denied:
+        for _ in pauses(patience or patience_of(store)):
+            denied = [key for key in denied if not store.exists(key)]
+            if not denied:
+                break
+    listed = [key for key in denied if is_listed(store, key)]
+    if listed and (contradicted := [key for key in listed if not store.exists(key)]):
+        raise StorageUnreachable(
+            f"could not tell whether {store.url}/{contradicted[0]} is there: it is listed, and cannot be read",
+            hint="try again later; if it stays so, ask whoever runs the storage",
+        )
+    return frozenset(denied) - frozenset(listed)
+
+
+def is_listed(store: ObjectStore, key: str) -> bool:
+    return any(item.key == key for item in store.list(key))
