@@ -39,12 +39,21 @@ from tests.simulation.store import Disk
 from tests.simulation.world import Process, Violation, World
 
 if TYPE_CHECKING:
-    from tests.simulation.sink import Table
+    from tests.simulation.table import Table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of day when a world begins."""
 
 StateProblem = Callable[[dict[str, bytes], int], str | None]
+Memory = dict[str, object]
+"""What the checkers know of one home, apart from its bytes."""
+_OF_THE_HOME = (
+    "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
+    "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless", "_began",
+    "_ever_retired", "_stored",
+)  # fmt: skip
+_TIME_TO_NOTICE = 12.0
+"""Seconds in which a run that lives notices that its home is another one: heartbeats, and what makes them late."""
 
 
 class Checkers:
@@ -80,6 +89,48 @@ class Checkers:
         self._manifests: dict[str, bytes] = {}
         """As they were uploaded, whatever became of them since."""
         self.publications = 0
+        self._newest: dict[Process, tuple[int, bytes]] = {}
+        """The newest entry that each process appended."""
+        self._astray: dict[Process, float] = {}
+        """Whose newest entry does not stand in the home any more, and since when."""
+        self.may_take_back: set[Process] = set()
+        """Runs that a person told to go on from an older home or from another table."""
+        self.damage_is_proved = False
+        """Whether nothing sound may be passed over."""
+
+    # --- a home that others handle ---
+
+    def memory(self) -> Memory:
+        return {name: _copied(getattr(self, name)) for name in _OF_THE_HOME}
+
+    def no_memory(self) -> Memory:
+        empty = Checkers(self._world, self._disk, self._state_problem)
+        return {name: getattr(empty, name) for name in _OF_THE_HOME}
+
+    def home_changed(self, memory: Memory) -> None:
+        """The disk is another one, of which `memory` is known. Who had written last to the one before is astray."""
+        for name, value in memory.items():
+            setattr(self, name, _copied(value))
+        for process, (sequence, data) in self._newest.items():
+            stands = self._disk.objects.get(f"journal/{sequence:020d}.json") == data
+            if stands:
+                self._astray.pop(process, None)
+            else:
+                self._astray.setdefault(process, self._world.now)
+
+    def is_astray(self, process: Process) -> bool:
+        return process in self._astray
+
+    @property
+    def anybody_astray(self) -> bool:
+        return bool(self._astray)
+
+    def _require_soon(self, process: Process, what: str) -> None:
+        since = max(self._astray[process], process.stalled_until)
+        late = self._world.now - since > _TIME_TO_NOTICE
+        self.require(
+            not late, f"{process.name} {what} though its home is another one since {self._astray[process]:.1f}"
+        )
 
     def now(self) -> float:
         return self._world.now
@@ -102,6 +153,10 @@ class Checkers:
             return
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
         self._world.note(f"journal {entry.sequence}: {_shown(entry)}", process)
+        if process in self._astray and not isinstance(entry, RunStarted):
+            self._require_soon(process, f"appends {_shown(entry)}")
+            return
+        self._newest[process] = (entry.sequence, data)
         if isinstance(entry, RunStarted):
             self._claimed(entry, process)
         else:
@@ -137,6 +192,7 @@ class Checkers:
             case CheckpointsRetired():
                 self._checkpoints_retired(entry)
             case CheckpointCorrupt():
+                self._require_damage(entry)
                 self._corrupt.add(entry.id)
                 self._passed_over |= {entry.id} if entry.passed_over else set()
                 if entry.id in self.completed:  # what it names is not trusted any more, and may be uploaded again
@@ -155,6 +211,16 @@ class Checkers:
             case RequestAnswered():
                 self.require(entry.request not in self._answered, f"request {entry.request} is answered twice")
                 self._answered.add(entry.request)
+
+    def _require_damage(self, entry: CheckpointCorrupt) -> None:
+        if not (entry.passed_over and self.damage_is_proved and entry.id in self.completed):
+            return
+        completed, manifest = self.completed[entry.id]
+        keys = {manifest_key(completed.manifest), *(file.key for file in manifest.files())}
+        sound = all(key in self._disk.objects for key in keys) and not keys & (
+            self._disk.damaged | set(self._disk.denied)
+        )
+        self.require(not sound, f"checkpoint {entry.id} is passed over, and every byte of it is right")
 
     def _went_back(self, entry: WentBack) -> None:
         self.require(entry.chosen not in self._abandoned, f"the job goes back to {entry.chosen}, which was abandoned")
@@ -203,7 +269,7 @@ class Checkers:
             if file.pack is not None:
                 needed.setdefault(file.key, {})[file.digest] = file.size
         for key, sizes in needed.items():
-            if sum(sizes.values()) * 4 < len(self._disk.objects[key]):
+            if sum(sizes.values()) * 4 < len(self._disk.objects.get(key, b"")):
                 self._useless.add(key)
         named = {file.key for file in manifest.files()}
         began = self._began[entry.id]
@@ -233,6 +299,9 @@ class Checkers:
 
     def deleted(self, key: str, process: Process) -> None:
         self._world.note(f"delete {key}", process)
+        if process in self._astray:
+            self._require_soon(process, f"deletes {key}")
+            return
         if key.startswith("journal/"):
             self._trimmed(int(key[8:28]))
             return
@@ -317,20 +386,53 @@ class Checkers:
 
     # --- the sink ---
 
+    def shown(self, table: Table, rows: tuple[int, ...]) -> None:
+        back = sorted(table.deleted.intersection(rows))
+        self.require(not back, f"rows {back} come back, which somebody deleted on purpose")
+        table.holes.difference_update(rows)
+
+    def taken_back(self, process: Process, upto: BatchId | None) -> None:
+        """Rows that readers have seen go only when a line of batches was given up, or a person said so."""
+        given_up = [
+            id
+            for id in self._passed_over | self._abandoned
+            if id in self.completed and (upto is None or self.completed[id][0].barrier_batch_id > upto)
+        ]
+        allowed = given_up or process in self.may_take_back or self._disk.ever_damaged
+        self.require(bool(allowed), f"{process.name} takes back what readers saw after batch {upto}, and nobody asked")
+
     def published(self, process: Process, table: Table, upto: BatchId | None, epoch: FencingEpoch) -> None:
         self.publications += 1
         self.require(epoch >= table.epoch, f"{process.name} publishes though run {table.epoch} has opened the sink")
-        rows = table.rows()
-        self.require(rows == list(range(len(rows))), f"readers see {_runs_of(rows)} after batch {upto}")
-        if upto is None:
+        count = self._require_exact(table, upto)
+        if upto is None or process in self._astray or table.holes:
             return
         ends = {
             end
             for id, end in self._ends.items()
             if self.completed[id][0].barrier_batch_id == upto and id not in self._passed_over | self._abandoned
         }
-        right = len(rows) in ends or self._disk.ever_damaged
-        self.require(right, f"{len(rows)} rows are visible at batch {upto}, checkpoints say {ends}")
+        right = count in ends or self._disk.ever_damaged
+        self.require(right, f"{count} rows are visible at batch {upto}, checkpoints say {ends}")
+
+    def _require_exact(self, table: Table, upto: BatchId | None) -> int:
+        """Each row once and in order, but for those that others took out; how many there are with those."""
+        rows = table.rows()
+        missing = table.deleted | table.holes
+        count = len({*rows, *table.deleted})
+        end = max({*rows, *table.deleted}, default=-1) + 1
+        expected = [row for row in range(end) if row not in missing]
+        self.require(rows == expected, f"readers see {_difference(rows, expected)} after batch {upto}")
+        return count
+
+    def complete(self, table: Table, end: int) -> None:
+        """At the end of a world: readers see every row of the batches that are durable."""
+        expected = [row for row in range(end) if row not in table.deleted | table.holes]
+        self.require(table.rows() == expected, f"at the end readers see {_difference(table.rows(), expected)}")
+
+
+def _copied(value: object) -> object:
+    return value.copy() if isinstance(value, dict | set) else value
 
 
 def _shown(entry: AnyEntry) -> str:
@@ -349,9 +451,9 @@ def _shown(entry: AnyEntry) -> str:
     return what
 
 
-def _runs_of(rows: list[int]) -> str:
-    """Where the rows stop being 0, 1, 2…"""
-    for place, row in enumerate(rows):
-        if row != place:
-            return f"row {row} at place {place} of {len(rows)}"
-    return "every row once"
+def _difference(rows: list[int], expected: list[int]) -> str:
+    """Where the rows stop being what they must be."""
+    for place, (row, right) in enumerate(zip(rows, expected, strict=False)):
+        if row != right:
+            return f"row {row} at place {place} of {len(rows)}, not row {right}"
+    return f"{len(rows)} rows, not {len(expected)}"

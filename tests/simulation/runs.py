@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,23 +11,31 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
-from holdfast.errors import Corrupt, Fenced, HoldfastError, OwnedByAnotherRun
+from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, OwnedByAnotherRun, StorageError
 from holdfast.identifiers import AttemptId, JobName
 from holdfast.repository import retention
 from holdfast.repository.entries import Process as ProcessIdentity
-from holdfast.runtime.launching import Place, Surroundings, launch
+from holdfast.repository.journal import Journal
+from holdfast.runtime.goodbye import say_goodbye
+from holdfast.runtime.launching import Place, Surroundings, launch, run_started
 from holdfast.runtime.loop import Runtime
 from holdfast.settings import Settings, seconds
 from holdfast.storage.metered import Meter, MeteredStore
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
-from tests.simulation.sink import SimulatedSink, Table
-from tests.simulation.spark import SimulatedQuery, state_problem
+from tests.simulation.outside import ENABLED, Outside, Outsider
+from tests.simulation.sink import SimulatedSink
+from tests.simulation.spark import SimulatedQuery, end_of, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
+from tests.simulation.table import Table
 from tests.simulation.work import Host, SimulatedWorkplace
 from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, World
 
 JOB = JobName("job")
+WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home", "--accept-sink": "accept_sink"}
+"""What a person may type, and the setting that it is."""
+_ATTEMPTS = 8
+"""How often a person tries a way out."""
 
 
 @dataclass
@@ -48,6 +57,9 @@ class Scene:
     table: Table = field(default_factory=Table)
     hosts: tuple[Host, ...] = (Host("one"), Host("two"))
     runs: list[SimulatedRun] = field(default_factory=list)
+    enabled: frozenset[str] = ENABLED
+    skew: dict[str, float] = field(default_factory=dict)
+    """By how many seconds the clock of a host is wrong."""
 
     def __post_init__(self) -> None:
         self.hosts = (Host("one"), Host("two"))
@@ -82,6 +94,34 @@ class Scene:
         self.commands = draw.choice((0.0, 0.2, 0.5))
         self.going_back = draw.choice((0.0, 0.2, 0.6))
         self.flips = self.unreadable = False
+        self.outsider = Outsider(self)
+        self.outside = Outside.drawn(self.outsider.random, self.enabled)
+        self.outside.put_into(self.faults, self.outsider.random, self.duration)
+
+    def other_life(self, process: Process) -> None:
+        """Another life of the job begins and ends in the home, whatever it is now."""
+        store = SimulatedStore(self.world, self.disk, process, Faults(), self.checkers)
+        clock = SimulatedClock(self)
+        ids = iter(range(1_000_000))
+        around = Surroundings(
+            clock,
+            ProcessIdentity("elsewhere", 1),
+            lambda: AttemptId(f"{process.name}-{self.outsider.incidents}-{next(ids)}"),
+            self.outsider.random.random,
+            lambda step: None,
+            1,
+        )
+        journal = Journal(store, new_attempt=around.new_attempt, now=clock.wall, readers=1)
+        journal.load()
+        journal.claim(run_started(journal, around, 1.0, "/elsewhere", "pipeline"))
+        say_goodbye(journal, "it was done")
+
+    def settle_outside(self) -> None:
+        """What follows from what the world does."""
+        self.table.keeps_versions = bool(self.outside.table_restored)
+        if self.outside.skew:
+            self.skew = {host.name: self.outsider.random.uniform(-300.0, 300.0) for host in self.hosts}
+            self.skew["terminal"] = self.outsider.random.uniform(-300.0, 300.0)
 
     def emphasise(self, emphasis: Mapping[str, object]) -> None:
         for name, value in emphasis.items():
@@ -91,14 +131,15 @@ class Scene:
                 for host in self.hosts:
                     setattr(host, name, value)
             else:
-                setattr(self.faults if hasattr(self.faults, name) else self, name, value)
+                owners = (owner for owner in (self.faults, self.outside) if hasattr(owner, name))
+                setattr(next(owners, self), name, value)
 
 
 class SimulatedClock:
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, host: str = "") -> None:
         self._world = scene.world
         self._jumps = scene.clock_jumps
-        self._offset = 0.0
+        self._offset = scene.skew.get(host, 0.0)
 
     def monotonic(self) -> float:
         return self._world.now
@@ -112,7 +153,14 @@ class SimulatedClock:
 class SimulatedRun:
     """From launch to the end, as `holdfast.spark.running` drives it."""
 
-    def __init__(self, scene: Scene, host: Host, on_conflict: str, from_checkpoint: int | None = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        host: Host,
+        on_conflict: str,
+        from_checkpoint: int | None = None,
+        told: frozenset[str] = frozenset(),
+    ) -> None:
         self._scene = scene
         self._world = scene.world
         self.process = Process(f"run{len(scene.runs) + 1}@{host.name}")
@@ -125,10 +173,13 @@ class SimulatedRun:
         sink = SimulatedSink(self._world, scene.table, self.process, scene.faults, scene.checkers)
         self.query = SimulatedQuery(self._world, self.process, sink, scene.checkers, scene.dying, scene.pace)
         self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
-        settings = Settings(**scene.settings, on_conflict=on_conflict, from_checkpoint=from_checkpoint)  # type: ignore[arg-type]
+        options = scene.settings | dict.fromkeys(told, True)
+        settings = Settings(**options, on_conflict=on_conflict, from_checkpoint=from_checkpoint)  # type: ignore[arg-type]
+        if told:
+            scene.checkers.may_take_back.add(self.process)
         self._lanes = SimulatedLanes(self._world, self.process, settings.parallelism, self._defect)
         identity = ProcessIdentity(host.name, len(scene.runs) + 1)
-        clock = SimulatedClock(scene)
+        clock = SimulatedClock(scene, host.name)
         around = Surroundings(clock, identity, self._new_attempt, self._world.random.random, self._step, 1)
         store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
         meter = Meter(clock.monotonic)
@@ -226,7 +277,8 @@ class SimulatedRun:
             not exceeded or self._place.settings.on_exceeded == "fail", "checkpoint failures stopped the pipeline"
         )
         owner = self._scene.checkers.owned_by(self.process)
-        self._scene.checkers.require(not (isinstance(failure, Fenced) and owner), "a run was fenced by nobody")
+        alone = owner and not self._scene.checkers.anybody_astray
+        self._scene.checkers.require(not (isinstance(failure, Fenced) and alone), "a run was fenced by nobody")
         self._inbox.put(lambda: None)
 
 
@@ -255,13 +307,16 @@ class Operator:
                 self._bother(draw.choice(alive))
             if draw.random() < scene.commands:
                 self._commands += 1
-                SimulatedCommand(scene, SimulatedClock(scene), self._commands)
+                SimulatedCommand(scene, SimulatedClock(scene, "terminal"), self._commands)
             self._world.sleep(draw.random() * 2.0)
         self._conclude()
 
     def _start(self) -> None:
         """A supervisor starts the job again with the same arguments; a person gives it others."""
         scene, draw = self._scene, self._world.random
+        if (refused := self._refused()) is not None and scene.outsider.random.random() < 0.5:
+            self._mend(refused)
+            return
         known = sorted(scene.checkers.completed)
         if known and draw.random() < scene.going_back:
             self._asked_back = draw.choice(known)
@@ -269,6 +324,45 @@ class Operator:
             self._asked_back = None
         conflict = draw.choice(("refuse", "takeover"))
         SimulatedRun(scene, draw.choice(scene.hosts), conflict, from_checkpoint=self._asked_back)
+
+    # --- a person, when the outside world is not what it was ---
+
+    def _refused(self) -> SimulatedRun | None:
+        """The newest run, when it says that somebody has to act, and there is something to be done."""
+        over = [run for run in self._scene.runs if run.over]
+        incident = self._scene.outsider.incident
+        if not over or over[-1].failure is None or incident is None or incident.passes:
+            return None
+        refusal = isinstance(over[-1].failure, Conflict | Corrupt | StorageError)
+        return over[-1] if refusal else None
+
+    def _mend(self, refused: SimulatedRun) -> None:
+        """Stop everything; then put things back, or do what the hint says."""
+        outsider = self._scene.outsider
+        assert outsider.incident is not None
+        assert refused.failure is not None
+        for run in self._scene.runs:
+            self._world.crash(run.process)
+        flags = re.findall(r"--[a-z-]+", refused.failure.hint or "")
+        ways = ["put back", *(flag for flag in WAYS_OUT if flag in flags)]
+        way = outsider.random.choice(ways)
+        self._world.note(f"a person chooses of {ways}: {way}")
+        if way == "put back":
+            outsider.incident.put_back()
+            outsider.incident = None
+            told: frozenset[str] = frozenset()
+        else:
+            told = frozenset({WAYS_OUT[way]})
+        run = self._run_of_last_resort(told)
+        if run.runtime is not None and outsider.incident is not None:
+            outsider.incident = None
+
+    def _run_of_last_resort(self, told: frozenset[str]) -> SimulatedRun:
+        host = self._scene.outsider.random.choice(self._scene.hosts)
+        run = SimulatedRun(self._scene, host, "takeover", told=told)
+        while run.runtime is None and run.alive:
+            self._world.sleep(0.5)
+        return run
 
     def _bother(self, run: SimulatedRun) -> None:
         draw = self._world.random.random()
@@ -291,6 +385,7 @@ class Operator:
         """No more faults. Whatever happened, one more run recovers, makes a checkpoint and stops."""
         scene = self._scene
         scene.faults.stop()
+        scene.outside.stop()
         scene.network = Network()
         scene.dying = 0.0
         scene.settings |= {"on_exceeded": "alert", "timeout": "20s"}
@@ -304,11 +399,26 @@ class Operator:
         last = self._last_run()
         while isinstance(last.failure, OwnedByAnotherRun | Fenced) or _asked_too_early(last.failure):
             last = self._last_run()  # a run that woke up was quicker, which is no failure
+        last = self._mended(last)
         self._world.sleep(5.0)
         self._judge(last)
-        if self._world.chance(0.35) and not (scene.disk.ever_damaged or scene.flips or scene.checkers.grace is None):
+        tidy = not (scene.disk.ever_damaged or scene.flips or scene.checkers.grace is None or scene.outsider.incidents)
+        if self._world.chance(0.35) and tidy:
             self._require_tidy()
         self.finished = True
+
+    def _mended(self, last: SimulatedRun) -> SimulatedRun:
+        """Whatever happened outside, there is a way out for a person who reads what the product says."""
+        for _ in range(_ATTEMPTS):
+            incident = self._scene.outsider.incident
+            if incident is not None and incident.passes:
+                self._world.sleep(1.0)
+                continue
+            if (refused := self._refused()) is None:
+                break
+            self._mend(refused)
+            last = self._last_run()
+        return last
 
     def _require_tidy(self) -> None:
         """Nothing that an earlier run left behind outlives the next run that has the home for itself."""
@@ -346,6 +456,8 @@ class Operator:
         directory = last.runtime._life.resumed.directory if last.runtime else None
         barrier = directory.newest_barrier() if directory else None
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
+        if directory is not None and barrier is not None:
+            checkers.complete(scene.table, end_of(directory.contents()[f"offsets/{barrier}"]))
 
 
 def _asked_too_early(failure: HoldfastError | None) -> bool:
@@ -367,15 +479,21 @@ class _Defects(logging.Handler):
             self._scene.checkers.require(False, f"{record.getMessage()}\n{formatted}")
 
 
-def simulate(seed: int, duration: float = 24.0, emphasis: Mapping[str, object] | None = None) -> World:
+def simulate(
+    seed: int,
+    duration: float = 24.0,
+    emphasis: Mapping[str, object] | None = None,
+    outside: frozenset[str] = ENABLED,
+) -> World:
     """One world from its beginning to its end. Raises `Violation`, with the world as its second argument.
 
     `emphasis` sets faults that otherwise the seed decides about, and settings of the job.
     """
     world = World(seed)
-    scene = Scene(world, duration)
+    scene = Scene(world, duration, enabled=outside)
     scene.emphasise(emphasis or {})
-    if not (scene.clock_jumps or scene.faults.flipped_rest):
+    scene.settle_outside()
+    if not (scene.clock_jumps or scene.skew or scene.faults.flipped_rest):
         scene.checkers.grace = timedelta(seconds=seconds("grace", scene.settings["grace"]))
     scene.flips, scene.unreadable = scene.faults.flipped_read > 0, scene.dying > 0
     log = logging.getLogger("holdfast")
@@ -389,6 +507,7 @@ def simulate(seed: int, duration: float = 24.0, emphasis: Mapping[str, object] |
     try:
         operator = Operator(scene)
         operator.begin()
+        scene.outsider.begin()
         world.run(lambda: operator.finished, limit=duration + 400.0)
     except Violation as violation:
         raise Violation(str(violation), world) from None

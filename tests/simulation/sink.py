@@ -1,33 +1,20 @@
-"""A simulated table: staged rows are invisible, one atomic commit shows them, an older run's commit is refused.
+"""A simulated sink: staged rows are invisible, one atomic commit shows them, an older run's commit is refused.
 
 Every commit is optimistic: look, wait, commit if nobody else has, else look again. Readers look after every change.
+Before each, what the sink's own record says is compared with what the table holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from holdfast.errors import Fenced, StorageUnreachable
+from holdfast.errors import Conflict, Fenced, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks.protocol import SinkContext, StagedBatch, StagedFile
 from tests.simulation.checkers import Checkers
 from tests.simulation.store import Faults
+from tests.simulation.table import Table
 from tests.simulation.world import Process, World
-
-
-@dataclass
-class Table:
-    """Durable, shared by all runs."""
-
-    version: int = 0
-    epoch: int = 0
-    published: BatchId | None = None
-    visible: list[tuple[BatchId, tuple[int, ...]]] = field(default_factory=list)
-    staged: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-    def rows(self) -> list[int]:
-        return [row for _, rows in self.visible for row in rows]
 
 
 class SimulatedSink:
@@ -38,6 +25,7 @@ class SimulatedSink:
         self._faults = faults
         self._checkers = checkers
         self._epoch = FencingEpoch(0)
+        self._opened: int | None = None
         self._files = 0
 
     def describe(self) -> str:
@@ -48,6 +36,7 @@ class SimulatedSink:
 
         def fence() -> None:
             self._table.epoch = self._epoch
+            self._opened = self._table.id
 
         self._commit("open", fence)
 
@@ -71,7 +60,9 @@ class SimulatedSink:
             for batch in ledger:
                 if done < batch.batch_id <= upto:
                     rows = tuple(row for file in batch.files for row in self._staged(file.path))
+                    self._checkers.shown(self._table, rows)
                     self._table.visible.append((batch.batch_id, rows))
+                    self._table.record[batch.batch_id] = rows
             self._table.published = max(upto, BatchId(done))
             self._checkers.published(self._process, self._table, upto, self._epoch)
 
@@ -82,8 +73,11 @@ class SimulatedSink:
             return
 
         def take_back() -> None:
+            self._checkers.taken_back(self._process, upto)
             kept = [(batch, rows) for batch, rows in self._table.visible if upto is not None and batch <= upto]
             self._table.visible, self._table.published = kept, upto
+            for batch in [batch for batch in self._table.record if upto is None or batch > upto]:
+                del self._table.record[batch]
             self._checkers.published(self._process, self._table, upto, self._epoch)
 
         self._commit(f"rewind {upto}", take_back)
@@ -101,15 +95,29 @@ class SimulatedSink:
 
     def _commit(self, what: str, change: Callable[[], None]) -> None:
         while True:
-            version = self._table.version
+            version = self._table.version, self._table.id
             self._require_owner()
+            self._prove()
             self._trouble(what)
-            if version == self._table.version:
+            if version == (self._table.version, self._table.id):
                 break
         self._world.note(f"sink: {what}")
-        self._table.version += 1
         change()
+        self._table.committed()
         self._trouble(what)
+
+    def _prove(self) -> None:
+        """What was published is there, or was taken out by somebody who may do that."""
+        table = self._table
+        if self._opened is not None and self._opened != table.id:
+            raise Conflict(f"the table is number {table.id}, and this run opened number {self._opened}", hint=_HINT)
+        there = set(table.rows()) | table.deleted
+        for batch, rows in table.record.items():
+            lost = [row for row in rows if row not in there]
+            if lost:
+                raise Conflict(
+                    f"batch {batch} is published by the record and the table has no row {lost[0]}", hint=_HINT
+                )
 
     def _require_owner(self) -> None:
         if self._table.epoch > self._epoch:
@@ -126,3 +134,6 @@ class SimulatedSink:
         if self._world.chance(self._faults.before):
             self._world.note(f"sink: ERROR at {what}")
             raise StorageUnreachable(f"could not {what}: no connection")
+
+
+_HINT = "put the table back as it was, or go on with what is there: --accept-sink"

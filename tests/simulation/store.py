@@ -10,8 +10,16 @@ from typing import Protocol, TypeVar
 
 from greenlet import GreenletExit
 
-from holdfast.errors import ObjectNotFound, OutcomeUnknown, StorageFull, StorageUnreachable
+from holdfast.errors import (
+    ObjectNotFound,
+    OutcomeUnknown,
+    StorageDenied,
+    StorageError,
+    StorageFull,
+    StorageUnreachable,
+)
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.object_store_errors import Effect, named
 from tests.simulation.world import Process, World
 
 T = TypeVar("T")
@@ -36,6 +44,12 @@ class Faults:
     stall: float = 0.0
     outages: tuple[tuple[float, float], ...] = ()
     """From, to: nothing works."""
+    stray: float = 0.0
+    """A 404 for an object that is there. Listings say the truth."""
+    stray_spells: tuple[tuple[float, float, str], ...] = ()
+    """From, to, prefix: only such answers."""
+    gateway: float = 0.0
+    """A deciding write takes effect, and something between answers in the store's place."""
 
     @classmethod
     def drawn(cls, world: World, duration: float) -> Faults:
@@ -56,7 +70,7 @@ class Faults:
 
     def stop(self) -> None:
         for item in fields(self):
-            setattr(self, item.name, () if item.name == "outages" else 0.0)
+            setattr(self, item.name, () if isinstance(getattr(self, item.name), tuple) else 0.0)
 
 
 class Watcher(Protocol):
@@ -75,6 +89,8 @@ class Disk:
     damaged: set[str] = field(default_factory=set)
     """Keys whose bytes the world has changed."""
     ever_damaged: bool = False
+    denied: dict[str, float] = field(default_factory=dict)
+    """Keys that answer 403, until when."""
     trimmed: set[str] = field(default_factory=set)
     """Keys of the journal that were deleted. A late write does not come that late: hundreds of entries lie between."""
 
@@ -102,7 +118,17 @@ class SimulatedStore:
             self._disk.objects[key] = data
             return Created.WON
 
-        return self._write("create", key, effect)
+        created = self._write("create", key, effect)
+        if self._world.chance(self._faults.gateway):
+            raise self._gateway(key)
+        return created
+
+    def _gateway(self, key: str) -> StorageError:
+        """What the product takes the answer for."""
+        status = self._world.random.choice((400, 404, 499, 502, 520, 524, 529, 599))
+        self._note("create", key, f"answered {status} by a GATEWAY")
+        text = f'Server returned: inner: Status {{ status: {status}, body: Some("<html>no upstream</html>") }}'
+        return named("create", key, FileNotFoundError(text) if status == 404 else OSError(text), Effect.DECIDING)
 
     def put(self, key: str, data: bytes) -> None:
         self._write("put", key, lambda: self._disk.objects.__setitem__(key, data))
@@ -131,7 +157,10 @@ class SimulatedStore:
         yield self.get(key)
 
     def exists(self, key: str) -> bool:
-        return self._read("exists", key, lambda: key in self._disk.objects)
+        def look() -> bool:
+            return key in self._disk.objects and not self._strays(key)
+
+        return self._read("exists", key, look)
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
         """In pages, each of which shows the store as it is at that moment."""
@@ -164,7 +193,21 @@ class SimulatedStore:
         keys = sorted(key for key in self._disk.objects if key.startswith(prefix) and key > after)
         return [StoredObject(key, len(self._disk.objects[key]), self._world.now) for key in keys[:_PAGE]]
 
+    def _strays(self, key: str) -> bool:
+        in_spell = any(
+            begin <= self._world.now < end and key.startswith(prefix)
+            for begin, end, prefix in self._faults.stray_spells
+        )
+        strays = in_spell or self._world.chance(self._faults.stray)
+        if strays:
+            self._note("get", key, "STRAY 404")
+        return strays
+
     def _there(self, key: str) -> bytes:
+        if self._disk.denied.get(key, 0.0) > self._world.now:
+            raise StorageDenied(f"could not read {key}: the server answered 403 InvalidObjectState")
+        if self._strays(key):
+            raise ObjectNotFound(f"could not read {key}: there is no such object")
         try:
             return self._disk.objects[key]
         except KeyError:

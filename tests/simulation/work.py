@@ -39,6 +39,7 @@ class Host:
     has_links: bool = True
     has_executors: bool = False
     """Other processes copy."""
+    unreadable_until: float = 0.0
 
     def write(self, directory: str, path: str, data: bytes) -> None:
         self.writes += 1

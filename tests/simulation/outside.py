@@ -1,0 +1,304 @@
+"""The world outside: a table, a home and machines that others handle, and that are not what the last run left.
+
+What happens is drawn apart from everything else, so that a seed whose world is left alone keeps its history. Each kind
+of trouble has a name by which a world can be made to stress it. An *incident* is trouble that only a person can mend:
+there is one at a time, and it says what the person may do besides what the product's own hint says.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+from tests.simulation.world import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.checkers import Memory
+    from tests.simulation.runs import Scene
+    from tests.simulation.store import Disk, Faults
+
+ENABLED: frozenset[str] = frozenset()
+"""What the outside world does by default: that for which the product has a rule."""
+
+
+_PREFIXES = ("journal/", "manifests/", "blobs/", "packs/")
+
+
+@dataclass
+class Outside:
+    """Probabilities per step of the outside world, about two in three seconds; 0 for what it leaves alone."""
+
+    # The table. What is above the line is a conflict, what is below is everybody's right.
+    table_restored: float = 0.0
+    """`RESTORE TABLE`: the rows of an older version, the transaction ids of the newest."""
+    table_rolled_back: float = 0.0
+    """Replaced by an older copy of its files, ids included."""
+    table_emptied: float = 0.0
+    table_replaced: float = 0.0
+
+    table_compacted: float = 0.0
+    table_deleted_from: float = 0.0
+    table_appended_to: float = 0.0
+
+    # The home.
+    home_emptied: float = 0.0
+    home_rolled_back: float = 0.0
+    home_swapped: float = 0.0
+    home_away: float = 0.0
+    """Not mounted, for seconds: an empty place stands there."""
+    journal_expires: float = 0.0
+    """A lifecycle rule deletes its oldest entries."""
+    blobs_expire: float = 0.0
+    denied: float = 0.0
+    """An object answers 403, for a while or for ever."""
+
+    # What its answers are worth.
+    stray: float = 0.0
+    stray_spell: float = 0.0
+    gateway: float = 0.0
+
+    # Machines.
+    skew: float = 0.0
+    """Whether clocks differ between hosts, by minutes."""
+    io_errors: float = 0.0
+    """A disk that cannot be read for seconds."""
+
+    @classmethod
+    def drawn(cls, draw: random.Random, enabled: frozenset[str] = ENABLED) -> Outside:
+        outside = cls()
+        kinds = sorted(enabled & {item.name for item in fields(cls)})
+        if kinds and draw.random() < 0.6:
+            for name in draw.sample(kinds, k=min(len(kinds), draw.choice((1, 1, 2)))):
+                setattr(outside, name, 0.02 + 0.2 * draw.random())
+        return outside
+
+    def put_into(self, faults: Faults, draw: random.Random, duration: float) -> None:
+        """Those that the store itself brings about."""
+        if self.stray:
+            faults.stray = 0.04 * draw.random()
+        if self.stray_spell:
+            begin = draw.random() * duration
+            faults.stray_spells = ((begin, begin + 0.2 + draw.random() * 2.0, draw.choice(("", *_PREFIXES))),)
+        if self.gateway:
+            faults.gateway = 0.1 * draw.random()
+
+    @property
+    def any(self) -> bool:
+        return any(getattr(self, item.name) for item in fields(self))
+
+    def stop(self) -> None:
+        for item in fields(self):
+            setattr(self, item.name, 0.0)
+
+
+KINDS = frozenset(item.name for item in fields(Outside))
+
+
+@dataclass
+class Incident:
+    what: str
+    put_back: Callable[[], None]
+    """Makes it as if nothing had happened, when everybody is stopped."""
+    passes: bool = False
+    """By itself."""
+
+
+@dataclass
+class Backup:
+    """A copy of the home at one moment."""
+
+    objects: dict[str, bytes]
+    damaged: set[str]
+    trimmed: set[str]
+    memory: Memory
+
+    @classmethod
+    def of(cls, scene: Scene) -> Backup:
+        disk = scene.disk
+        return cls(dict(disk.objects), set(disk.damaged), set(disk.trimmed), scene.checkers.memory())
+
+    def mounted_at(self, disk: Disk) -> None:
+        disk.objects, disk.damaged, disk.trimmed = dict(self.objects), set(self.damaged), set(self.trimmed)
+
+
+@dataclass
+class Outsider:
+    """Everybody who is not holdfast, in one task."""
+
+    scene: Scene
+    incident: Incident | None = None
+    backups: list[Backup] = field(default_factory=list)
+    incidents: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"outsider {self.scene.world.seed}")
+        self.process = Process("outside")
+
+    def begin(self) -> None:
+        if self.scene.outside.any:
+            self.scene.world.spawn(self.process, "outside", self._live)
+
+    def _live(self) -> None:
+        world = self.scene.world
+        while True:
+            world.sleep(0.5 + self.random.random() * 2.0)
+            if self.scene.outside.home_rolled_back and self.random.random() < 0.4 and self.incident is None:
+                self.backups.append(Backup.of(self.scene))
+            if self.scene.outside.table_rolled_back and self.random.random() < 0.4:
+                self.scene.table.back_up()
+            for name, act in _ACTS.items():
+                probability = getattr(self.scene.outside, name)
+                if probability and self.random.random() < probability:
+                    act(self)
+
+    # --- the table ---
+
+    def restore_table(self) -> None:
+        table = self.scene.table
+        versions = [version for version in table.versions if version.id == table.id]
+        if versions:
+            self._with_table("table restored", lambda: table.restore(self.random.choice(versions)))
+
+    def roll_table_back(self) -> None:
+        table = self.scene.table
+        if table.copies:
+            self._with_table("table rolled back", lambda: table.roll_back(self.random.choice(table.copies)))
+
+    def empty_table(self) -> None:
+        self._with_table("table emptied", self.scene.table.empty)
+
+    def replace_table(self) -> None:
+        self._with_table("table replaced", self.scene.table.replace)
+
+    def _with_table(self, what: str, act: Callable[[], None]) -> None:
+        table = self.scene.table
+        if self.incident is not None or not table.visible:
+            return
+        before = table.copy()
+        self._happens(what, lambda: table.roll_back(before))
+        act()
+
+    def compact_table(self) -> None:
+        if self.scene.table.visible:
+            self._note("compacts the table")
+            self.scene.table.compact()
+
+    def delete_rows(self) -> None:
+        rows = self.scene.table.rows()
+        if rows:
+            gone = {self.random.choice(rows) for _ in range(2)}
+            self._note(f"deletes rows {sorted(gone)}")
+            self.scene.table.delete(gone)
+
+    def append_rows(self) -> None:
+        self._note("appends rows")
+        self.scene.table.append_foreign()
+
+    # --- the home ---
+
+    def empty_home(self) -> None:
+        if self._home_can_change():
+            before = Backup.of(self.scene)
+            self._happens("home emptied", lambda: self._mount(before))
+            self._mount(Backup({}, set(), set(), self.scene.checkers.no_memory()))
+
+    def roll_home_back(self) -> None:
+        if self._home_can_change() and self.backups:
+            before = Backup.of(self.scene)
+            self._happens("home rolled back", lambda: self._mount(before))
+            self._mount(self.random.choice(self.backups))
+
+    def swap_home(self) -> None:
+        """With that of another life of the same job, which has run and ended."""
+        if self._home_can_change():
+            before = Backup.of(self.scene)
+            self._happens("home swapped", lambda: self._mount(before))
+            self._mount(Backup({}, set(), set(), self.scene.checkers.no_memory()))
+            self.scene.other_life(self.process)
+
+    def take_home_away(self) -> None:
+        if not self._home_can_change():
+            return
+        before = Backup.of(self.scene)
+        self._happens("home away", lambda: None)
+        assert self.incident is not None
+        self.incident.passes = True
+        self._mount(Backup({}, set(), set(), self.scene.checkers.no_memory()))
+        self.scene.world.sleep(0.2 + self.random.random() * 5.0)
+        self._note("the home is there again")
+        self._mount(before)
+        self.incident = None
+
+    def _home_can_change(self) -> bool:
+        return self.incident is None and bool(self.scene.disk.objects) and bool(self.scene.checkers.completed)
+
+    def _mount(self, backup: Backup) -> None:
+        backup.mounted_at(self.scene.disk)
+        self.scene.checkers.home_changed(backup.memory)
+
+    def expire_journal(self) -> None:
+        """The rule knows ages and nothing else; it takes the oldest."""
+        disk = self.scene.disk
+        keys = sorted(key for key in disk.objects if key.startswith("journal/"))
+        if self.incident is None and len(keys) > 12:
+            lost = {key: disk.objects[key] for key in keys[: self.random.randrange(1, 6)]}
+            self._happens("journal expires", lambda: disk.objects.update(lost))
+            for key in lost:
+                del disk.objects[key]
+
+    def expire_blobs(self) -> None:
+        disk = self.scene.disk
+        keys = sorted(key for key in disk.objects if key.startswith(("blobs/", "packs/")))
+        if keys:
+            key = self.random.choice(keys[: len(keys) // 2 + 1])
+            self._note(f"a lifecycle rule deletes {key}")
+            del disk.objects[key]
+            disk.damaged.add(key)
+            disk.ever_damaged = True
+
+    def deny(self) -> None:
+        disk = self.scene.disk
+        keys = sorted(key for key in disk.objects if key.startswith(("blobs/", "packs/", "manifests/")))
+        if keys:
+            key = self.random.choice(keys)
+            ends = self.scene.world.now + self.random.choice((2.0, 8.0, 1e9))
+            self._note(f"{key} answers 403 until {ends:.0f}")
+            disk.denied[key] = ends
+
+    # --- machines ---
+
+    def break_disk(self) -> None:
+        host = self.random.choice(self.scene.hosts)
+        host.unreadable_until = self.scene.world.now + self.random.random() * 8.0
+        self._note(f"the disk of {host.name} cannot be read until {host.unreadable_until:.1f}")
+
+    # --- telling ---
+
+    def _happens(self, what: str, put_back: Callable[[], None]) -> None:
+        self.incidents += 1
+        self.incident = Incident(what, put_back)
+        self._note(f"INCIDENT: {what}")
+
+    def _note(self, what: str) -> None:
+        self.scene.world.note(what, self.process)
+
+
+_ACTS: dict[str, Callable[[Outsider], None]] = {
+    "table_restored": Outsider.restore_table,
+    "table_rolled_back": Outsider.roll_table_back,
+    "table_emptied": Outsider.empty_table,
+    "table_replaced": Outsider.replace_table,
+    "table_compacted": Outsider.compact_table,
+    "table_deleted_from": Outsider.delete_rows,
+    "table_appended_to": Outsider.append_rows,
+    "home_emptied": Outsider.empty_home,
+    "home_rolled_back": Outsider.roll_home_back,
+    "home_swapped": Outsider.swap_home,
+    "home_away": Outsider.take_home_away,
+    "journal_expires": Outsider.expire_journal,
+    "blobs_expire": Outsider.expire_blobs,
+    "denied": Outsider.deny,
+    "io_errors": Outsider.break_disk,
+}

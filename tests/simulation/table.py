@@ -1,0 +1,96 @@
+"""A simulated table, durable and shared by all runs; and everything that others may do to it, rightly or not."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field
+
+from holdfast.identifiers import BatchId
+
+_KEPT = 12
+_CONTENT = (
+    "id", "version", "epoch", "life", "claim", "published", "visible", "record", "deleted", "compacted", "foreign",
+)  # fmt: skip
+"""What a copy of its files holds."""
+
+
+@dataclass
+class Table:
+    id: int = 1
+    """Of a table that stands in its place, another one."""
+    version: int = 0
+    epoch: int = 0
+    life: int | None = None
+    claim: int | None = None
+    published: BatchId | None = None
+    visible: list[tuple[BatchId, tuple[int, ...]]] = field(default_factory=list)
+    record: dict[BatchId, tuple[int, ...]] = field(default_factory=dict)
+    """What each published batch made visible, as our own record at the place says."""
+    staged: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    deleted: set[int] = field(default_factory=set)
+    """Rows that others took out on purpose; the table's log says so."""
+    compacted: BatchId | None = None
+    """Up to here, files hold rows of several batches."""
+    foreign: int = 0
+    """Rows that are not ours."""
+
+    # What the simulation knows besides.
+    holes: set[int] = field(default_factory=set)
+    """Rows that were lost by an incident, which a person accepted."""
+    high: int = 0
+    """So many rows of this life were visible at most."""
+    versions: list[Table] = field(default_factory=list)
+    copies: list[Table] = field(default_factory=list)
+    keeps_versions: bool = False
+
+    def rows(self) -> list[int]:
+        return [row for _, rows in self.visible for row in rows]
+
+    def committed(self) -> None:
+        self.version += 1
+        self.high = max(self.high, max(self.rows(), default=-1) + 1)
+        if self.keeps_versions:
+            self.versions = [*self.versions[-_KEPT:], self.copy()]
+
+    def copy(self) -> Table:
+        taken = copy(self)
+        taken.visible, taken.record, taken.staged = list(self.visible), dict(self.record), dict(self.staged)
+        taken.deleted, taken.holes = set(self.deleted), set(self.holes)
+        taken.versions, taken.copies = [], []
+        return taken
+
+    def back_up(self) -> None:
+        self.copies = [*self.copies[-_KEPT:], self.copy()]
+
+    # --- by others ---
+
+    def restore(self, older: Table) -> None:
+        """As `RESTORE TABLE` does: a new version with the rows of an older one. Ids and our own record stay."""
+        self.visible, self.deleted, self.compacted = list(older.visible), set(older.deleted), older.compacted
+        self.version += 1
+
+    def roll_back(self, older: Table) -> None:
+        """Its files as they were then; what is staged lies beside it and stays."""
+        then = older.copy()
+        for name in _CONTENT:
+            setattr(self, name, getattr(then, name))
+
+    def empty(self) -> None:
+        """Deleted as a whole; whoever writes next makes a new one."""
+        self.roll_back(Table(id=self.id + 1))
+
+    def replace(self) -> None:
+        self.roll_back(Table(id=self.id + 1, version=3, foreign=7))
+
+    def compact(self) -> None:
+        self.compacted = self.published
+        self.version += 1
+
+    def delete(self, rows: set[int]) -> None:
+        self.deleted |= rows
+        self.visible = [(batch, tuple(row for row in kept if row not in rows)) for batch, kept in self.visible]
+        self.version += 1
+
+    def append_foreign(self) -> None:
+        self.foreign += 1
+        self.version += 1
