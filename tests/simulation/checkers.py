@@ -30,6 +30,7 @@ from holdfast.repository.entries import (
     CheckpointsRetired,
     CheckpointStarted,
     RequestAnswered,
+    RunEnded,
     RunStarted,
     SavepointDeleted,
     SavepointNamed,
@@ -52,6 +53,8 @@ _OF_THE_HOME = (
     "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless", "_began",
     "_ever_retired", "_stored",
 )  # fmt: skip
+_BEATS_WATCHED = 5
+"""So many seconds, with a heartbeat in each, are enough for whoever watches."""
 _TIME_TO_NOTICE = 12.0
 """Seconds in which a run that lives notices that its home is another one: heartbeats, and what makes them late."""
 
@@ -97,6 +100,10 @@ class Checkers:
         """Runs that a person told to go on from an older home or from another table."""
         self.damage_is_proved = False
         """Whether nothing sound may be passed over."""
+        self.polite: set[Process] = set()
+        """Who takes a job only from a run that is dead."""
+        self._beats: dict[Process, list[float]] = {}
+        self._said_goodbye: set[Process] = set()
 
     # --- a home that others handle ---
 
@@ -169,7 +176,21 @@ class Checkers:
             self._void.add(entry.sequence)
             return  # in a place that was trimmed; whoever put it there notices, and gives up
         self.require(entry.sequence == self._head + 1, "the journal has a gap")
+        if self._owner is not None and process in self.polite:
+            self._require_dead(self._owner[1], process)
         self._owner = (entry.fencing_epoch, process)
+
+    def _require_dead(self, owner: Process, by: Process) -> None:
+        """Whoever watched the owner for as long as its heartbeat lives has seen it change."""
+        beats = [at for at in self._beats.get(owner, ()) if at > self._world.now - _BEATS_WATCHED]
+        lives = owner.alive and owner.stalled_until <= self._world.now and owner not in self._said_goodbye
+        awake = by.stalled_until < self._world.now - _BEATS_WATCHED
+        seen = lives and awake and len(beats) >= _BEATS_WATCHED
+        self.require(not seen, f"{by.name} takes the job from {owner.name}, whose heart beats")
+
+    def put(self, key: str, process: Process) -> None:
+        if key == "owner.json":
+            self._beats.setdefault(process, []).append(self._world.now)
 
     def _appended(self, entry: AnyEntry, process: Process) -> None:  # noqa: C901  one case per kind
         assert self._owner is not None
@@ -208,6 +229,8 @@ class Checkers:
                 self._named(entry.id, entry.name)
             case SavepointDeleted():
                 self.require(self._names.pop(entry.id, None) == entry.name, f"{entry.name} is deleted, but not there")
+            case RunEnded():
+                self._said_goodbye.add(process)
             case RequestAnswered():
                 self.require(entry.request not in self._answered, f"request {entry.request} is answered twice")
                 self._answered.add(entry.request)

@@ -38,6 +38,8 @@ class SimulatedCommand:
         self.process = Process(f"command{number}")
         self._identity = ProcessIdentity("terminal", 10_000 + number)
         self._store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
+        if scene.liveness_is_watched:
+            scene.checkers.polite.add(self.process)
         draw = self._world.random.random()
         work = self._maintain if draw < 0.5 else self._ask
         self._world.spawn(self.process, "command", lambda: self._run(work))

@@ -64,6 +64,8 @@ class Outside:
     """Whether clocks differ between hosts, by minutes."""
     io_errors: float = 0.0
     """A disk that cannot be read for seconds."""
+    own_writer: float = 0.0
+    """Whether the query brings a writer of its own, which skips batch ids that it has seen."""
 
     @classmethod
     def drawn(cls, draw: random.Random, enabled: frozenset[str] = ENABLED) -> Outside:
@@ -79,8 +81,10 @@ class Outside:
         if self.stray:
             faults.stray = 0.04 * draw.random()
         if self.stray_spell:
-            begin = draw.random() * duration
-            faults.stray_spells = ((begin, begin + 0.2 + draw.random() * 2.0, draw.choice(("", *_PREFIXES))),)
+            begins = [draw.random() * duration for _ in range(4)]
+            faults.stray_spells = tuple(
+                (begin, begin + 0.2 + draw.random() * 2.0, draw.choice(("", *_PREFIXES))) for begin in begins
+            )
         if self.gateway:
             faults.gateway = 0.1 * draw.random()
 
@@ -264,8 +268,12 @@ class Outsider:
         if keys:
             key = self.random.choice(keys)
             ends = self.scene.world.now + self.random.choice((2.0, 8.0, 1e9))
-            self._note(f"{key} answers 403 until {ends:.0f}")
-            disk.denied[key] = ends
+            if ends > 1e8 and self.incident is None:
+                self._happens(f"{key} answers 403 for ever", disk.denied.clear)
+                disk.denied[key] = ends
+            elif ends < 1e8:
+                self._note(f"{key} answers 403 until {ends:.0f}")
+                disk.denied[key] = ends
 
     # --- machines ---
 

@@ -11,23 +11,26 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
-from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, OwnedByAnotherRun, StorageError
+from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, JobFailed, OwnedByAnotherRun, StorageError
 from holdfast.identifiers import AttemptId, JobName
 from holdfast.repository import retention
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
+from holdfast.runtime.causes import StartFailed
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Place, Surroundings, launch, run_started
 from holdfast.runtime.loop import Runtime
 from holdfast.settings import Settings, seconds
+from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore
+from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
 from tests.simulation.outside import ENABLED, Outside, Outsider
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.spark import SimulatedQuery, end_of, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
-from tests.simulation.table import Table
+from tests.simulation.table import OwnTable, Table
 from tests.simulation.work import Host, SimulatedWorkplace
 from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, World
 
@@ -60,6 +63,10 @@ class Scene:
     enabled: frozenset[str] = ENABLED
     skew: dict[str, float] = field(default_factory=dict)
     """By how many seconds the clock of a host is wrong."""
+    patience: float = 0.0
+    """For how many seconds the home is asked again; 0 for a store that does not try again by itself."""
+    own: OwnTable | None = None
+    """Where a writer of the user's own writes, in worlds that have one."""
 
     def __post_init__(self) -> None:
         self.hosts = (Host("one"), Host("two"))
@@ -93,10 +100,12 @@ class Scene:
         self.clock_jumps = draw.random() < 0.2
         self.commands = draw.choice((0.0, 0.2, 0.5))
         self.going_back = draw.choice((0.0, 0.2, 0.6))
-        self.flips = self.unreadable = False
+        self.flips = self.unreadable = self.liveness_is_watched = False
         self.outsider = Outsider(self)
         self.outside = Outside.drawn(self.outsider.random, self.enabled)
         self.outside.put_into(self.faults, self.outsider.random, self.duration)
+        if self.outside.any:
+            self.patience = self.outsider.random.choice((0.0, 1.0, 4.0))
 
     def other_life(self, process: Process) -> None:
         """Another life of the job begins and ends in the home, whatever it is now."""
@@ -119,6 +128,11 @@ class Scene:
     def settle_outside(self) -> None:
         """What follows from what the world does."""
         self.table.keeps_versions = bool(self.outside.table_restored)
+        if self.outside.own_writer:
+            self.own = OwnTable()
+        self.liveness_is_watched = "skew" in self.enabled
+        proves = bool(self.enabled & {"io_errors", "stray", "stray_spell"})
+        self.checkers.damage_is_proved = proves and not self.faults.flipped_read
         if self.outside.skew:
             self.skew = {host.name: self.outsider.random.uniform(-300.0, 300.0) for host in self.hosts}
             self.skew["terminal"] = self.outsider.random.uniform(-300.0, 300.0)
@@ -172,18 +186,25 @@ class SimulatedRun:
         self._looked_at: object = None
         sink = SimulatedSink(self._world, scene.table, self.process, scene.faults, scene.checkers)
         self.query = SimulatedQuery(self._world, self.process, sink, scene.checkers, scene.dying, scene.pace)
+        self.query.host = host
+        self.query.own = scene.own
         self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
         options = scene.settings | dict.fromkeys(told, True)
         settings = Settings(**options, on_conflict=on_conflict, from_checkpoint=from_checkpoint)  # type: ignore[arg-type]
         if told:
             scene.checkers.may_take_back.add(self.process)
+        if on_conflict == "refuse" and scene.liveness_is_watched:
+            scene.checkers.polite.add(self.process)
         self._lanes = SimulatedLanes(self._world, self.process, settings.parallelism, self._defect)
         identity = ProcessIdentity(host.name, len(scene.runs) + 1)
         clock = SimulatedClock(scene, host.name)
         around = Surroundings(clock, identity, self._new_attempt, self._world.random.random, self._step, 1)
         store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
         meter = Meter(clock.monotonic)
-        metered = MeteredStore(store, meter)
+        metered: ObjectStore = MeteredStore(store, meter)
+        if scene.patience:
+            draw = self._world.random.random
+            metered = RetryingStore(metered, Patience(scene.patience, clock.monotonic, self._world.sleep, draw))
         self._place = Place(JOB, "sim://home", metered, Path("/work"), settings, around, meter)
         self._clock = clock
         scene.runs.append(self)
@@ -212,6 +233,9 @@ class SimulatedRun:
         except HoldfastError as error:
             self.query.stop()
             self._finish(error)
+            return
+        except StartFailed as error:
+            self._finish(JobFailed(f"could not start the query: {error}"))
             return
         except Exception as error:
             self._defect(f"launch failed with {error!r}")
@@ -343,23 +367,21 @@ class Operator:
         assert refused.failure is not None
         for run in self._scene.runs:
             self._world.crash(run.process)
-        flags = re.findall(r"--[a-z-]+", refused.failure.hint or "")
-        ways = ["put back", *(flag for flag in WAYS_OUT if flag in flags)]
+        hint = refused.failure.hint or ""
+        ways = ["put back", *(flag for flag in WAYS_OUT if flag in hint), *re.findall(r"--from-checkpoint \d+", hint)]
         way = outsider.random.choice(ways)
         self._world.note(f"a person chooses of {ways}: {way}")
         if way == "put back":
             outsider.incident.put_back()
             outsider.incident = None
-            told: frozenset[str] = frozenset()
-        else:
-            told = frozenset({WAYS_OUT[way]})
-        run = self._run_of_last_resort(told)
+        back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None
+        run = self._run_of_last_resort(frozenset({WAYS_OUT[way]} if way in WAYS_OUT else ()), back)
         if run.runtime is not None and outsider.incident is not None:
             outsider.incident = None
 
-    def _run_of_last_resort(self, told: frozenset[str]) -> SimulatedRun:
+    def _run_of_last_resort(self, told: frozenset[str], back: int | None) -> SimulatedRun:
         host = self._scene.outsider.random.choice(self._scene.hosts)
-        run = SimulatedRun(self._scene, host, "takeover", told=told)
+        run = SimulatedRun(self._scene, host, "takeover", from_checkpoint=back, told=told)
         while run.runtime is None and run.alive:
             self._world.sleep(0.5)
         return run
@@ -455,6 +477,8 @@ class Operator:
             return  # another one woke up since and goes on
         directory = last.runtime._life.resumed.directory if last.runtime else None
         barrier = directory.newest_barrier() if directory else None
+        if scene.own is not None:
+            return
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
         if directory is not None and barrier is not None:
             checkers.complete(scene.table, end_of(directory.contents()[f"offsets/{barrier}"]))

@@ -14,11 +14,12 @@ import msgspec
 
 from holdfast.errors import Fenced
 from holdfast.identifiers import BatchId
-from holdfast.runtime.causes import WHILE_STAGING
+from holdfast.runtime.causes import WHILE_STAGING, StartFailed
 from holdfast.sinks.protocol import SinkContext
 from tests.simulation.checkers import Checkers
 from tests.simulation.sink import SimulatedSink
-from tests.simulation.work import SimulatedDirectory
+from tests.simulation.table import OwnTable
+from tests.simulation.work import Host, SimulatedDirectory
 from tests.simulation.world import Process, Task, World
 
 PARTITIONS = 3
@@ -27,6 +28,18 @@ BASE_EVERY = 4
 BATCHES_RETAINED = 5
 
 DAMAGED_STATE = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
+_TRYING = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred\nCaused by: "
+MACHINE_DEATHS = tuple(
+    _TRYING + cause
+    for cause in (
+        "java.io.IOException: Input/output error",
+        "java.io.FileNotFoundException: /work/job/state/0/1/3.delta (Too many open files)",
+        "java.io.IOException: Cannot allocate memory",
+        "java.io.FileNotFoundException: /work/job/state/0/1/3.delta (Permission denied)",
+        "java.nio.channels.ClosedByInterruptException",
+        "org.apache.hadoop.hdfs.BlockMissingException: Could not obtain block: BP-1:blk_1",
+    )
+)
 OTHER_DEATHS = (
     "org.apache.spark.SparkException: the executor was lost",
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\nValueError: a poisonous row",
@@ -79,14 +92,17 @@ class SimulatedQuery:
         self._wanted = False
         self._death: str | None = None
         self._when_ended: Callable[[], None] = lambda: None
+        self.host: Host | None = None
+        self.own: OwnTable | None = None
+        """Where a writer of the user's own writes."""
 
     @property
     def application_id(self) -> str | None:
         return "sim"
 
     @property
-    def sink(self) -> SimulatedSink:
-        return self._sink
+    def sink(self) -> SimulatedSink | None:
+        return self._sink if self.own is None else None
 
     @property
     def running(self) -> bool:
@@ -108,12 +124,17 @@ class SimulatedQuery:
     def start(self, directory: SimulatedDirectory) -> None:
         assert not self.running, "a query is started once at a time"
         self._world.hesitate()
+        if self._unreadable() and self._world.chance(0.3):
+            raise StartFailed(self._world.random.choice(MACHINE_DEATHS))
         barrier = directory.newest_barrier()
         if barrier is not None:
             problem = state_problem(directory.contents(), barrier)
             self._checkers.require(problem is None, f"the query would start on a wrong state: {problem}")
         self._death, self._wanted = None, True
         self._task = self._world.spawn(self._process, "spark", lambda: self._run(directory))
+
+    def _unreadable(self) -> bool:
+        return self.host is not None and self.host.unreadable_until > self._world.now
 
     def stop(self) -> None:
         self._wanted = False
@@ -139,6 +160,10 @@ class SimulatedQuery:
             directory.write("metadata", b'{"id":"q"}')
         while self._wanted:
             self._world.sleep(self._pace * (0.3 + self._world.random.random()))
+            if self._wanted and self._unreadable() and self._world.chance(0.5):
+                self._death = self._world.random.choice(MACHINE_DEATHS)
+                self._world.note(f"query dies: {self._death}")
+                return
             if self._wanted and self._world.chance(self._dying):
                 why = DAMAGED_STATE if self._world.chance(0.3) else self._world.random.choice(OTHER_DEATHS)
                 self._world.note(f"query dies: {why}")
@@ -162,8 +187,7 @@ class SimulatedQuery:
             directory.write(f"offsets/{batch}", str(begin + self._world.random.randrange(6)).encode())
         end = end_of(directory.files[f"offsets/{batch}"].data)
         self._world.hesitate()
-        staged = self._sink.stage_rows(tuple(range(begin, end)), batch)
-        directory.write(f"ledger/{batch}.json", msgspec.json.encode(staged))
+        self._write_rows(directory, batch, tuple(range(begin, end)))
         self._world.hesitate()
         if not self._wanted:
             return
@@ -171,6 +195,16 @@ class SimulatedQuery:
         self._world.hesitate()
         directory.write(f"commits/{batch}", b"v1\n{}")
         self._forget(directory, batch)
+
+    def _write_rows(self, directory: SimulatedDirectory, batch: BatchId, rows: tuple[int, ...]) -> None:
+        if self.own is None:
+            staged = self._sink.stage_rows(rows, batch)
+            directory.write(f"ledger/{batch}.json", msgspec.json.encode(staged))
+            return
+        self._world.hesitate()
+        self.own.write(batch, rows)
+        lost = sorted(set(rows) - self.own.rows)
+        self._checkers.require(not lost, f"the query's own writer has seen batch {batch} and skips rows {lost}")
 
     def _write_state(self, directory: SimulatedDirectory, batch: BatchId, begin: int, end: int) -> None:
         version = batch + 1

@@ -77,6 +77,7 @@ class Watcher(Protocol):
     """Looks at every change of the disk, as it takes effect."""
 
     def created(self, key: str, data: bytes, process: Process) -> None: ...
+    def put(self, key: str, process: Process) -> None: ...
     def uploaded(self, key: str, data: bytes, process: Process) -> None: ...
     def deleted(self, key: str, process: Process) -> None: ...
 
@@ -131,7 +132,11 @@ class SimulatedStore:
         return named("create", key, FileNotFoundError(text) if status == 404 else OSError(text), Effect.DECIDING)
 
     def put(self, key: str, data: bytes) -> None:
-        self._write("put", key, lambda: self._disk.objects.__setitem__(key, data))
+        def effect() -> None:
+            self._watcher.put(key, self._process)
+            self._disk.objects[key] = data
+
+        self._write("put", key, effect)
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         data = b"".join(chunks)

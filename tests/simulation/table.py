@@ -94,3 +94,18 @@ class Table:
     def append_foreign(self) -> None:
         self.foreign += 1
         self.version += 1
+
+
+@dataclass
+class OwnTable:
+    """What a writer of the user's own writes to. It takes each batch id once, as Spark's own sinks do."""
+
+    rows: set[int] = field(default_factory=set)
+    newest: BatchId | None = None
+    appends: bool = False
+    """Its owner has made it take what comes, under whatever id."""
+
+    def write(self, batch: BatchId, rows: tuple[int, ...]) -> None:
+        if self.appends or self.newest is None or batch > self.newest:
+            self.rows.update(rows)
+            self.newest = max(batch, self.newest or batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -167,6 +168,8 @@ class SimulatedDirectory:
 
     def pieces(self, path: str) -> Iterator[bytes]:
         self._world.hesitate()
+        if self._host.unreadable_until > self._world.now:
+            raise OSError(errno.EIO, "Input/output error", path)
         if path not in self.files:
             raise FileNotFoundError(path)
         yield self.files[path].data
@@ -266,6 +269,8 @@ class SimulatedWorkplace:
         numbers = [int(name[len(prefix) :]) for name in self._host.directories if name.startswith(prefix)]
         if not numbers:
             return None
+        if self._host.unreadable_until > self._world.now and self._world.chance(0.5):
+            raise StorageUnreachable("could not read the work directory: Input/output error")
         directory = self._directory(f"{run.fencing_epoch}-{max(numbers)}")
         if directory.name in self._host.aside or directory.newest_barrier() is None or self._world.chance(0.1):
             return None
