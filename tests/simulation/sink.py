@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from holdfast.errors import Conflict, Fenced, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch
-from holdfast.sinks.protocol import SinkContext, StagedBatch, StagedFile
+from holdfast.sinks.ledger import require_unbroken
+from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, StagedFile, fingerprint
 from tests.simulation.checkers import Checkers
 from tests.simulation.store import Faults
 from tests.simulation.table import Table
@@ -27,16 +28,24 @@ class SimulatedSink:
         self._epoch = FencingEpoch(0)
         self._opened: int | None = None
         self._files = 0
+        self._may_leave_out = False
 
     def describe(self) -> str:
         return "simulated"
 
+    def look(self, context: SinkContext, spark: object, schema: object) -> SinkState:
+        self._trouble("look")
+        table = self._table
+        return SinkState(table.life, FencingEpoch(table.epoch), table.claim, table.published)
+
     def open(self, context: SinkContext, spark: object, schema: object) -> None:
         self._epoch = context.fencing_epoch
+        self._may_leave_out = context.accept
 
         def fence() -> None:
             self._table.epoch = self._epoch
             self._opened = self._table.id
+            self._table.life, self._table.claim = fingerprint(context.lineage), fingerprint(context.claim)
 
         self._commit("open", fence)
 
@@ -56,6 +65,8 @@ class SimulatedSink:
             return
 
         def show() -> None:
+            if not self._may_leave_out:
+                require_unbroken(self._table.published, upto, ledger)
             done = -1 if self._table.published is None else self._table.published
             for batch in ledger:
                 if done < batch.batch_id <= upto:
@@ -67,6 +78,12 @@ class SimulatedSink:
             self._checkers.published(self._process, self._table, upto, self._epoch)
 
         self._commit(f"publish {upto}", show)
+        self._may_leave_out = False
+
+    def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
+        self._trouble("plan a rewind")
+        going = [rows for batch, rows in self._table.visible if upto is None or batch > upto]
+        return RewindPlan(len(going), len(going), sum(map(len, going)))
 
     def rewind(self, upto: BatchId | None) -> None:
         if self._table.published is None or (upto is not None and self._table.published <= upto):
@@ -88,6 +105,9 @@ class SimulatedSink:
             self._trouble("discard")
             self._require_owner()
             self._table.staged.pop(path, None)
+
+    def forget(self, upto: BatchId) -> None:
+        pass
 
     def _staged(self, path: str) -> tuple[int, ...]:
         self._checkers.require(path in self._table.staged, f"staged file {path} is published and does not exist")

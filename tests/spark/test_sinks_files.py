@@ -97,7 +97,7 @@ def test_a_directory_that_was_replaced_while_the_job_ran_is_refused(spark: Spark
 
 def test_a_run_that_died_while_opening_loses_nothing(spark: SparkSession, tmp_path: Path) -> None:
     sink = opened(spark, tmp_path, "id BIGINT")
-    sink.publish(BatchId(3), ())
+    sink.publish(BatchId(0), (sink.stage(spark.range(3), BatchId(0)),))
 
     def die(step: str) -> None:
         raise RuntimeError(step)
@@ -105,9 +105,9 @@ def test_a_run_that_died_while_opening_loses_nothing(spark: SparkSession, tmp_pa
     dying = Files(tmp_path, step=die)
     with pytest.raises(RuntimeError, match="open: claimed"):
         dying.open(SinkContext(JobName("orders"), FencingEpoch(2), "home-1"), spark, spark.range(0).schema)
-    assert opened(spark, tmp_path, "id BIGINT", epoch=3).published() == 3
+    assert opened(spark, tmp_path, "id BIGINT", epoch=3).published() == 0
     with pytest.raises(Fenced):
-        sink.publish(BatchId(4), ())
+        sink.publish(BatchId(1), ())
 
 
 def test_a_place_that_cannot_be_a_directory_is_a_storage_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,12 +3,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from holdfast.errors import InvalidSettings
 from holdfast.sinks import Delta, Files, parse_sink
-from holdfast.sinks.delta_log import NOTE, published_files
 from holdfast.sinks.schemas import differences, fields_of, nullable
 
 
@@ -82,35 +79,3 @@ def test_only_what_matters_makes_schemas_differ() -> None:
 def test_a_new_table_takes_nulls_and_no_notes_of_spark() -> None:
     (made,) = fields_of(nullable(schema(field("a", '"timestamp"', null=False))))
     assert made == {"name": "a", "type": "timestamp", "nullable": True, "metadata": {}}
-
-
-def note(published: int, files: dict[int, int] | None = None, *, rewound: bool = False) -> dict[str, object]:
-    content: dict[str, object] = {"app": "me", "published": published}
-    if files is not None:
-        content["files"] = {str(batch): count for batch, count in files.items()}
-    if rewound:
-        content["rewound"] = True
-    return {"version": 0, NOTE: content}
-
-
-def test_foreign_commits_say_nothing_of_published_files() -> None:
-    history = [{"version": 3}, {"version": 2, NOTE: "text"}, {"version": 1, NOTE: {"app": "other", "published": 0}}]
-    assert published_files(history, "me", 0) == ({}, False)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(-1, 12)), max_size=12), st.integers(-1, 12))
-def test_published_files_are_those_shown_and_not_taken_back(moves: list[tuple[bool, int]], after: int) -> None:
-    """Replays publishes and rewinds forwards, and compares with what is read backwards from the history."""
-    published, live, history = -1, dict[int, int](), list[dict[str, object]]()
-    for number, (forwards, target) in enumerate(moves):
-        if forwards and target > published:
-            added = dict.fromkeys(range(published + 1, target + 1), number + 1)
-            live |= added
-            history.insert(0, note(target, added))
-            published = target
-        elif not forwards and target < published:
-            live = {batch: count for batch, count in live.items() if batch <= target}
-            history.insert(0, note(target, rewound=True))
-            published = target
-    expected = {batch: count for batch, count in live.items() if batch > after}
-    assert published_files(history, "me", after)[0] == expected

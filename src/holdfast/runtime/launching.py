@@ -206,9 +206,12 @@ def _recover(place: Place, parts: Parts, claimed: RunStarted) -> Resumed:
         parts.recovery.go_back(back)
         step("recovery.back")
     if sink is not None:
-        parts.query.open_sink(SinkContext(place.job, claimed.fencing_epoch, claimed.lineage))
+        copied = is_copied(parts.journal.state, resumed.durable_id)
+        parts.query.open_sink(
+            SinkContext(place.job, claimed.fencing_epoch, claimed.lineage, claimed.attempt, accept=copied)
+        )
         step("recovery.fenced")
-        align_sink(sink, resumed, copied=is_copied(parts.journal.state, resumed.durable_id))
+        align_sink(sink, resumed, copied=copied)
         step("recovery.aligned")
     return resumed
 

@@ -2,7 +2,17 @@
 
 from holdfast.sinks.delta import Delta
 from holdfast.sinks.files import Files
-from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch, StagedFile
+from holdfast.sinks.protocol import RewindPlan, Sink, SinkContext, SinkState, StagedBatch, StagedFile
 from holdfast.sinks.urls import parse_sink
 
-__all__ = ["Delta", "Files", "Sink", "SinkContext", "StagedBatch", "StagedFile", "parse_sink"]
+__all__ = [
+    "Delta",
+    "Files",
+    "RewindPlan",
+    "Sink",
+    "SinkContext",
+    "SinkState",
+    "StagedBatch",
+    "StagedFile",
+    "parse_sink",
+]

@@ -3,13 +3,12 @@
     <table>/_delta_log/                                                  decides what readers see
     <table>/holdfast-<job>-<lineage>/<fencing_epoch>/<batch>-<unique>/   staged files; publishing does not move them
 
-Two transaction ids of the table's log carry everything:
+    <table>/_holdfast/<job>/                                             what each published batch consists of
 
-    holdfast:<job>:<lineage>         version = the newest published batch, -1 after a rewind to nothing
-    holdfast-epoch:<job>:<lineage>   version = fencing_epoch of the newest run that opened the table
+Five transaction ids of the table's log carry everything (`delta_ledger.py`), all of them in every commit of this sink.
 
 Invariants
-  1. A commit of this sink lands directly on the version whose two transaction ids it has just checked, or not at all.
+  1. A commit of this sink lands directly on the version whose transaction ids it has just checked, or not at all.
      So an older run can commit nothing after a newer one's epoch, and no batch can be added twice.
   2. The files of a batch and the new published batch are in one commit: readers see a checkpoint whole.
   3. A file that any readable version of the table refers to is never deleted here; VACUUM does that.
@@ -24,14 +23,26 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import Fenced, HoldfastError, InvalidSettings, StorageUnreachable
+from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import BatchId
-from holdfast.sinks.delta_log import Commit, DeltaLog, LiveFile, published_files
+from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger, read_ledger, replace, transactions
+from holdfast.sinks.delta_log import Commit, DeltaLog, LiveFile
 from holdfast.sinks.delta_partitions import column_names, partition_of, require_partition_columns
 from holdfast.sinks.delta_statistics import delta_statistics
 from holdfast.sinks.durable import storage_errors
+from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, owner_name
-from holdfast.sinks.protocol import SinkContext, StagedBatch, StagedFile, Step, no_step
+from holdfast.sinks.protocol import (
+    RewindPlan,
+    SinkContext,
+    SinkState,
+    StagedBatch,
+    StagedFile,
+    Step,
+    fingerprint,
+    no_step,
+)
+from holdfast.sinks.published_record import Page, PublishedRecord, recorded
 from holdfast.sinks.schemas import differences, fields_of, nullable
 from holdfast.sinks.staging import lost, staged_files, write_parquet
 
@@ -39,11 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_NOTHING = -1
-"""The version of the transaction id that stands for "no batch"."""
 _ATTEMPTS = 50
 """Commits of other writers that may come in between; each failed attempt means that one of them made progress."""
-_HISTORY_STEP = 64
 
 
 class Delta:
@@ -69,31 +77,48 @@ class Delta:
         self._step = step
         self._unique = unique
         self._clock = clock
-        self._opened: SinkContext | None = None
+        self._known: SinkContext | None = None
+        self._may_leave_out = False
+        """Whether the next publish may leave batches out that the ledger does not have."""
 
     def describe(self) -> str:
         return f"delta:{self._place}"
 
+    def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
+        self._known = context
+        require_partition_columns(fields_of(schema.json()), self._asked_partitions or ())
+        with storage_errors(f"look at {self.describe()}"):
+            table = self._log.load_if_there()
+        if table is None:
+            return SinkState()
+        self._require_fit(table, schema)
+        require_partition_columns(fields_of(schema.json()), tuple(table.metadata().partition_columns))
+        ledger = self._ledger(table)
+        return SinkState() if ledger is None else ledger.state()
+
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
-        ours = fields_of(schema.json())
-        require_partition_columns(ours, self._asked_partitions or ())
+        self.look(context, spark, schema)
         with storage_errors(f"open {self.describe()}"):
             table = self._log.load_or_create(nullable(schema.json()), self._asked_partitions or ())
         self._step("table exists")
         self._require_fit(table, schema)
         self._partition_by = tuple(table.metadata().partition_columns)
-        require_partition_columns(ours, self._partition_by)
-        self._opened = context
+        self._may_leave_out = context.accept
+        own = DeltaLedger(fingerprint(context.lineage), context.fencing_epoch, _claim(context))
 
         def fence(table: Any) -> Commit | None:
-            if table.transaction_version(self._epoch_app) == context.fencing_epoch:
+            before = self._ledger(table)
+            self._require_may_open(before)
+            wanted = own if before is None or before.life != own.life else replace(own, before.published, before.page)
+            if read_ledger(table, context.job) == wanted:
                 return None
-            return Commit({self._epoch_app: context.fencing_epoch})
+            return Commit(transactions(context.job, wanted))
 
         self._commit("open", fence)
 
     def published(self) -> BatchId | None:
-        return self._published(self._log.load())
+        ledger = self._ledger(self._log.load())
+        return None if ledger is None else ledger.newest
 
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         directory = self._staging / str(self._context.fencing_epoch) / f"{batch_id}-{self._unique()}"
@@ -105,43 +130,67 @@ class Delta:
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         def plan(table: Any) -> Commit | None:
-            self._require_own_epoch("publish", table)
-            published = self._published(table)
-            if published is not None and published >= upto:
+            before = self._own_ledger("publish", table)
+            if before.published >= upto:
                 return None
-            batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
-            return Commit(
-                {self._app: upto},
-                tuple(self._add(file) for batch in batches for file in batch.files),
-                {"app": self._app, "published": upto, "files": {str(b.batch_id): len(b.files) for b in batches}},
-            )
+            if not self._may_leave_out:
+                require_unbroken(before.newest, upto, ledger)
+            batches = [batch for batch in ledger if before.published < batch.batch_id <= upto]
+            added = tuple(self._add(file) for batch in batches for file in batch.files)
+            return self._planned(table, before, Page(upto, tuple(map(recorded, batches)), before.page), added)
 
         self._commit("publish", plan)
+        self._may_leave_out = False
+
+    def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
+        with storage_errors(f"look at {self.describe()}"):
+            table = self._log.load_if_there()
+        ledger = None if table is None else self._ledger(table)
+        return RewindPlan() if ledger is None else self._rewinding(table, ledger, _number(upto))[0]
 
     def rewind(self, upto: BatchId | None) -> None:
-        target = _NOTHING if upto is None else upto
+        target = _number(upto)
 
         def plan(table: Any) -> Commit | None:
-            self._require_own_epoch("rewind", table)
-            published = self._published(table)
-            if published is None or published <= target:
+            before = self._own_ledger("rewind", table)
+            if before.published <= target:
                 return None
-            unwanted = self._own_live_files(table, after=target)
-            self._require_whole(table, unwanted, target)
+            rewinding, unwanted = self._rewinding(table, before, target)
+            if rewinding.obstacle is not None:
+                raise self._cannot_take_back(target, rewinding.obstacle)
             now_ms = int(self._clock() * 1000)
-            removals = tuple(self._log.remove(file, now_ms) for file in unwanted)
-            note = {"app": self._app, "published": target, "rewound": True}
-            return Commit({self._app: target}, removals, note)
+            removed = tuple(self._log.remove(file, now_ms) for file in unwanted)
+            return self._planned(table, before, Page(target, (), before.page), removed)
 
         self._commit("rewind", plan)
-        table = self._log.load()
-        self._require_own_epoch("rewind", table)
-        if self._own_live_files(table, after=target):
-            raise self._cannot_take_back(target)
+
+    def _planned(self, table: Any, before: DeltaLedger, page: Page, actions: tuple[Any, ...]) -> Commit:
+        """The page is written before the commit that makes it true."""
+        with storage_errors(f"record what is published in {self.describe()}"):
+            number = self._record.write(page)
+        self._step("recorded")
+        return Commit(transactions(self._context.job, replace(before, page.upto, number)), actions)
+
+    def _rewinding(self, table: Any, ledger: DeltaLedger, target: int) -> tuple[RewindPlan, list[LiveFile]]:
+        with storage_errors(f"read what is published in {self.describe()}"):
+            known = self._record.read(ledger.page, target, ledger.published)
+        live = {file.path: file for file in self._log.live_files(table)}
+        files = [file for batch in known.batches for file in batch.files]
+        rows = sum(file.rows for file in files)
+        obstacle = None
+        if not known.complete:
+            obstacle = f"what the batches after {target} consist of is not known any more"
+        elif any(file.path not in live for file in files):
+            obstacle = (
+                "another writer (OPTIMIZE, DELETE, UPDATE) has rewritten rows of later batches, so they cannot be told "
+                "apart any more"
+            )
+        plan = RewindPlan(max(0, ledger.published - target), len(files), rows, obstacle)
+        return plan, [live[file.path] for file in files if file.path in live]
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         table = self._log.load()
-        self._require_own_epoch("discard", table)
+        ledger = self._own_ledger("discard", table)
         wanted = {file.path for batch in keep for file in batch.files}
         wanted |= {file.path for file in self._log.live_files(table)} | self._log.tombstones(table)
         directories = {self._batch_directory(path) for path in wanted}
@@ -150,6 +199,11 @@ class Delta:
                 if directory not in directories:
                     shutil.rmtree(directory, ignore_errors=True)
                     self._step("staged directory deleted")
+            self._record.keep_only(ledger.page)
+
+    def forget(self, upto: BatchId) -> None:
+        with storage_errors(f"shorten the record of {self.describe()}"):
+            self._record.forget(upto)
 
     def _commit(self, operation: str, plan: Callable[[Any], Commit | None]) -> None:
         """Make `plan` come true: it is shown the newest table until it wants nothing more or its commit stands."""
@@ -157,7 +211,6 @@ class Delta:
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
             table = self._log.load()
-            self._refuse_if_fenced(operation, table)
             wanted = plan(table)
             self._step(f"{operation}: planned")
             if wanted is None:
@@ -182,32 +235,11 @@ class Delta:
             raise lost(f"publish to {self.describe()}", path) from error
         return self._log.add(file.path, file.size, partition_of(file.path), status.st_mtime_ns // 1_000_000, file.stats)
 
-    def _published(self, table: Any) -> BatchId | None:
-        version = table.transaction_version(self._app)
-        return None if version is None or version == _NOTHING else BatchId(version)
-
-    def _own_live_files(self, table: Any, after: int) -> list[LiveFile]:
-        prefix = f"{self._staging.name}/"
-        return [f for f in self._log.live_files(table) if f.path.startswith(prefix) and _batch_of(f.path) > after]
-
-    def _require_whole(self, table: Any, live: list[LiveFile], target: int) -> None:
-        """Refuse to rewind when others have rewritten the rows to be taken back: they would stay visible."""
-        limit = _HISTORY_STEP
-        while True:
-            history = table.history(limit)
-            expected, complete = published_files(history, self._app, target)
-            if complete or len(history) < limit:
-                break
-            limit *= 4
-        for batch, count in expected.items():
-            if sum(1 for file in live if _batch_of(file.path) == batch) < count:
-                raise self._cannot_take_back(target)
-
-    def _cannot_take_back(self, target: int) -> HoldfastError:
-        return HoldfastError(
-            f"could not rewind {self.describe()} to batch {target}: another writer (OPTIMIZE, DELETE, UPDATE) has "
-            "rewritten rows of later batches, so they cannot be told apart any more",
-            hint=f"restore the table to a version before that, or delete the rows of job {self._context.job!r} by hand",
+    def _cannot_take_back(self, target: int, obstacle: str) -> Conflict:
+        return Conflict(
+            f"could not rewind {self.describe()} to batch {target}: {obstacle}",
+            hint="go on from the newest checkpoint, or take the rows of later batches out of the table by hand and "
+            "start with --accept-sink",
         )
 
     def _require_fit(self, table: Any, schema: StructType) -> None:
@@ -225,23 +257,58 @@ class Delta:
                 "partition_by", list(self._asked_partitions), f"the table is partitioned by {shown}"
             )
 
-    def _refuse_if_fenced(self, operation: str, table: Any) -> None:
-        newest = table.transaction_version(self._epoch_app)
-        own = self._context.fencing_epoch
-        if newest is not None and newest > own:
+    def _ledger(self, table: Any) -> DeltaLedger | None:
+        return read_ledger(table, self._context.job)
+
+    def _require_may_open(self, found: DeltaLedger | None) -> None:
+        if found is None:
+            return
+        context = self._context
+        if found.life != fingerprint(context.lineage):
+            if not context.new_life:
+                raise Conflict(
+                    f"could not open {self.describe()} as job {context.job!r}: it holds the output of another life of "
+                    f"that job, published up to batch {found.newest}; this home has never written to it",
+                    hint="start with the home of that life, or begin a new one, which adds every row once more: "
+                    "--new-life",
+                )
+            return
+        self._refuse_if_fenced("open", found)
+        if found.fencing_epoch == context.fencing_epoch and _differ(found.claim, _claim(context)):
+            raise Conflict(
+                f"could not open {self.describe()} as run {context.fencing_epoch} of job {context.job!r}: another run "
+                "with that number has opened it; the home was put back from a backup",
+                hint="put the newest home back, or go on from this one: --accept-older-home",
+            )
+
+    def _refuse_if_fenced(self, operation: str, found: DeltaLedger) -> None:
+        own = self._context
+        newer = found.fencing_epoch > own.fencing_epoch
+        if newer or found.life != fingerprint(own.lineage):
             raise Fenced(
-                f"could not {operation} {self.describe()} as run {own} of job {self._context.job!r}: "
-                f"run {newest} has opened it since",
+                f"could not {operation} {self.describe()} as run {own.fencing_epoch} of job {own.job!r}: "
+                f"run {found.fencing_epoch}{'' if newer else ' of another life of the job'} has opened it since",
                 hint="stop this run; the newer one owns the job",
             )
 
-    def _require_own_epoch(self, operation: str, table: Any) -> None:
-        self._refuse_if_fenced(operation, table)
-        if table.transaction_version(self._epoch_app) != self._context.fencing_epoch:
-            raise HoldfastError(
-                f"could not {operation} {self.describe()}: the table no longer knows this run; it was replaced",
-                hint="bring the table back, or start the job under a new name",
+    def _own_ledger(self, operation: str, table: Any) -> DeltaLedger:
+        found = self._ledger(table)
+        own = self._context
+        if found is not None:
+            self._refuse_if_fenced(operation, found)
+            if found.fencing_epoch == own.fencing_epoch and _differ(found.claim, _claim(own)):
+                raise Fenced(
+                    f"could not {operation} {self.describe()}: another run with the number {own.fencing_epoch} has "
+                    "opened it since; the home was put back from a backup",
+                    hint="stop this run; the other one owns the job",
+                )
+        if found is None or found.fencing_epoch != own.fencing_epoch:
+            raise Conflict(
+                f"could not {operation} {self.describe()}: the table no longer knows run {own.fencing_epoch} of job "
+                f"{own.job!r}; it was replaced",
+                hint="bring the table back, or start again with --accept-sink to go on from what is there",
             )
+        return found
 
     def _staged_directories(self) -> Iterator[Path]:
         for epoch in _directories(self._staging):
@@ -256,24 +323,28 @@ class Delta:
         return self._place / f"holdfast-{owner_name(self._context)}"
 
     @property
-    def _app(self) -> str:
-        return f"holdfast:{self._context.job}:{self._context.lineage}"
-
-    @property
-    def _epoch_app(self) -> str:
-        return f"holdfast-epoch:{self._context.job}:{self._context.lineage}"
+    def _record(self) -> PublishedRecord:
+        return PublishedRecord(self._place, self._context.job)
 
     @property
     def _context(self) -> SinkContext:
-        if self._opened is None:
+        if self._known is None:
             raise HoldfastError(f"{self.describe()} was used before it was opened")
-        return self._opened
+        return self._known
+
+
+def _number(batch: BatchId | None) -> int:
+    return NOTHING if batch is None else batch
+
+
+def _claim(context: SinkContext) -> int:
+    return fingerprint(context.claim) if context.claim else 0
+
+
+def _differ(one: int, other: int) -> bool:
+    """Whether two claims are known, and two."""
+    return bool(one and other and one != other)
 
 
 def _directories(parent: Path) -> list[Path]:
     return sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
-
-
-def _batch_of(path: str) -> int:
-    """The batch that staged a file: holdfast-<job>-<lineage>/<fencing_epoch>/<batch>-<unique>/…"""
-    return int(path.split("/")[2].partition("-")[0])

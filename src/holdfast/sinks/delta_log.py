@@ -60,6 +60,14 @@ class DeltaLog:
         except self._failures as error:
             raise StorageUnreachable(f"could not load the Delta table {self._place}: {error}") from error
 
+    def load_if_there(self) -> Any | None:
+        """The table at its newest version, None when there is none."""
+        try:
+            there = self._deltalake.DeltaTable.is_deltatable(str(self._place))
+        except self._failures as error:
+            raise StorageUnreachable(f"could not look for a Delta table at {self._place}: {error}") from error
+        return self.load() if there else None
+
     def load_or_create(self, schema_json: str, partition_by: tuple[str, ...]) -> Any:
         try:
             if not self._deltalake.DeltaTable.is_deltatable(str(self._place)):

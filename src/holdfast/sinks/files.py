@@ -30,8 +30,9 @@ from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks.durable import flush, storage_errors
 from holdfast.sinks.files_layout import FilesLayout, Marker
+from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, owner_name, require
-from holdfast.sinks.protocol import SinkContext, StagedBatch, Step, no_step
+from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, Step, fingerprint, no_step
 from holdfast.sinks.schemas import changed_types, fields_of
 from holdfast.sinks.staging import lost, staged_files, write_parquet
 
@@ -55,13 +56,24 @@ class Files:
         self._step = step
         self._unique = unique
         self._opened: tuple[SinkContext, FilesLayout] | None = None
+        self._may_leave_out = False
+        """Whether the next publish may leave batches out that the ledger does not have."""
 
     def describe(self) -> str:
         return f"files:{self._place}"
 
+    def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
+        self._opened = (context, FilesLayout(self._place, owner_name(context)))
+        with storage_errors(f"look at {self.describe()}"):
+            newest = self._layout.newest_run()
+            if newest is None:
+                return SinkState()
+            return SinkState(fingerprint(context.lineage), newest, None, self.published())
+
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         layout = FilesLayout(self._place, owner_name(context))
         self._opened = (context, layout)
+        self._may_leave_out = context.accept
         with storage_errors(f"open {self.describe()}"):
             layout.make()
             self._refuse_if_fenced("open")
@@ -90,6 +102,8 @@ class Files:
             published = self._finish_rewind("publish")
             if published is not None and published >= upto:
                 return
+            if not self._may_leave_out:
+                require_unbroken(published, upto, ledger)
             batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
             for source, target in (move for batch in batches for move in self._layout.moves(batch)):
                 self._show(source, target)
@@ -97,9 +111,20 @@ class Files:
             self._refuse_if_fenced("publish")
             self._step("publish: all visible")
             self._layout.write_marker(self._epoch, Marker(upto))
+            self._may_leave_out = False
             self._step("publish: recorded")
             for source in {move[0].parent for batch in batches for move in self._layout.moves(batch)}:
                 shutil.rmtree(source, ignore_errors=True)
+
+    def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
+        with storage_errors(f"look at {self.describe()}"):
+            published = self.published()
+            if published is None or (upto is not None and published <= upto):
+                return RewindPlan()
+            files = [file for file in self._layout.visible() if upto is None or file.batch_id > upto]
+            parquet = require("pyarrow.parquet", "files")
+            rows = sum(parquet.read_metadata(file.path).num_rows for file in files)
+            return RewindPlan(published - (-1 if upto is None else upto), len(files), rows)
 
     def rewind(self, upto: BatchId | None) -> None:
         with storage_errors(f"rewind {self.describe()}"):
@@ -120,6 +145,9 @@ class Files:
             self._layout.forget_runs_before(self._epoch)
             self._empty_trash()
 
+    def forget(self, upto: BatchId) -> None:
+        pass
+
     def _finish_rewind(self, operation: str) -> BatchId | None:
         """What is published, after completing a rewind that this run or an older one began."""
         self._refuse_if_fenced(operation)
@@ -128,7 +156,7 @@ class Files:
             self._refuse_if_fenced(operation)  # a newer run deletes the markers of older ones
             raise HoldfastError(
                 f"could not {operation} {self.describe()}: it no longer knows this run; it was replaced meanwhile",
-                hint="bring the directory back, or start the job under a new name",
+                hint="bring the directory back, or start again with --accept-sink to go on from what is there",
             )
         if marker.taken_back_by is not None:
             after = marker.batch_id

@@ -77,7 +77,7 @@ class FilesLayout:
         return f"{self._owner}-{batch.batch_id:010d}-{batch.fencing_epoch}-{unique}-{number:05d}.parquet"
 
     def visible(self) -> Iterator[VisibleFile]:
-        for path in sorted(self.place.iterdir()):
+        for path in sorted(self.place.iterdir()) if self.place.is_dir() else ():
             if match := self._visible.fullmatch(path.name):
                 yield VisibleFile(path, BatchId(int(match[1])), FencingEpoch(int(match[2])))
 

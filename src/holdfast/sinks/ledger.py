@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.errors import Corrupt
+from holdfast.errors import Conflict, Corrupt
 from holdfast.identifiers import BatchId
 from holdfast.sinks.durable import flush, storage_errors, write_atomically
 from holdfast.sinks.protocol import StagedBatch
@@ -19,6 +19,29 @@ from holdfast.storage.retrying import Patience, repeated
 from holdfast.storage.work_path import WorkPath
 
 FOLDER = "ledger"
+
+
+def require_unbroken(published: BatchId | None, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
+    """Refuse to publish up to `upto` when a batch after `published` has no entry: its rows would be lost in silence."""
+    first = 0 if published is None else published + 1
+    entries = {batch.batch_id for batch in ledger}
+    missing = [batch for batch in range(first, upto + 1) if batch not in entries]
+    if missing:
+        shown = "nothing" if published is None else f"batches up to {published}"
+        raise Conflict(
+            f"could not publish up to batch {upto}: the sink shows {shown}, and the ledger has no entry of "
+            f"{_runs(missing)}; what these batches wrote cannot be found",
+            hint="put the sink back to what the last run left, or go on from what is there, without the rows of these "
+            "batches: --accept-sink",
+        )
+
+
+def _runs(batches: list[int]) -> str:
+    """Ascending numbers, those in a row as `first to last`."""
+    known = set(batches)
+    starts = [batch for batch in batches if batch - 1 not in known]
+    ends = [batch for batch in batches if batch + 1 not in known]
+    return "batch " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
 
 
 def write(directory: WorkPath, staged: StagedBatch) -> None:

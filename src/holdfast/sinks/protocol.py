@@ -6,11 +6,17 @@ barrier, and the sink is brought to exactly that point: published up to it, noth
 
 The life of a sink in one run:
 
+    look                 before the job is claimed: what the place is, and what it knows of this job
     open                 once, before the query starts; from here on older runs can publish nothing more
+    plan_rewind          what a rewind would take back and whether it can, before anything is given up for it
     rewind / publish     recovery, to make the visible output equal to the resume point
     discard              recovery, throws away what earlier runs staged beyond the resume point
     stage                once per micro-batch, again with the same batch_id when Spark repeats a batch
     publish              once per completed checkpoint, again after any failure, possibly from two runs at once
+    forget               now and then: batches that no retained checkpoint can go back behind
+
+A place keeps one ledger per job name. Which life of the job it speaks of (its lineage) is a value in it that is
+checked, not a part of its name: another life of the same job would show the same input once more.
 
 Every method may be repeated, and may be cut off at any point by the death of the process. Methods of one sink object
 are called by one thread at a time, except `stage`, which may run beside `publish`. Two runs may be inside any two
@@ -29,8 +35,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
+from blake3 import blake3
 
-from holdfast.identifiers import BatchId, FencingEpoch, JobName
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +50,11 @@ Step = Callable[[str], None]
 
 def no_step(_: str) -> None:
     """The hook of production: nothing happens between two steps."""
+
+
+def fingerprint(text: str) -> int:
+    """63 bits of BLAKE3: lives and claims are compared by it where a place has only room for a number."""
+    return int.from_bytes(blake3(text.encode()).digest(8)) >> 1
 
 
 def output_modes(sink: Sink) -> tuple[str, ...]:
@@ -72,19 +84,58 @@ class SinkContext(msgspec.Struct, frozen=True):
 
     job: JobName
     fencing_epoch: FencingEpoch
+    """0 when the job has never run."""
     lineage: str
-    """Unique to this life of the job's home; two homes that share a job name differ here."""
+    """Unique to this life of the job's home; two homes that share a job name differ here. Empty: no life yet."""
+    claim: AttemptId = AttemptId("")
+    """Tells two runs apart that a home put back from a backup gave the same epoch. Empty: not known."""
+    new_life: bool = False
+    """A person wants a new life of the job, although the place knows another one, whose rows stay."""
+    accept: bool = False
+    """A person says that the place is meant to be what it is: what was published and is not there is not missed."""
+
+
+class SinkState(msgspec.Struct, frozen=True):
+    """What a place knows of a job name."""
+
+    life: int | None = None
+    """Fingerprint of the lineage whose output is here; None: this job name has written nothing here."""
+    fencing_epoch: FencingEpoch = FencingEpoch(0)
+    """Of the newest run that opened the place; 0: none."""
+    claim: int | None = None
+    """Fingerprint of that run's claim, None when it is not known."""
+    published: BatchId | None = None
+
+
+class RewindPlan(msgspec.Struct, frozen=True):
+    """What a rewind would take back from readers."""
+
+    batches: int = 0
+    files: int = 0
+    rows: int = 0
+    obstacle: str | None = None
+    """Why it cannot be done, None when it can."""
 
 
 class Sink(Protocol):
     def describe(self) -> str:
         """The sink's kind and place for messages, e.g. `delta:/data/orders`. Never a secret."""
 
+    def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
+        """What the place knows of the job. Reads only, and leaves no trace; the sink need not be open.
+
+        `context` is what the journal knows before this run: epoch 0 and no lineage when the job has never run.
+        Raises `Conflict` when the place is somebody else's, and `InvalidSettings` when it cannot take this schema.
+        """
+
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         """Get ready to write rows of `schema`, and fence: after this returns, no older run can publish.
 
         Raises `Fenced` when a newer run has opened the sink already, and `InvalidSettings` when the place cannot take
-        this schema. Creates the table when there is none. Shows readers no row.
+        this schema. Raises `Conflict`, having changed nothing, when the place is somebody else's, when it holds another
+        life of the job (unless `context.new_life`), when another run has opened it with the same epoch, and when what
+        the job published is not there any more (unless `context.accept`).
+        Creates the table when there is none. Shows readers no row.
         """
 
     def published(self) -> BatchId | None:
@@ -97,22 +148,29 @@ class Sink(Protocol):
         """Write the batch's rows where `publish` can show them, without showing them. Consumes the whole batch.
 
         Called inside foreachBatch, before Spark commits the batch. A repeated call for a batch_id replaces the earlier
-        one: only the newest return value ends in the ledger.
+        one: only the newest return value ends in the ledger. Rows that Spark produced, rows in the files and rows in
+        the return value are equal in number, or it raises.
         """
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         """Make every batch of `ledger` from `published()` (exclusive) to `upto` (inclusive) visible.
 
-        Does nothing when `published() >= upto`. Raises `Fenced` when a newer run has opened the sink.
-        Afterwards `published() == upto`, also when the ledger is empty.
+        Does nothing when `published() >= upto`. Raises `Fenced` when a newer run has opened the sink, and `Conflict`,
+        having shown nothing, when one of those batches is not in the ledger (`ledger.require_unbroken`); only the first
+        publish after `open` with `context.accept` may leave batches out.
+        Afterwards `published() == upto`.
         """
+
+    def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
+        """What `rewind(upto)` would do, and whether it can. Reads only, and leaves no trace. After `look` or `open`."""
 
     def rewind(self, upto: BatchId | None) -> None:
         """Take back what batches after `upto` made visible (all of them for None). Afterwards `published() == upto`.
 
         Only recovery calls it, when it had to resume at an older checkpoint than the newest, and only after the
         journal says so for every later run: what was taken back can never be published again.
-        Does nothing when `published() <= upto`. Raises `Fenced` when a newer run has opened the sink.
+        Does nothing when `published() <= upto`. Raises `Fenced` when a newer run has opened the sink, and `Conflict`,
+        having changed nothing, when the plan has an obstacle.
         """
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
@@ -122,3 +180,7 @@ class Sink(Protocol):
         Afterwards readers see exactly the batches up to `published()`, whatever earlier runs left half done.
         Raises `Fenced` when a newer run has opened the sink.
         """
+
+    def forget(self, upto: BatchId) -> None:
+        """Batches up to `upto` lie behind every retained checkpoint: what is known of them, beyond that they are
+        published, is not needed any more. Their rows stay."""

@@ -52,7 +52,7 @@ def staged_files(root: Path, directory: Path, remember: Callable[[Any], str] = l
 def lost(attempt: str, path: Path) -> HoldfastError:
     return HoldfastError(
         f"could not {attempt}: {path} is neither staged nor published any more",
-        hint="someone deleted it: resume from a savepoint, or start the job under a new name",
+        hint="someone deleted it: put it back, or go back to a checkpoint before that batch: --from-checkpoint",
     )
 
 

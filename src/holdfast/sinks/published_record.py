@@ -1,0 +1,191 @@
+"""What each published batch consists of, in a record of our own at the sink's place, which expires with nothing else.
+
+    <place>/_holdfast/<job>/batches/<batch>-<number>.json   one page per publish or rewind
+    <place>/_holdfast/<job>/place.json                      what the place was like when it was last checked
+
+Readers and VACUUM pass over names that begin with "_". A page is written before the commit that makes it true, and its
+number, a digest of its bytes, is in that commit: the place names the newest true page, and each page the one before it.
+So a page of a commit that never came about is in nobody's chain, and a page whose bytes changed is not the one that was
+named. A rewind is a page too: batches beyond it count no more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.errors import Corrupt
+from holdfast.identifiers import BatchId, JobName
+from holdfast.sinks.durable import flush
+from holdfast.sinks.protocol import StagedBatch, fingerprint
+
+HIDDEN = "_holdfast"
+FORMAT = 1
+NO_PAGE = 0
+"""The number that stands for "no page"."""
+_NAME = re.compile(r"(-1|\d{20})-(\d+)\.json")
+
+
+class RecordedFile(msgspec.Struct, frozen=True):
+    path: str
+    """Relative to the place, as readers see it."""
+    size: int
+    rows: int
+
+
+class RecordedBatch(msgspec.Struct, frozen=True):
+    batch_id: BatchId
+    files: tuple[RecordedFile, ...]
+
+
+class Page(msgspec.Struct, frozen=True):
+    upto: int
+    """The newest published batch, -1 for none."""
+    batches: tuple[RecordedBatch, ...] = ()
+    """What became visible with this page, oldest first; none of a rewind."""
+    previous: int = NO_PAGE
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        _require_known(self.format)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What the place was like when it was last checked. What the values mean is up to the sink."""
+
+    values: dict[str, str | int]
+    format: int = FORMAT
+
+    def __post_init__(self) -> None:
+        _require_known(self.format)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    batches: tuple[RecordedBatch, ...]
+    """Oldest first."""
+    complete: bool
+    """Whether they are all that was asked for."""
+
+
+def recorded(batch: StagedBatch, visible: Mapping[str, str] | None = None) -> RecordedBatch:
+    """`visible` has the paths of files that are shown under another name than they were staged."""
+    names = visible or {}
+    files = (RecordedFile(names.get(file.path, file.path), file.size, file.rows) for file in batch.files)
+    return RecordedBatch(batch.batch_id, tuple(files))
+
+
+class PublishedRecord:
+    """Reading leaves no trace, and finds nothing where there is nothing."""
+
+    def __init__(self, place: Path, job: JobName) -> None:
+        self._root = place
+        self._folder = place / HIDDEN / job
+        self._pages = self._folder / "batches"
+
+    def write(self, page: Page) -> int:
+        """The number of the page, which is on the disk when this returns."""
+        data = msgspec.json.encode(page)
+        number = _number(data)
+        self._write(self._pages / _page_name(page.upto, number), data)
+        return number
+
+    def read(self, head: int, after: int, published: int) -> Recorded:
+        """The batches from `after` (exclusive) to `published`, by the chain of pages that begins with `head`."""
+        wanted: dict[int, RecordedBatch] = {}
+        ceiling = published
+        for _, page in self._chain(head):
+            ceiling = min(ceiling, page.upto)
+            for batch in page.batches:
+                if after < batch.batch_id <= ceiling:
+                    wanted.setdefault(batch.batch_id, batch)
+            if page.batches:
+                ceiling = min(ceiling, page.batches[0].batch_id - 1)
+            if ceiling <= after:
+                break
+        complete = all(batch in wanted for batch in range(after + 1, published + 1))
+        return Recorded(tuple(wanted[batch] for batch in sorted(wanted)), complete)
+
+    def forget(self, upto: BatchId) -> None:
+        """Drop pages that tell of no batch after `upto`."""
+        self._drop(lambda newest, _: newest <= upto)
+
+    def keep_only(self, head: int) -> None:
+        """Drop pages that no commit made true."""
+        true = {number for number, _ in self._chain(head)}
+        self._drop(lambda _, number: number not in true)
+
+    def place(self) -> Place | None:
+        """What the place was like when it was last checked, None when that is not known."""
+        path = self._folder / "place.json"
+        try:
+            return _decoded(path, path.read_bytes(), _PLACE)
+        except FileNotFoundError:
+            return None
+
+    def remember_place(self, values: Mapping[str, str | int]) -> None:
+        self._write(self._folder / "place.json", msgspec.json.encode(Place(dict(values))))
+
+    def _chain(self, head: int) -> Iterator[tuple[int, Page]]:
+        """Newest first, as far as the pages are there."""
+        paths = {number: path for _, number, path in self._entries()}
+        while head in paths:
+            data = paths[head].read_bytes()
+            if _number(data) != head:
+                raise Corrupt(f"could not read what was published from {paths[head]}: its bytes have changed")
+            page = _decoded(paths[head], data, _PAGE)
+            yield head, page
+            head = page.previous
+
+    def _entries(self) -> Iterator[tuple[int, int, Path]]:
+        for path in self._pages.iterdir() if self._pages.is_dir() else ():
+            if match := _NAME.fullmatch(path.name):
+                yield int(match[1]), int(match[2]), path
+
+    def _drop(self, unwanted: Callable[[int, int], bool]) -> None:
+        for newest, number, path in list(self._entries()):
+            if unwanted(newest, number):
+                path.unlink(missing_ok=True)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """Two runs may write at once, so each has a name of its own until the rename."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.parent / f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        for folder in (path.parent, self._folder, self._folder.parent, self._root):
+            flush(folder)
+
+
+def _page_name(upto: int, number: int) -> str:
+    return f"{upto if upto < 0 else f'{upto:020d}'}-{number}.json"
+
+
+def _number(data: bytes) -> int:
+    return fingerprint(data.decode())
+
+
+def _require_known(number: int) -> None:
+    if number > FORMAT:
+        raise ValueError(f"format {number} was written by a newer version of holdfast, this one knows {FORMAT}")
+
+
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_PAGE = msgspec.json.Decoder(Page)
+_PLACE = msgspec.json.Decoder(Place)
+_Document = TypeVar("_Document")
+
+
+def _decoded(path: Path, data: bytes, decoder: msgspec.json.Decoder[_Document]) -> _Document:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Corrupt(f"could not read what was published from {path}: {error}") from error
