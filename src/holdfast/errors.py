@@ -139,3 +139,7 @@ class CheckpointFailed(HoldfastError):
 
 class JobFailed(HoldfastError):
     pass
+
+
+class StopAsked(BaseException):
+    """A signal asks a process that is starting to end. Nobody who handles failures on the way may take it for one."""

@@ -111,6 +111,8 @@ class Settings:
     storage_deadline: Duration = "30s"
     """How long one call to a home on other machines is tried again before it counts as failed. One small request has a
     third of it to be answered, one part of an upload twice of it."""
+    spark_log: str | Path | None = None
+    """A file for what Spark prints, when holdfast starts the JVM; None or "-": with everything else."""
     alarms: tuple[Callable[[Any], None], ...] = field(default=())
 
     def __post_init__(self) -> None:
@@ -133,6 +135,8 @@ class Settings:
         object.__setattr__(self, "alarms", tuple(self.alarms))
         if self.work is not None and not isinstance(self.work, str | Path):
             raise InvalidSettings.of("work", self.work, "must be a path")
+        if self.spark_log is not None and (not isinstance(self.spark_log, str | Path) or not str(self.spark_log)):
+            raise InvalidSettings.of("spark_log", self.spark_log, "must be the path of a file, or -")
 
     def duration(self, name: str) -> float:
         return seconds(name, getattr(self, name))

@@ -158,7 +158,7 @@ def test_options_become_settings(calls: Calls, home: str, tmp_path: Path) -> Non
     options = "--interval 10s --timeout 1m --min-pause 2s --max-concurrent 2 --tolerable-failures 5 --on-exceeded fail "
     options += "--retained 3 --on-conflict takeover --restart-delay 2s --restart-attempts 4 --heartbeat 1s "
     options += "--identity orders-0 "
-    options += f"--parallelism 2 --output-mode update --trigger available-now --work {tmp_path}/work"
+    options += f"--parallelism 2 --output-mode update --trigger available-now --work {tmp_path}/work --spark-log -"
     assert main(["run", pipeline(tmp_path, ONE), "--home", home, *options.split()]) == 0
     assert calls.options["settings"] == Settings(
         interval="10s",
@@ -172,6 +172,7 @@ def test_options_become_settings(calls: Calls, home: str, tmp_path: Path) -> Non
         restart_delay="2s",
         restart_attempts=4,
         heartbeat="1s",
+        spark_log="-",
         parallelism=2,
         identity="orders-0",
         output_mode="update",
@@ -360,3 +361,9 @@ def test_a_log_line_is_one_line_with_its_exception(monkeypatch: pytest.MonkeyPat
         record = logging.LogRecord("holdfast", logging.WARNING, "", 0, "query died", (), (ValueError, error, None))
     record.created = 0
     assert OneLineFormatter().format(record) == ("1970-01-01T00:00:00Z WARNING query died: ValueError: first second")
+
+
+def test_what_spark_prints_goes_to_a_file_beside_the_work_directory(calls: Calls, home: str, tmp_path: Path) -> None:
+    assert main(["run", pipeline(tmp_path, ONE), "--home", home, "--work", f"{tmp_path}/work"]) == 0
+
+    assert calls.options["settings"].spark_log == tmp_path / "work" / "orders.spark.log"

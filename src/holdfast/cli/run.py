@@ -9,7 +9,7 @@ import os
 import shlex
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Annotated, Any
 
 import typer
@@ -17,12 +17,13 @@ import typer
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, Home
-from holdfast.cli.output import print_json, standard_output_kept_clean
+from holdfast.cli.output import print_json, say, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
-from holdfast.errors import Incompatible, InvalidSettings
+from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
 from holdfast.repository.views import job_status
 from holdfast.settings import Settings
+from holdfast.spark.stop_signals import stopping_on_signals
 
 OPTION_HELP = {
     "work": "Where work directories live: a path, or hdfs://host:port/path. Default: below your data directory.",
@@ -55,6 +56,7 @@ OPTION_HELP = {
     "carrier": "Who copies shards: driver, executors, or auto (executors on a cluster).",
     "bandwidth": "What copying may send to the home, over all machines, such as 100MB/s.",
     "scrub": "Read every retained object back once in this time, such as 7d; or off.",
+    "spark_log": "A file for what Spark prints; - for standard error. Default: WORK/JOB.spark.log.",
     "storage_deadline": "How long a call to a remote home is tried again before it has failed.",
 }
 """Every field of Settings that a command line can give."""
@@ -94,13 +96,32 @@ def run_pipeline(
 
     Recovers, starts the query, restarts it by policy. SIGTERM and Ctrl-C stop it with a last checkpoint.
     """
-    settings = Settings.merged(None, {name: value for name, value in options.items() if value is not None})
-    reference = PipelineReference.parse(file)
+    with stopping_on_signals():
+        try:
+            _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, _settings(options))
+        except StopAsked:
+            say("holdfast: stopped before the job was touched")
+
+
+def _settings(options: Mapping[str, Any]) -> Settings:
+    return Settings.merged(None, {name: value for name, value in options.items() if value is not None})
+
+
+def _run(
+    reference: PipelineReference,
+    home: str,
+    job: str | None,
+    sink: str | None,
+    conf: Sequence[str],
+    master: str | None,
+    as_json: bool,
+    settings: Settings,
+) -> None:
     expected_job = job or reference.function
     if expected_job is not None:
         job_name(expected_job)
     identity = settings.identity_in(os.environ)
-    add_spark_arguments(os.environ, master, conf or ())
+    add_spark_arguments(os.environ, master, conf)
     if expected_job is not None and settings.on_conflict == "refuse":
         # `holdfast.run` asks again; asked here too, the answer does not wait for the user's file and PySpark to load.
         refuse_if_owned(home, job_name(expected_job), identity)
@@ -111,6 +132,10 @@ def run_pipeline(
         log_to_standard_error()
 
         import holdfast
+        from holdfast.spark.api import default_spark_log
+
+        if settings.spark_log is None:
+            settings = replace(settings, spark_log=default_spark_log(job, home, settings.work))
 
         refusal: Incompatible | None = None
         try:

@@ -10,7 +10,7 @@ from typing import Literal
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
-from holdfast.errors import Fenced, HoldfastError, OwnedByAnotherRun, StorageError
+from holdfast.errors import Fenced, HoldfastError, OwnedByAnotherRun, StopAsked, StorageError
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
@@ -165,18 +165,21 @@ def launch(
     _require_claimable(place, journal)
     leftovers = _stored_manifests(place.store)
     claimed = _claim(place, journal)
-    make_workplace = workplace_of or (lambda lineage: workplace_at(place.work, place.job, place.home, lineage))
-    workplace = make_workplace(claimed.lineage)
-    parts, blobs = _put_together(place, journal, claimed, leftovers, workplace, query, lanes, post)
-    blobs_by_run.append((blobs, parts.checkpointing))
-    # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
-    parts.watch.beat()
     try:
+        log.info("run %s owns the job", claimed.fencing_epoch)
+        make_workplace = workplace_of or (lambda lineage: workplace_at(place.work, place.job, place.home, lineage))
+        workplace = make_workplace(claimed.lineage)
+        parts, blobs = _put_together(place, journal, claimed, leftovers, workplace, query, lanes, post)
+        blobs_by_run.append((blobs, parts.checkpointing))
+        # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
+        parts.watch.beat()
         with around.beating(parts.watch, parts.heartbeat):
             resumed = parts.candidates.start(_recover(place, parts, claimed))
-    except Exception as error:
+    except (Exception, StopAsked) as error:
+        # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
         query.stop()
-        say_goodbye(journal, f"could not start: {message_of(error)}")
+        why = message_of(error) if isinstance(error, Exception) else "stopped"
+        say_goodbye(journal, f"could not start: {why}")
         raise
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)

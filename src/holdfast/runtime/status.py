@@ -43,3 +43,16 @@ class JobStatus:
     recent: tuple[CheckpointRecord, ...]
     alarms: tuple[Alarm, ...]
     storage: StorageUse | None = None
+
+
+def last_words(status: JobStatus) -> str:
+    """What became of a run, in one line."""
+    counts = status.statistics
+    failed = f", {counts.failed} failed" if counts.failed else ""
+    restarts = f", {status.restarts} restarts of the query" if status.restarts else ""
+    if status.barrier is None:
+        return f"the run is over: no batch was committed{restarts}"
+    shown = "no output" if status.published is None else f"output up to batch {status.published}"
+    newest = f"checkpoint {counts.last_completed} is the newest" if counts.last_completed else "there is no checkpoint"
+    made = f"{counts.completed} completed{failed}{restarts}"
+    return f"the run is over at batch {status.barrier}: {newest} ({made}), {shown} is published"

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-import signal
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from holdfast.errors import HoldfastError, InvalidSettings
+from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
-from holdfast.job_log import about
+from holdfast.job_log import about, log
+from holdfast.runtime.causes import death_of_start
 from holdfast.runtime.launching import Surroundings, look
+from holdfast.runtime.status import last_words
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
+from holdfast.spark.stop_signals import stopping_on_signals
 from holdfast.spark.uncaught import explain_uncaught
 from holdfast.storage.work_path import WorkPath, work_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def start(
@@ -50,10 +52,18 @@ def run(
     process ends with the words and the exit code of `holdfast run`.
     """
     explain_uncaught()
-    running = start(build, job=job, home=home, sink=sink, settings=settings, **options)
-    with _stopping_on_signals(running):
-        while not running.await_termination("1s"):
-            pass
+    with stopping_on_signals() as signals, about(job_name(job)):
+        try:
+            running = start(build, job=job, home=home, sink=sink, settings=settings, **options)
+        except StopAsked:
+            log.info("stopped before the query ran; the next start goes on from where the job was")
+            return
+        signals.stop_with(running.begin_stop)
+        try:
+            while not running.await_termination("1s"):
+                pass
+        finally:
+            log.info("%s", last_words(running.status()))
 
 
 def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings: Settings, step: Step) -> RunningJob:
@@ -71,27 +81,46 @@ def _started(build: Any, name: JobName, home: str, sink: Sink | None, settings: 
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = _work_path(settings.work) if settings.work is not None else _default_work(home)
+    log.info("reading the job's journal")
     around = Surroundings.real(step, settings.identity_in(os.environ))
     place = look(name, home.rstrip("/") or home, work, settings, around)
 
     # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
     try:
         from holdfast.spark.carrying import carrier_for
-        from holdfast.spark.query import SparkQuery, as_holdfast_error, built_by
+        from holdfast.spark.query import SparkQuery, built_by
         from holdfast.spark.runnable import require_runnable
-        from holdfast.spark.session import session_for
     except ImportError as error:
         raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
-    spark = settings.spark or session_for(name)
+    spark = settings.spark or _new_session(name, settings.spark_log)
+    log.info("Spark %s runs as application %s", spark.version, spark.sparkContext.applicationId)
     try:
         built = built_by(build, spark, sink)
     except Exception as error:
         if isinstance(error, HoldfastError):
             raise
-        raise InvalidSettings(f"could not build the pipeline: {as_holdfast_error(error).message}") from error
+        # The user's code, not the user's settings: what it asked may answer at the next start.
+        death = death_of_start(error)
+        raise JobFailed(f"could not build the pipeline: {death.message}", hint=death.hint) from error
     require_runnable(built, settings.output_mode, begins=place.begins)
     carry = carrier_for(spark, place)
     return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step), carry)
+
+
+def _new_session(name: JobName, spark_log: str | Path | None) -> SparkSession:
+    from holdfast.spark.session import session_for
+
+    if spark_log is None or str(spark_log) == "-":
+        log.info("starting Spark")
+        return session_for(name)
+    log.info("starting Spark, whose own output goes to %s", spark_log)
+    return session_for(name, Path(spark_log).absolute())
+
+
+def default_spark_log(job: str, home: str, work: str | Path | None) -> Path:
+    """Beside the job's work directory, or where that would be if it were not on HDFS."""
+    place = _default_work(home) if work is None else _work_path(work)
+    return (place if isinstance(place, Path) else _default_work(home)) / f"{job}.spark.log"
 
 
 def _require_pipeline(build: Any) -> None:
@@ -137,24 +166,3 @@ def _default_work(home: str) -> Path:
     """Below the user's data directory, apart for each home, so that equal job names of two homes do not meet."""
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(data) / "holdfast" / "work" / hashlib.sha256(home.rstrip("/").encode()).hexdigest()[:12]
-
-
-class _stopping_on_signals:
-    """The first SIGTERM or SIGINT stops the job cleanly; a second one is for the impatient and kills."""
-
-    def __init__(self, running: RunningJob) -> None:
-        self._running = running
-        self._previous: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._previous[number] = signal.signal(number, self._stop)
-
-    def __exit__(self, *exc: object) -> None:
-        for number, previous in self._previous.items():
-            signal.signal(number, previous)
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        self._running.begin_stop()

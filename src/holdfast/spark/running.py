@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from holdfast.coordination.commands import AnswerRequest
 from holdfast.coordination.events import Kind
-from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed
+from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed, StopAsked
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
 from holdfast.runtime.hdfs_work import workplace_at
@@ -46,10 +46,12 @@ class RunningJob:
                 self._finish,
                 lambda lineage: workplace_at(place.work, place.job, place.home, lineage, carry),
             )
-        except Exception as error:
+        except (Exception, StopAsked) as error:
             query.stop()
             self._lanes.close()
-            raise as_holdfast_error(error) from error
+            if isinstance(error, Exception):
+                raise as_holdfast_error(error) from error
+            raise
         query.still_owner = self._runtime.still_owner
         threading.Thread(target=about_the_same(self._drive), name="holdfast-coordinator", daemon=True).start()
 

@@ -1,23 +1,57 @@
 """The Spark session, when the user brings none."""
 
+from __future__ import annotations
+
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+
+from holdfast.errors import InvalidSettings
 
 _FAIR = ("spark.scheduler.mode", "FAIR")
 """Batches and the copying of checkpoints take turns, each in its own pool."""
 
 
-def session_for(job: str) -> SparkSession:
-    """The active session, or a new one: local with all cores unless spark-submit or the environment says otherwise."""
+def session_for(job: str, spark_log: Path | None = None) -> SparkSession:
+    """The active session, or a new one: local with all cores unless spark-submit or the environment says otherwise.
+
+    What the JVM of a new one prints goes to `spark_log`, if that is given.
+    """
     # Workers must run the driver's interpreter, or they miss the packages of its virtual environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    builder = SparkSession.builder.appName(f"holdfast: {job}").config("spark.ui.showConsoleProgress", "false")
+    settings = {"spark.app.name": f"holdfast: {job}", "spark.ui.showConsoleProgress": "false"}
     if not SparkConf().contains(_FAIR[0]):
-        builder = builder.config(*_FAIR)
-    return builder.getOrCreate()
+        settings.update([_FAIR])
+    if spark_log is not None and SparkContext._gateway is None:
+        _start_jvm(settings, spark_log)
+    return SparkSession.builder.config(map=settings).getOrCreate()
+
+
+def _start_jvm(settings: dict[str, str], spark_log: Path) -> None:
+    """As PySpark would when the session is made, but with an output of its own."""
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        conf.set(key, value)
+    try:
+        with _fresh(spark_log) as output:
+            gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
+    except OSError as error:
+        raise InvalidSettings.of("spark_log", str(spark_log), f"it cannot be written: {error}") from error
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+
+
+def _fresh(path: Path) -> BinaryIO:
+    """The file, empty; the one of the run before is kept beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        path.replace(path.with_name(f"{path.name}.1"))
+    return path.open("xb")

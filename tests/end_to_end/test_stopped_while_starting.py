@@ -1,0 +1,66 @@
+"""SIGTERM while a job starts: one line, exit code 0, and the job as it was. One JVM, about ten seconds."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+_PIPELINE = """
+def orders(spark):
+    return spark.readStream.format("rate").load()
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    (tmp_path / "orders.py").write_text(_PIPELINE)
+    (tmp_path / "home").mkdir()
+    places = ["--home", f"file://{tmp_path}/home", "--work", f"{tmp_path}/work", "--sink", f"files:{tmp_path}/table"]
+    spark = ["--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    return [sys.executable, "-m", "holdfast.cli", "run", str(tmp_path / "orders.py"), *places, *spark]
+
+
+def stopped_at(line: str, command: list[str]) -> tuple[int, str]:
+    """The exit code and all that was said, of a process that gets SIGTERM when it says `line`."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert process.stderr is not None
+    killer = threading.Timer(200, process.kill)
+    killer.start()
+    said = []
+    try:
+        for heard in process.stderr:
+            said.append(heard)
+            if line in heard:
+                process.send_signal(signal.SIGTERM)
+        return process.wait(), "".join(said)
+    finally:
+        killer.cancel()
+        process.kill()
+
+
+def entries(home: Path) -> Iterator[dict[str, object]]:
+    for path in sorted((home / "orders" / "journal").glob("0*.json")):
+        yield json.loads(path.read_bytes())
+
+
+def test_while_spark_starts_nothing_was_touched(command: list[str], tmp_path: Path) -> None:
+    code, said = stopped_at("starting Spark", command)
+
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert "stopped before the query ran" in said
+    assert list(entries(tmp_path / "home")) == []
+
+
+def test_once_it_owns_the_job_the_end_is_in_the_journal(command: list[str], tmp_path: Path) -> None:
+    code, said = stopped_at("owns the job", command)
+
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert [entry["kind"] for entry in entries(tmp_path / "home")][-1] == "run-ended", said
