@@ -9,6 +9,7 @@
     ├── Corrupt                    exit 4   bytes do not match their digest
     ├── OwnedByAnotherRun          exit 5   a living run owns the job
     ├── Fenced                     exit 5   this run owned the job; a newer one does now
+    │   └── FencedByMaintenance    exit 1   a command took it for a moment: start the run again
     ├── StorageError               exit 6   the home did not do what was asked
     │   ├── InvalidKey                      no store takes an object of that name
     │   ├── ObjectNotFound                  the key does not exist
@@ -91,6 +92,12 @@ class OwnedByAnotherRun(HoldfastError):
 
 class Fenced(HoldfastError):
     exit_code = 5
+
+
+class FencedByMaintenance(Fenced):
+    """A person let a command take the job while this run was silent. The code lets supervision start it again."""
+
+    exit_code = 1
 
 
 class StorageError(HoldfastError):

@@ -61,9 +61,15 @@ class SimulatedCommand:
     def _maintain(self) -> None:
         random = self._world.random.random
         around = Surroundings(
-            self._clock, self._identity, self._new_attempt, random, lambda step: self._world.hesitate(), 1
+            self._clock,
+            self._identity,
+            self._new_attempt,
+            random,
+            lambda step: self._world.hesitate(),
+            1,
+            sleep=self._world.sleep,
         )
-        with maintenance(JOB, "sim://home", self._store, "tidy", around) as journal:
+        with maintenance(JOB, "sim://home", self._store, "tidy", around, on_conflict="takeover") as journal:
             self._world.hesitate()
             self._write(journal)
 

@@ -198,7 +198,9 @@ class SimulatedRun:
         self._lanes = SimulatedLanes(self._world, self.process, settings.parallelism, self._defect)
         identity = ProcessIdentity(host.name, len(scene.runs) + 1)
         clock = SimulatedClock(scene, host.name)
-        around = Surroundings(clock, identity, self._new_attempt, self._world.random.random, self._step, 1)
+        around = Surroundings(
+            clock, identity, self._new_attempt, self._world.random.random, self._step, 1, sleep=self._world.sleep
+        )
         store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
         meter = Meter(clock.monotonic)
         metered: ObjectStore = MeteredStore(store, meter)

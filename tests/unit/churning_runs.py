@@ -46,6 +46,9 @@ class ManualClock:
     def wall(self) -> datetime:
         return START + timedelta(seconds=self.now)
 
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
 
 class QueuedLanes:
     """Work waits until the test lets it be done, in the order in which it came."""
@@ -184,7 +187,13 @@ class ChurningRun:
         self._items: deque[Item] = deque()
         numbers = iter(range(10_000))
         around = Surroundings(
-            clock, Process("here", seed), lambda: AttemptId(f"{seed}-{next(numbers)}"), lambda: 0.5, no_step, 1
+            clock,
+            Process("here", seed),
+            lambda: AttemptId(f"{seed}-{next(numbers)}"),
+            lambda: 0.5,
+            no_step,
+            1,
+            sleep=clock.sleep,
         )
         chosen = Settings(**(SETTINGS | settings))  # type: ignore[arg-type]
         self.store = WatchedStore(home, watch)

@@ -115,7 +115,12 @@ class History:
         )
 
     def fail(
-        self, id: int | None, failure: Failure = EXPIRED, took_s: float = 1.0, triggered_at: datetime | None = None
+        self,
+        id: int | None,
+        failure: Failure = EXPIRED,
+        took_s: float = 1.0,
+        triggered_at: datetime | None = None,
+        head: int | None = None,
     ) -> None:
         begun = triggered_at or self.now
         if triggered_at is None:
@@ -129,6 +134,7 @@ class History:
             triggered_at=begun,
             duration_ms=round(took_s * 1000),
             failure=failure,
+            head=head,
             shards=4,
             shards_acknowledged=3,
             bytes_new=1000,

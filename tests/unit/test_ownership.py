@@ -11,22 +11,12 @@ from holdfast.cli.observing import job_names, refuse_if_owned
 from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import JobName
 from holdfast.repository.entries import Process
-from holdfast.repository.ownership import Claimable, Held, availability, current_process, read_heartbeat
+from holdfast.repository.ownership import Claimable, Held, Unseen, current_process, read_heartbeat, standing
 from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
 from tests.unit.job_histories import History
 
-HERE = Process("here", 1)
 HOURS = (-26.0, -3.0, 3.0, 26.0)
-
-
-@pytest.mark.parametrize("hours", HOURS)
-def test_a_heartbeat_of_a_wrong_clock_is_not_fresh_so_the_job_can_be_claimed(tmp_path: Path, hours: float) -> None:
-    now = datetime.now(UTC)
-    history = History(tmp_path / "home", start=now + timedelta(hours=hours))
-    history.run()
-    history.beat()
-    assert isinstance(availability(history.state(), read_heartbeat(history.store), HERE, now), Claimable)
 
 
 @pytest.mark.parametrize("hours", HOURS)
@@ -44,13 +34,14 @@ def test_whatever_the_clocks_say_the_one_that_was_taken_over_writes_nothing_more
     assert set(other.state().completed) == {1}
 
 
-def test_a_fresh_heartbeat_holds_the_job_and_names_its_owner(tmp_path: Path) -> None:
-    history = History(tmp_path / "home")
-    history.run()
+def test_a_process_that_is_seen_alive_holds_the_job_and_is_named(tmp_path: Path) -> None:
+    history = History(tmp_path / "home", start=datetime.now(UTC) - timedelta(days=2))
+    alive = current_process()
+    history.run(alive)
     history.beat("app-7")
-    assert isinstance(availability(history.state(), read_heartbeat(history.store), HERE, history.now), Held)
+    assert isinstance(standing(history.state(), read_heartbeat(history.store), alive), Held)
     with pytest.raises(
-        OwnedByAnotherRun, match=r"host build-3, pid 4711, application app-7, run 1, started 20"
+        OwnedByAnotherRun, match=rf"host {alive.host}, pid {alive.pid}, application app-7, run 1, started 20"
     ) as held:
         refuse_if_owned(f"file://{history.home}", JobName("orders"))
     assert "--on-conflict takeover" in str(held.value)
@@ -76,8 +67,8 @@ def test_the_next_life_of_an_identity_does_not_wait(
     history.run(POD)
     if shown:
         history.beat()
-    answer = availability(history.state(), read_heartbeat(history.store), successor, history.now)
-    assert isinstance(answer, Claimable) is claimable
+    answer = standing(history.state(), read_heartbeat(history.store), successor)
+    assert isinstance(answer, Claimable if claimable else Unseen)
 
 
 def test_an_identity_given_to_two_living_processes_makes_no_successor(tmp_path: Path) -> None:
@@ -86,7 +77,7 @@ def test_an_identity_given_to_two_living_processes_makes_no_successor(tmp_path: 
     history.run(alive)
     history.beat()
     second = replace(alive, pid=alive.pid + 1, started_ticks=alive.started_ticks + 1)
-    assert isinstance(availability(history.state(), read_heartbeat(history.store), second, history.now), Held)
+    assert isinstance(standing(history.state(), read_heartbeat(history.store), second), Held)
     with pytest.raises(OwnedByAnotherRun, match=rf"pid {alive.pid}, identity orders-0, application app-1"):
         refuse_if_owned(f"file://{history.home}", JobName("orders"), "orders-0")
 
@@ -95,7 +86,7 @@ def test_runs_without_an_identity_are_not_each_others_successors(tmp_path: Path)
     history = History(tmp_path / "home")
     history.run(replace(POD, identity=""))
     nobody = replace(POD, boot_id="node-2", identity="")
-    assert isinstance(availability(history.state(), None, nobody, history.now), Held)
+    assert isinstance(standing(history.state(), None, nobody), Unseen)
 
 
 def test_a_run_stalled_across_a_trim_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

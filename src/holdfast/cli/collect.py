@@ -13,11 +13,11 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.collection_report import document_of, print_document
 from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.options import AsJson, Home, Job, OnConflict
 from holdfast.cli.output import print_json
+from holdfast.cli.owning import owning
 from holdfast.cli.progress import count_progress
 from holdfast.errors import InvalidSettings, StorageError
-from holdfast.identifiers import job_name
 from holdfast.repository.entries import Retention
 from holdfast.repository.views import Observation
 from holdfast.settings import Settings, seconds
@@ -60,6 +60,7 @@ def collect(
     keep_daily: KeepDaily = None,
     grace: Grace = None,
     timeout: Timeout = "60s",
+    on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Free what retention gives up and what failures left behind.
@@ -78,7 +79,7 @@ def collect(
     told = None
     worth_it = plan.retire or any(not item.wait_s for item in plan.objects)
     if worth_it and not (dry_run or seen.running):
-        plan, freed = _execute(store, seen, found, rule)
+        plan, freed = _execute(store, seen, found, rule, on_conflict)
     elif seen.running and not dry_run:
         from holdfast.cli.asking_owner import ask_to_collect
 
@@ -118,14 +119,13 @@ def _rule(
 
 
 def _execute(
-    store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None
+    store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None, on_conflict: str
 ) -> tuple["CollectionPlan", "Freed"]:
     from holdfast.repository.survey import plan_collection
     from holdfast.runtime.freeing import append_retirement, free, trim
-    from holdfast.runtime.maintenance import maintenance
     from holdfast.storage.limited import Allowance
 
-    with maintenance(job_name(seen.job), seen.home, store, "collect") as journal:
+    with owning(seen.job, seen.home, store, "collect", on_conflict) as journal:
         plan = plan_collection(store, found, journal.state, rule, seen.now)
         append_retirement(journal, plan.retire)
         now = [item for item in plan.objects if not item.wait_s]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from holdfast.errors import InvalidSettings, NotFound
 from holdfast.identifiers import JobName, job_name
 from holdfast.repository.journal import PREFIX, read_entries
-from holdfast.repository.ownership import Held, availability, current_process, read_heartbeat, refusal
+from holdfast.repository.ownership import Held, current_process, read_heartbeat, refusal, seems_alive, standing
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
@@ -29,15 +29,15 @@ def observe(home: str, job: str, store: ObjectStore | None = None, state: JobSta
     state = state or JobState.of(read_entries(store))
     heartbeat = read_heartbeat(store)
     now = datetime.now(UTC)
-    alive = isinstance(availability(state, heartbeat, current_process(), now), Held)
+    alive = seems_alive(state, heartbeat, current_process(), now)
     return Observation(job=job, home=home, state=state, heartbeat=heartbeat, alive=alive, now=now)
 
 
 def refuse_if_owned(home: str, job: JobName, identity: str | None = None) -> None:
-    """Raise `OwnedByAnotherRun` when a living run owns the job, as a starting run of that identity would."""
+    """Raise `OwnedByAnotherRun` when that can be said at once; a run that cannot be seen is watched when it is time."""
     store = open_store(home).scoped(job)
     state = JobState.of(read_entries(store))
-    answer = availability(state, read_heartbeat(store), current_process(identity), datetime.now(UTC))
+    answer = standing(state, read_heartbeat(store), current_process(identity))
     if isinstance(answer, Held):
         raise refusal(job, home, answer)
 

@@ -21,3 +21,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 CheckpointOption = Annotated[
     int | None, typer.Option("--checkpoint", metavar="ID", min=1, show_default=False, help="This checkpoint.")
 ]
+OnConflict = Annotated[
+    str,
+    typer.Option(
+        "--on-conflict",
+        metavar="refuse|takeover",
+        help="A run that vanished without saying so: refuse, or take the job after watching its heartbeat.",
+    ),
+]

@@ -12,10 +12,11 @@ import typer
 
 from holdfast.cli import figures
 from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.options import AsJson, Home, Job, OnConflict
 from holdfast.cli.output import answer, plain_table, print_json, print_table, say
+from holdfast.cli.owning import owning
 from holdfast.errors import CheckpointFailed, InvalidSettings
-from holdfast.identifiers import CheckpointId, JobName, savepoint_name
+from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.repository.savepoints import (
     delete_savepoint,
     name_checkpoint,
@@ -61,6 +62,7 @@ def create(
     existing: From = None,
     stop: Stop = False,
     timeout: Timeout = "10m",
+    on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Ask the running job for one, or name a checkpoint that exists."""
@@ -71,7 +73,7 @@ def create(
     store = job_store(home, job)
     seen = observe(home, job, store)
     if existing is not None:
-        id = _name_existing(store, seen, CheckpointId(existing), name, limit)
+        id = _name_existing(store, seen, CheckpointId(existing), name, limit, on_conflict)
     else:
         id = _make(store, seen, name, limit, stop)
     after = observe(home, job, store)
@@ -83,15 +85,15 @@ def create(
         answer().print(f"savepoint {name!r} is checkpoint {id} at batch {document.barrier_batch_id}{stopped}")
 
 
-def _name_existing(store: ObjectStore, seen: Observation, id: CheckpointId, name: str, limit: float) -> CheckpointId:
+def _name_existing(
+    store: ObjectStore, seen: Observation, id: CheckpointId, name: str, limit: float, on_conflict: str
+) -> CheckpointId:
     to_be_named(seen.state, id, name)
     if seen.running:
         from holdfast.cli.asking_owner import ask_owner
 
         return ask_owner(store, seen, "savepoint", name, limit, f"make checkpoint {id} savepoint {name!r}", id)
-    from holdfast.runtime.maintenance import maintenance
-
-    with maintenance(JobName(seen.job), seen.home, store, f"name checkpoint {id} {name!r} in") as journal:
+    with owning(seen.job, seen.home, store, f"name checkpoint {id} {name!r} in", on_conflict) as journal:
         return name_checkpoint(journal, id, name).id
 
 
@@ -110,7 +112,14 @@ def _make(store: ObjectStore, seen: Observation, name: str, limit: float, stop: 
 
 
 @app.command("delete")
-def delete(name: Name, home: Home, job: Job, timeout: Timeout = "10m", as_json: AsJson = False) -> None:
+def delete(
+    name: Name,
+    home: Home,
+    job: Job,
+    timeout: Timeout = "10m",
+    on_conflict: OnConflict = "refuse",
+    as_json: AsJson = False,
+) -> None:
     """Take the name back; the checkpoint is then kept or retired like others."""
     limit = seconds("timeout", timeout, least=0.1)
     store = job_store(home, job)
@@ -121,9 +130,7 @@ def delete(name: Name, home: Home, job: Job, timeout: Timeout = "10m", as_json: 
 
         ask_owner(store, seen, "delete-savepoint", name, limit, f"delete savepoint {name!r}")
     else:
-        from holdfast.runtime.maintenance import maintenance
-
-        with maintenance(JobName(seen.job), seen.home, store, f"delete savepoint {name!r} of") as journal:
+        with owning(seen.job, seen.home, store, f"delete savepoint {name!r} of", on_conflict) as journal:
             delete_savepoint(journal, name)
     if as_json:
         print_json(Deleted(job=job, home=home, name=name, checkpoint=id))

@@ -3,6 +3,7 @@
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -10,7 +11,7 @@ import typer
 
 from holdfast.cli import figures
 from holdfast.cli.observing import job_names, job_store
-from holdfast.cli.options import AsJson, CheckpointOption, Home
+from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict
 from holdfast.cli.output import answer, print_json, say
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
 from holdfast.storage.urls import open_store
@@ -43,6 +44,15 @@ RepairOption = Annotated[
     bool, typer.Option("--repair", help="Repair what can be repaired, mark the rest. The job must not run.")
 ]
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
+
+
+@dataclass(frozen=True)
+class Mending:
+    """What is done about damage."""
+
+    mark: bool
+    repair: bool
+    on_conflict: str
 
 
 class CorruptDocument(msgspec.Struct, frozen=True):
@@ -92,6 +102,7 @@ def verify(
     seed: Seed = None,
     mark: Mark = False,
     repair: RepairOption = False,
+    on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Prove every byte, the journal's included. Default: the newest checkpoint of --job, else the whole home.
@@ -108,7 +119,8 @@ def verify(
     drawn = seed if seed is not None else random.SystemRandom().randrange(1 << 31)
     whole = everything or job is None or (sample is not None and checkpoint is None)
     scope = Scope(checkpoint, whole, percent, drawn)
-    reports = [*_reports(home, job, scope, mark, repair)]
+    mending = Mending(mark, repair, on_conflict)
+    reports = [*_reports(home, job, scope, mending)]
     if as_json:
         print_json(_document(home, reports, scope))
     else:
@@ -126,9 +138,9 @@ def _percent(sample: str | None) -> float:
     return float(match[1])
 
 
-def _reports(home: str, job: str | None, scope: "Scope", mark: bool, repair: bool) -> Iterator["JobReport"]:
+def _reports(home: str, job: str | None, scope: "Scope", mending: Mending) -> Iterator["JobReport"]:
     if job is not None:
-        yield _report(home, job, job_store(home, job), scope, mark, repair)
+        yield _report(home, job, job_store(home, job), scope, mending)
         return
     root = open_store(home)
     names = [*job_names(root)]
@@ -137,7 +149,7 @@ def _reports(home: str, job: str | None, scope: "Scope", mark: bool, repair: boo
     unreadable: HoldfastError | None = None
     for name in names:
         try:
-            yield _report(home, name, root.scoped(name), scope, mark, repair)
+            yield _report(home, name, root.scoped(name), scope, mending)
         except NotFound:
             say(f"job {name!r} has no checkpoint to verify")
         except HoldfastError as error:
@@ -148,12 +160,12 @@ def _reports(home: str, job: str | None, scope: "Scope", mark: bool, repair: boo
         raise unreadable
 
 
-def _report(home: str, job: str, store: "ObjectStore", scope: "Scope", mark: bool, repair: bool) -> "JobReport":
+def _report(home: str, job: str, store: "ObjectStore", scope: "Scope", mending: Mending) -> "JobReport":
     from holdfast.cli.verifying import mend_job, verify_job
 
     report = verify_job(home, job, store, scope)
-    if (mark or repair) and (report.corrupt or report.suspected):
-        mend_job(home, store, report, repair=repair)
+    if (mending.mark or mending.repair) and (report.corrupt or report.suspected):
+        mend_job(home, store, report, repair=mending.repair, on_conflict=mending.on_conflict)
     return report
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from holdfast.cli.choosing import named_checkpoint, to_verify
 from holdfast.cli.observing import observe
 from holdfast.cli.output import say
+from holdfast.cli.owning import owning
 from holdfast.cli.progress import byte_progress
 from holdfast.errors import OwnedByAnotherRun
-from holdfast.identifiers import CheckpointId, job_name
+from holdfast.identifiers import CheckpointId
 from holdfast.repository import verification
 from holdfast.repository.damage import Mended, mend, readable_manifests
 from holdfast.repository.entries import CheckpointCompleted
@@ -109,15 +110,13 @@ def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[Checkp
     report.corrupt = [item for item in report.corrupt if item.checkpoint not in retired]
 
 
-def mend_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool) -> None:
+def mend_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool, on_conflict: str = "refuse") -> None:
     """Own the job for a moment and do what can be done. A running job is left to its owner."""
-    from holdfast.runtime.maintenance import maintenance
-
     if any(item.checkpoint is None for item in report.corrupt):
         report.not_mended = "its journal is damaged, and nothing may be written upon guesses"
         return
     try:
-        with maintenance(job_name(report.job), home, store, "mend") as journal:
+        with owning(report.job, home, store, "mend", on_conflict) as journal:
             report.mended = mend(store, journal, report.corrupt, _directories(journal.state), repair=repair)
     except OwnedByAnotherRun as error:
         report.not_mended = (

@@ -79,7 +79,8 @@ def little_headroom(numbers: Numbers) -> Finding | None:
     if not measured:
         return _guessed_headroom(numbers, vanished)
     tight = [(item, found) for item, found in measured[:RECENT] if found.tight]
-    newer = [item for item in vanished if item.triggered_at > measured[0][0].triggered_at]
+    newest = numbers.history.index(measured[0][0])
+    newer = [item for item in vanished if item in numbers.history[:newest]]
     if not newer and (not tight or tight[0] != measured[0]):
         return None
     worst = max((found for _, found in tight), key=lambda found: found.needed_s, default=measured[0][1])

@@ -171,6 +171,8 @@ class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"
     bytes_new: int = 0
     phases: tuple[Phase, ...] = ()
     slowest: tuple[ShardSummary, ...] = ()
+    head: Sequence | None = None
+    """The newest entry of the journal when it failed, where it belongs; None in entries of the first versions."""
 
 
 class CheckpointsRetired(Entry, frozen=True, kw_only=True, tag="checkpoints-retired"):

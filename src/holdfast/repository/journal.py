@@ -219,7 +219,15 @@ def newer_run(store: ObjectStore, state: JobState) -> str | None:
     return _owner(entry) if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch else None
 
 
+_BY_COMMAND = "maintenance"
+
+
+def is_of_maintenance(owner: str) -> bool:
+    """Whether the text that names a newer owner names a command."""
+    return owner.startswith(f"{_BY_COMMAND} ")
+
+
 def _owner(entry: RunStarted) -> str:
-    who = "run" if entry.purpose == "pipeline" else "maintenance"
+    who = "run" if entry.purpose == "pipeline" else _BY_COMMAND
     at = entry.at.isoformat()
     return f"{who} {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {at}"

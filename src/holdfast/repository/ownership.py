@@ -1,8 +1,9 @@
 """Who owns a job, for people and for politeness.
 
 Ownership itself is decided by the journal alone. The heartbeat in `owner.json` only lets a second deployment be refused
-with a good message instead of taking over from a living one. A wrong clock or a lost heartbeat can make holdfast too
-polite or not polite enough; it can never make two owners.
+with a good message instead of taking over from a living one. No clock is compared with another one's: a run that has
+not said that it ended is alive when its process can be seen, or when its heartbeat changes while somebody watches
+(`runtime/watching.py`).
 """
 
 import os
@@ -15,14 +16,16 @@ from typing import Literal
 import msgspec
 
 from holdfast.errors import ObjectNotFound, OwnedByAnotherRun
-from holdfast.identifiers import FencingEpoch, JobName
-from holdfast.repository.entries import Process
+from holdfast.identifiers import AttemptId, FencingEpoch, JobName, Sequence
+from holdfast.repository.entries import Process, RunStarted
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 
 KEY = "owner.json"
 MISSED_BEATS = 6
-"""A heartbeat is stale after this many intervals without a new one."""
+"""A run is taken for dead when its heartbeat did not change for this many of its intervals."""
+FORMAT = 2
+"""Of `owner.json`. The first one had no number, and nothing behind `application_id`."""
 
 
 def current_process(identity: str | None = None) -> Process:
@@ -35,6 +38,10 @@ def known_dead(process: Process, here: Process) -> bool:
     return _visible(process, here) and _started_ticks(process.pid) != process.started_ticks
 
 
+def known_alive(process: Process, here: Process) -> bool:
+    return _visible(process, here) and not known_dead(process, here)
+
+
 def succeeded(process: Process, here: Process) -> bool:
     """Whether `here` is the next life of `process`. A name proves it only for a process that cannot be seen: of one
     that can be, it is known whether it lives, and if it does, its name was given twice."""
@@ -44,7 +51,7 @@ def succeeded(process: Process, here: Process) -> bool:
 def _visible(process: Process, here: Process) -> bool:
     """Whether `here` would see `process` among its processes."""
     place = (process.boot_id, process.pid_namespace)
-    return bool(process.boot_id) and place == (here.boot_id, here.pid_namespace)
+    return bool(process.boot_id and process.started_ticks) and place == (here.boot_id, here.pid_namespace)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -54,16 +61,38 @@ class Heartbeat(msgspec.Struct, frozen=True):
     heartbeat_at: datetime
     interval_s: float
     application_id: str | None = None
+    format: int = 1
+    beat: int = 0
+    """Changes with each heartbeat, whatever the clock says."""
+    claim: AttemptId = AttemptId("")
+    """The attempt id of the run's `run-started`: two claims of one number are told apart by it."""
+    head: Sequence = Sequence(0)
+    """The newest entry of the journal that the run knows. A journal that ends before it was put back."""
 
-    def is_fresh(self, now: datetime) -> bool:
+    @property
+    def life(self) -> float:
+        """How long it must be watched without a change."""
+        return self.interval_s * MISSED_BEATS
+
+    def looks_fresh(self, now: datetime) -> bool:
+        """For people, who are told its age too. It compares two clocks, so nothing is decided by it."""
         age = (now - self.heartbeat_at).total_seconds()
-        limit = self.interval_s * MISSED_BEATS
-        return -limit <= age <= limit
+        return -self.life <= age <= self.life
+
+
+@dataclass(frozen=True)
+class Silence:
+    """What did not change while somebody watched it for the whole life of the heartbeat."""
+
+    head: Sequence
+    beat: bytes | None
 
 
 @dataclass(frozen=True)
 class Claimable:
     why: str
+    silence: Silence | None = None
+    """What was watched, when that is why."""
 
 
 @dataclass(frozen=True)
@@ -72,61 +101,70 @@ class Held:
     purpose: Literal["pipeline", "maintenance"] = "pipeline"
 
 
-def availability(state: JobState, heartbeat: Heartbeat | None, here: Process, now: datetime) -> Claimable | Held:
-    """Whether a new run may claim the job without asking."""
-    if state.run is None:
+@dataclass(frozen=True)
+class Unseen:
+    """The owner has not said that it ended, and from here nobody sees its process: only watching it can tell."""
+
+    heartbeat: Heartbeat
+    """Its newest entry stands for one until it has shown one."""
+    purpose: Literal["pipeline", "maintenance"] = "pipeline"
+
+
+def standing(state: JobState, heartbeat: Heartbeat | None, here: Process) -> Claimable | Held | Unseen:
+    """What can be said at once, and by no clock, about whether a new run may claim the job without asking."""
+    run = state.run
+    if run is None:
         return Claimable("the job has never run")
     if state.ended is not None:
         return Claimable("the last run ended by itself")
-    if heartbeat is None or heartbeat.fencing_epoch != state.fencing_epoch:
-        return _by_last_entry(state, here, now)
-    if (over := _over(heartbeat.process, here)) is not None:
-        return over
-    if heartbeat.is_fresh(now):
-        return Held(heartbeat, state.run.purpose)
-    return Claimable(f"the last run's heartbeat is stale since {heartbeat.heartbeat_at.isoformat()}")
-
-
-def _over(process: Process, here: Process) -> Claimable | None:
-    """What says without a look at the clock that the owner's life is over."""
+    shown = heartbeat if heartbeat and heartbeat.fencing_epoch == run.fencing_epoch else _stand_in(state, run)
+    process = shown.process
+    if known_alive(process, here):
+        return Held(shown, run.purpose)
     if known_dead(process, here):
         return Claimable(f"the last run's process {process.pid} on this host is dead")
     if succeeded(process, here):
         return Claimable(f"this is the next life of {process.identity!r}, which owned the job")
-    return None
+    return Unseen(shown, run.purpose)
 
 
-def _by_last_entry(state: JobState, here: Process, now: datetime) -> Claimable | Held:
+def seems_alive(state: JobState, heartbeat: Heartbeat | None, here: Process, now: datetime) -> bool:
+    """For those who show the job, or only ask its owner for something. Nobody may take a job because of it."""
+    answer = standing(state, heartbeat, here)
+    return isinstance(answer, Held) or (isinstance(answer, Unseen) and answer.heartbeat.looks_fresh(now))
+
+
+def _stand_in(state: JobState, run: RunStarted) -> Heartbeat:
     """The owner has claimed but not shown a heartbeat yet: its newest entry stands for one."""
-    assert state.run is not None
     assert state.head_at is not None
-    stand_in = Heartbeat(
-        process=state.run.process,
-        fencing_epoch=state.fencing_epoch,
-        started_at=state.run.at,
+    return Heartbeat(
+        process=run.process,
+        fencing_epoch=run.fencing_epoch,
+        started_at=run.at,
         heartbeat_at=state.head_at,
-        interval_s=state.run.heartbeat_s,
+        interval_s=run.heartbeat_s,
     )
-    if (over := _over(stand_in.process, here)) is not None:
-        return over
-    if stand_in.is_fresh(now):
-        return Held(stand_in, state.run.purpose)
-    return Claimable("the last run never showed a heartbeat")
 
 
 TAKE_OVER = "stop that run, or take the job from it: --on-conflict takeover"
 
 
-def refusal(job: JobName, home: str, held: Held, doing: str = "start", hint: str = TAKE_OVER) -> OwnedByAnotherRun:
-    beat = held.heartbeat
-    application = f", application {beat.application_id}" if beat.application_id else ""
-    identity = f", identity {beat.process.identity}" if beat.process.identity else ""
+def refusal(
+    job: JobName, home: str, held: Held | Unseen, doing: str = "start", hint: str = TAKE_OVER
+) -> OwnedByAnotherRun:
+    unseen = "" if isinstance(held, Held) else "; it has not said that it ended, and from here nobody sees its process"
     owned = "is owned by" if held.purpose == "pipeline" else "is being maintained by a command on"
     return OwnedByAnotherRun(
-        f"could not {doing} job {job!r} on {home}: it {owned} host {beat.process.host}, pid {beat.process.pid}"
-        f"{identity}{application}, run {beat.fencing_epoch}, started {_shown(beat.started_at)}, "
-        f"last heartbeat {_shown(beat.heartbeat_at)}",
-        hint=hint,
+        f"could not {doing} job {job!r} on {home}: it {owned} {_named(held.heartbeat)}{unseen}", hint=hint
+    )
+
+
+def _named(beat: Heartbeat) -> str:
+    application = f", application {beat.application_id}" if beat.application_id else ""
+    identity = f", identity {beat.process.identity}" if beat.process.identity else ""
+    return (
+        f"host {beat.process.host}, pid {beat.process.pid}{identity}{application}, run {beat.fencing_epoch}, "
+        f"started {_shown(beat.started_at)}, last heartbeat {_shown(beat.heartbeat_at)}"
     )
 
 
@@ -135,9 +173,21 @@ _DECODER = msgspec.json.Decoder(Heartbeat)
 
 
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
+    return decoded(heartbeat_bytes(store))
+
+
+def heartbeat_bytes(store: ObjectStore) -> bytes | None:
+    """As they lie there: whoever watches takes any change for life, also of what it cannot read."""
     try:
-        return _DECODER.decode(store.get(KEY))
-    except (ObjectNotFound, msgspec.DecodeError, UnicodeDecodeError):
+        return store.get(KEY)
+    except ObjectNotFound:
+        return None
+
+
+def decoded(data: bytes | None) -> Heartbeat | None:
+    try:
+        return None if data is None else _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

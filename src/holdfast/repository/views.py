@@ -6,7 +6,7 @@ Pure: a state, a heartbeat and a time in, documents out. Field names are public;
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -184,7 +184,7 @@ def job_status(seen: Observation) -> JobStatus:
         last_completed=_brief(_of_completed(completed, state)) if completed else None,
         seconds_since_last_completed=_age(completed.at, seen.now) if completed else None,
         consecutive_failures=len(failures),
-        last_failure=_brief(_of_failed(max(failures, key=_finished_at))) if failures else None,
+        last_failure=_brief(_of_failed(max(failures, key=_order_of_failure))) if failures else None,
         ended_at=_utc(state.pipeline_ended.at) if state.pipeline_ended else None,
         ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
         restarts=restart.attempt_number if restart else 0,
@@ -194,7 +194,7 @@ def job_status(seen: Observation) -> JobStatus:
 
 
 def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
-    """The whole history that the journal still holds, newest first by the time of the trigger.
+    """The whole history that the journal still holds, newest first in the order of the journal: clocks are set.
 
     One document per id: a completed entry wins over a failed one, and either over the start.
     """
@@ -202,10 +202,17 @@ def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
     nameless = [entry for entry in state.failed if entry.id is None]
     failed = {entry.id: entry for entry in state.failed if entry.id is not None and entry.id not in state.completed}
     begun = [entry for id, entry in state.started.items() if id not in state.completed and id not in failed]
-    documents = [_of_completed(entry, state) for entry in state.completed.values()]
-    documents += [_of_failed(entry) for entry in (*nameless, *failed.values())]
-    documents += [_of_started(entry, seen) for entry in begun]
-    return tuple(sorted(documents, key=lambda document: (document.triggered_at, document.id or 0), reverse=True))
+    placed = [(_place(entry, state), _of_completed(entry, state)) for entry in state.completed.values()]
+    placed += [(_place(entry, state), _of_failed(entry)) for entry in (*nameless, *failed.values())]
+    placed += [(_place(entry, state), _of_started(entry, seen)) for entry in begun]
+    return tuple(document for _, document in sorted(placed, key=lambda item: item[0], reverse=True))
+
+
+def _place(entry: CheckpointCompleted | CheckpointFailed | CheckpointStarted, state: JobState) -> tuple[int, int]:
+    """Where its beginning stands in the journal, or the first that the journal still tells of it."""
+    if entry.id is not None and entry.id in state.started:
+        return (state.started[entry.id].sequence, entry.sequence)
+    return (_failed_after(entry) if isinstance(entry, CheckpointFailed) else entry.sequence, entry.sequence)
 
 
 def checkpoint_list(seen: Observation, limit: int | None = None) -> CheckpointList:
@@ -258,15 +265,20 @@ def _newest_completed(state: JobState) -> CheckpointCompleted | None:
 
 def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> list[CheckpointFailed]:
     """Counted failures that happened after the last completion. A failure is written when the home can be written
-    again, so its place in the journal alone does not say when it happened."""
+    again, so not its place in the journal but what it says of the place where it happened counts."""
     failures = [entry for entry in state.failed if entry.failure.counted and entry.id not in state.completed]
     if completed is None:
         return failures
-    return [f for f in failures if f.sequence > completed.sequence and _finished_at(f) >= completed.at]
+    return [failure for failure in failures if _failed_after(failure) >= completed.sequence]
 
 
-def _finished_at(entry: CheckpointFailed) -> datetime:
-    return entry.triggered_at + timedelta(milliseconds=entry.duration_ms)
+def _order_of_failure(entry: CheckpointFailed) -> tuple[int, int]:
+    return (_failed_after(entry), entry.sequence)
+
+
+def _failed_after(entry: CheckpointFailed) -> int:
+    """The newest entry when it failed."""
+    return entry.sequence - 1 if entry.head is None else entry.head
 
 
 def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDetail:

@@ -6,7 +6,7 @@ from datetime import datetime
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.coordination import headroom
 from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord
-from holdfast.identifiers import Digest, FencingEpoch, ShardId
+from holdfast.identifiers import Digest, FencingEpoch, Sequence, ShardId
 from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -66,7 +66,7 @@ def completed_entry(
     )
 
 
-def failed_entry(record: CheckpointRecord, triggered_at: datetime, epoch: FencingEpoch) -> MakeEntry:
+def failed_entry(record: CheckpointRecord, triggered_at: datetime, epoch: FencingEpoch, head: Sequence) -> MakeEntry:
     assert record.failure is not None
     failure = record.failure
     return lambda sequence, attempt, at: CheckpointFailed(
@@ -93,6 +93,7 @@ def failed_entry(record: CheckpointRecord, triggered_at: datetime, epoch: Fencin
         slowest=tuple(
             ShardSummary(s.shard, round(s.seconds * 1000), s.bytes_total, s.bytes_new, s.files) for s in record.slowest
         ),
+        head=head,
     )
 
 

@@ -95,7 +95,7 @@ class Checkpointing:
         self._usage_recorded = Usage()
         """As of the newest completed checkpoint."""
         self._attempts: dict[Ticket, Attempt] = {}
-        self._unrecorded: deque[CheckpointRecord] = deque(maxlen=_UNRECORDED_KEPT)
+        self._unrecorded: deque[tuple[CheckpointRecord, Sequence]] = deque(maxlen=_UNRECORDED_KEPT)
         self.journal_answers = True
         """Whether the last step on the journal lane got through. Else only a step that is needed tries."""
         self.manifests: dict[CheckpointId, Manifest] = {}
@@ -163,7 +163,7 @@ class Checkpointing:
         if record.completed:
             self._leave(record.ticket)
         else:
-            self._unrecorded.append(record)
+            self._unrecorded.append((record, self._journal.state.head))
         if self._unrecorded:
             self._lanes.submit("journal", self.write_unrecorded)
 
@@ -379,13 +379,13 @@ class Checkpointing:
         """
         try:
             while self._unrecorded and self.journal_answers:
-                self._journal.append(self._failed_entry(self._unrecorded[0]))
+                self._journal.append(self._failed_entry(*self._unrecorded[0]))
                 self._unrecorded.popleft()
         except StorageError:
             self.journal_answers = False
         except Fenced as error:
             self._post(RunFenced(error.message))
 
-    def _failed_entry(self, record: CheckpointRecord) -> MakeEntry:
+    def _failed_entry(self, record: CheckpointRecord, head: Sequence) -> MakeEntry:
         age = timedelta(seconds=self._clock.monotonic() - record.triggered_at)
-        return failed_entry(record, self._clock.wall() - age, self._journal.fencing_epoch)
+        return failed_entry(record, self._clock.wall() - age, self._journal.fencing_epoch, head)

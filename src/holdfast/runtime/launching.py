@@ -1,6 +1,7 @@
 """From settings to a running job: look before touching, claim, recover, align the sink, start."""
 
 import random
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +18,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import READERS, Journal, MakeEntry
-from holdfast.repository.ownership import TAKE_OVER, Held, availability, current_process, read_heartbeat, refusal
+from holdfast.repository.ownership import TAKE_OVER, Held, Silence, current_process, refusal
 from holdfast.repository.state import JobState
 from holdfast.runtime.alarms import Alarms, AtOnce, Delivery, InThread, Receiver
 from holdfast.runtime.candidates import Candidates
@@ -39,6 +40,7 @@ from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
 from holdfast.runtime.supervision import Supervision
+from holdfast.runtime.watching import Watcher
 from holdfast.runtime.work_folder import require_free_or_ours
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import SinkContext, Step, no_step
@@ -69,6 +71,10 @@ class Surroundings:
     """Keeps the heartbeat alive until the loop runs."""
     deliver: Callable[[Receiver], Delivery] = AtOnce
     """How alarms get to their receivers."""
+    sleep: Callable[[float], None] = time.sleep
+    """Between two looks at another run's heartbeat."""
+    told: Callable[[str], None] = log.info
+    """Hears what is being waited for."""
 
     @classmethod
     def real(cls, step: Step = no_step, identity: str | None = None) -> "Surroundings":
@@ -90,6 +96,8 @@ class Place:
     """Counts what is asked of the home."""
     begins: bool = True
     """It has no completed checkpoint."""
+    silence: Silence | None = None
+    """What was watched, and did not change, before the job was found free."""
 
 
 def look(job: JobName, home: str, work: WorkPath, settings: Settings, around: Surroundings) -> Place:
@@ -100,20 +108,24 @@ def look(job: JobName, home: str, work: WorkPath, settings: Settings, around: Su
     place = Place(job, home, store, work, settings, around, meter)
     require_free_or_ours(work, job, home)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
-    _require_claimable(place, journal)
+    silence = _require_claimable(place, journal)
     decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
     require_create_if_absent(root)
-    return replace(place, begins=not journal.state.completed)
+    return replace(place, begins=not journal.state.completed, silence=silence)
 
 
-def _require_claimable(place: Place, journal: Journal) -> None:
-    state = journal.load()
+def _require_claimable(place: Place, journal: Journal) -> Silence | None:
+    """What had to be watched. Loads the journal."""
     if place.settings.on_conflict == "takeover":
-        return
-    answer = availability(state, read_heartbeat(place.store), place.around.process, place.around.clock.wall())
+        journal.load()
+        return None
+    around = place.around
+    watcher = Watcher(place.store, around.process, around.clock, around.sleep, around.told)
+    answer = watcher.answer(journal, place.silence)
     if isinstance(answer, Held):
         raise refusal(place.job, place.home, answer)
     log.debug("the job may be claimed: %s", answer.why)
+    return answer.silence
 
 
 def rules_of(settings: Settings, jitter: float) -> Rules:

@@ -38,10 +38,10 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
-from holdfast.errors import Fenced, HoldfastError
+from holdfast.errors import Fenced, FencedByMaintenance, HoldfastError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.job_log import log
-from holdfast.repository.journal import Journal
+from holdfast.repository.journal import Journal, is_of_maintenance
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
@@ -322,10 +322,7 @@ class Runtime:
         self._ending = True
         self._life.stop_asked = True
         if command.fenced:
-            self._failure = Fenced(
-                f"job {self._parts.job!r} was taken over, this run stops: {command.failure}",
-                hint="stop one of the two deployments",
-            )
+            self._failure = _taken(self._parts.job, command.failure or "")
         elif command.failure is not None and self._failure is None:
             self._failure = end_of_run(f"job {self._parts.job!r} stopped: {command.failure}", command.reason)
         stops = [(request, self._answers.pop(request, None)) for request in command.requests]
@@ -371,6 +368,15 @@ class Runtime:
             alarms=tuple(self._parts.alarms.active.values()),
             storage=self._parts.storage(),
         )
+
+
+def _taken(job: JobName, owner: str) -> Fenced:
+    if is_of_maintenance(owner):
+        return FencedByMaintenance(
+            f"job {job!r} was taken by a command while this run was silent, this run stops: {owner}",
+            hint="start it again, it goes on from where it was; and see why it was silent",
+        )
+    return Fenced(f"job {job!r} was taken over, this run stops: {owner}", hint="stop one of the two deployments")
 
 
 def _tell(record: CheckpointRecord) -> None:

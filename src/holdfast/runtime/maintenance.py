@@ -1,14 +1,19 @@
 """Writing to a job whose pipeline does not run: a claim like a run's, heartbeats, entries, and a goodbye.
 
-Maintenance owns the job for as long as it takes, so everything that holds for owners holds for it: it is refused while
-another owner shows life, it fences whoever stalled, and it is fenced by whoever claims after it. It makes no batches,
-touches no work directory and opens no sink. That is why recovery may look past it.
+Maintenance owns the job for as long as it takes, so everything that holds for owners holds for it: it fences whoever
+stalled, and it is fenced by whoever claims after it. It makes no batches, touches no work directory and opens no sink.
+That is why recovery may look past it.
+
+A command is no reason to stop a pipeline that only paused. So it takes the job when its run has said that it ended, or
+when its process can be seen to be dead; from a run that vanished only when a person says so, and then after watching
+its heartbeat for a whole life. Another command that vanished is watched likewise, and needs nobody to say so.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -17,17 +22,23 @@ from holdfast.identifiers import AttemptId, JobName, Sequence
 from holdfast.job_log import about
 from holdfast.repository.entries import AnyEntry
 from holdfast.repository.journal import Journal, MakeEntry
-from holdfast.repository.ownership import Held, availability, read_heartbeat, refusal
+from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Surroundings, run_started
 from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.watching import Watcher
 from holdfast.storage.interface import ObjectStore
 
 HEARTBEAT_S = 5.0
 HEADROOM = 1_000_000
 """How far a copy's journal jumps above its source's: the source may have started again since the last copy, and a sink
 that both know must obey the copy all the same."""
+OnConflict = Literal["refuse", "takeover"]
 _HINT = "wait until that run has ended, or stop it, and try again"
+_VANISHED_HINT = (
+    "if that run is gone for good: --on-conflict takeover, which watches its heartbeat first; or start the job, "
+    "which does the same"
+)
 
 
 @dataclass(frozen=True)
@@ -46,25 +57,54 @@ def maintenance(
     doing: str,
     around: Surroundings | None = None,
     origin: Origin | None = None,
+    on_conflict: OnConflict = "refuse",
 ) -> Iterator[Journal]:
     """Own the job inside the block; the journal that comes back is loaded and may be appended to.
 
     `store` is the job's part of the home. `doing` completes "could not … job NAME", e.g. "collect garbage of".
-    Raises `OwnedByAnotherRun` when a living run owns the job, or claims it at the same moment. Inside the block an
-    append raises `Fenced` when a newer run has taken the job.
+    Raises `OwnedByAnotherRun` when a run owns the job that lives, or that vanished without saying so unless
+    `on_conflict` is `takeover`, or when another claims it at the same moment. Inside the block an append raises
+    `Fenced` when a newer run has taken the job.
     """
-    with about(job), _owning(job, home, store, doing, around or Surroundings.real(), origin) as journal:
-        yield journal
+    surroundings = around or Surroundings.real()
+    journal = Journal(
+        store, new_attempt=surroundings.new_attempt, now=surroundings.clock.wall, readers=surroundings.readers
+    )
+    with about(job):
+        _require_free(job, home, store, journal, doing, surroundings, on_conflict)
+        with _owning(job, home, store, journal, doing, surroundings, origin):
+            yield journal
+
+
+def _require_free(
+    job: JobName,
+    home: str,
+    store: ObjectStore,
+    journal: Journal,
+    doing: str,
+    around: Surroundings,
+    on_conflict: OnConflict,
+) -> None:
+    """Loads the journal."""
+    answer = standing(journal.load(), read_heartbeat(store), around.process)
+    if isinstance(answer, Unseen):
+        if answer.purpose == "pipeline" and on_conflict == "refuse":
+            raise refusal(job, home, answer, doing, _VANISHED_HINT)
+        answer = Watcher(store, around.process, around.clock, around.sleep, around.told).answer(journal)
+    if isinstance(answer, Held):
+        raise refusal(job, home, answer, doing, _HINT)
 
 
 @contextmanager
 def _owning(
-    job: JobName, home: str, store: ObjectStore, doing: str, around: Surroundings, origin: Origin | None
-) -> Iterator[Journal]:
-    journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall, readers=around.readers)
-    answer = availability(journal.load(), read_heartbeat(store), around.process, around.clock.wall())
-    if isinstance(answer, Held):
-        raise refusal(job, home, answer, doing, _HINT)
+    job: JobName,
+    home: str,
+    store: ObjectStore,
+    journal: Journal,
+    doing: str,
+    around: Surroundings,
+    origin: Origin | None,
+) -> Iterator[None]:
     try:
         claimed = journal.claim(_of_copy(run_started(journal, around, HEARTBEAT_S, "", "maintenance"), origin))
     except Fenced as error:
@@ -83,7 +123,7 @@ def _owning(
     reason = f"could not {doing} the job"
     try:
         with around.beating(watch, HEARTBEAT_S):
-            yield journal
+            yield
         reason = f"maintenance: {doing} the job"
     finally:
         say_goodbye(journal, reason)

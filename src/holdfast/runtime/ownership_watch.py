@@ -4,6 +4,7 @@ The heartbeat is politeness. That a fenced run stops working soon is politeness 
 guaranteed elsewhere: its appends lose, its sink is fenced, and it deletes only keys that newer runs never use.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,10 +12,12 @@ from datetime import datetime
 
 from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import StorageError
+from holdfast.identifiers import AttemptId
 from holdfast.job_log import about_the_same, log
 from holdfast.repository.entries import Process
 from holdfast.repository.journal import Journal, newer_run
-from holdfast.repository.ownership import MISSED_BEATS, Heartbeat, write_heartbeat
+from holdfast.repository.ownership import FORMAT, MISSED_BEATS, Heartbeat, write_heartbeat
+from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
 from holdfast.storage.interface import ObjectStore
 
@@ -58,6 +61,7 @@ class OwnershipWatch:
         self._post = post
         self._heard_at = clock.monotonic()
         """When the last look ended, or when it began if it took so long that another run may have come meanwhile."""
+        self._beats = itertools.count(1)
         self._looking = False
         self._fenced = False
         self._silent = False
@@ -76,6 +80,10 @@ class OwnershipWatch:
                     heartbeat_at=self._clock.wall(),
                     interval_s=self._interval,
                     application_id=self._application_id(),
+                    format=FORMAT,
+                    beat=next(self._beats),
+                    claim=_claim(self._journal.state),
+                    head=self._journal.state.head,
                 ),
             )
         except StorageError as error:
@@ -117,3 +125,7 @@ class OwnershipWatch:
         self._fenced = True
         self._post(RunFenced(newer))
         return False
+
+
+def _claim(state: JobState) -> AttemptId:
+    return state.run.attempt if state.run else AttemptId("")
