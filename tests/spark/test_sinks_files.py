@@ -45,7 +45,9 @@ def test_other_readers_skip_what_is_staged_as_well(spark: SparkSession, tmp_path
     assert spark.read.parquet(str(tmp_path)).count() == 3
 
 
-def test_nothing_but_visible_files_and_one_marker_remains_after_recovery(spark: SparkSession, tmp_path: Path) -> None:
+def test_nothing_but_visible_files_and_what_the_ledger_needs_remains_after_recovery(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     older = opened(spark, tmp_path, "id BIGINT")
     staged = older.stage(spark.range(2).coalesce(1), BatchId(0))
     older.publish(BatchId(0), (staged,))
@@ -53,7 +55,14 @@ def test_nothing_but_visible_files_and_one_marker_remains_after_recovery(spark: 
     newer = opened(spark, tmp_path, "id BIGINT", epoch=2)
     newer.discard(())
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sorted(path.suffix for path in files) == [".json", ".json", ".parquet"]
+    assert sorted(path.parent.name for path in files if path.suffix == ".json") == [
+        "batches",
+        "columns",
+        "orders",
+        "published",
+        "schemas",
+    ]
+    assert [path.parent for path in files if path.suffix != ".json"] == [tmp_path]
 
 
 def test_a_kept_file_that_became_visible_too_early_is_hidden_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -73,9 +82,13 @@ def test_a_column_may_come_or_go_but_not_change_its_type(spark: SparkSession, tm
     opened(spark, tmp_path, "id STRING", epoch=2)  # nothing was written yet
     sink = opened(spark, tmp_path, "id BIGINT, text STRING", epoch=3)
     sink.publish(BatchId(0), (sink.stage(spark.range(1).selectExpr("id", "'x' AS text"), BatchId(0)),))
-    opened(spark, tmp_path, "id BIGINT, price DOUBLE", epoch=4)
-    with pytest.raises(InvalidSettings, match="price: string in the query, double in the table"):
-        opened(spark, tmp_path, "id BIGINT, price STRING", epoch=5)
+    opened(spark, tmp_path, "id BIGINT, price DOUBLE", epoch=4)  # nothing was written by it
+    sink = opened(spark, tmp_path, "id BIGINT, price STRING", epoch=5)
+    sink.publish(BatchId(1), (sink.stage(spark.range(1).selectExpr("id", "'x' AS price"), BatchId(1)),))
+    with pytest.raises(InvalidSettings, match="text: double in the query, string in the table"):
+        opened(spark, tmp_path, "id BIGINT, text DOUBLE", epoch=6)
+    with pytest.raises(InvalidSettings, match="Price: in the query, price in the files"):
+        opened(spark, tmp_path, "id BIGINT, Price STRING", epoch=6)
 
 
 def test_a_staged_file_that_is_gone_is_reported(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ before. These rules make that harmless:
      either it ends there, or the newer run reads that target: it never takes for published what is being removed. An
      overtaken run removes only what itself or older runs staged, beyond a target that the journal has made final.
   5. A marker moves forward only after every rename it speaks of is on the disk.
+  6. What a batch made visible is in a record that was written before; the marker names its newest page. So what was
+     published is proved file by file, at `open` and before each `publish`, whoever else has been here.
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import Fenced, HoldfastError, InvalidSettings
+import msgspec
+
+from holdfast.errors import Conflict, Fenced, HoldfastError
 from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.sinks import files_columns, files_proof
 from holdfast.sinks.durable import flush, storage_errors
-from holdfast.sinks.files_layout import FilesLayout, Marker
+from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, life_of, lives_of
+from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, require_no_table
 from holdfast.sinks.ledger import require_unbroken
-from holdfast.sinks.place import local_place, owner_name, require
+from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, Step, fingerprint, no_step
-from holdfast.sinks.schemas import changed_types, fields_of
+from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.staging import lost, staged_files, write_parquet
 
 if TYPE_CHECKING:
@@ -46,6 +52,9 @@ class Files:
 
     Publishing a checkpoint is a series of renames: for a moment a reader may see a part of a checkpoint, but never a
     row twice and never a row of a checkpoint that did not complete. Use `Delta` where readers need whole checkpoints.
+
+    The directory is this sink's: other jobs of holdfast may share it, other writers may add files. Who deletes or
+    rewrites published files makes the next publish stop until a person says that it was meant.
     """
 
     def __init__(
@@ -56,38 +65,43 @@ class Files:
         self._step = step
         self._unique = unique
         self._opened: tuple[SinkContext, FilesLayout] | None = None
-        self._may_leave_out = False
-        """Whether the next publish may leave batches out that the ledger does not have."""
+        self._gap_allowed = False
 
     def describe(self) -> str:
         return f"files:{self._place}"
 
     def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
-        self._opened = (context, FilesLayout(self._place, owner_name(context)))
         with storage_errors(f"look at {self.describe()}"):
-            newest = self._layout.newest_run()
-            if newest is None:
+            life = self._survey(context, schema.json())
+            if life is None:
+                self._opened = (context, FilesLayout(self._place, context.job, life_of(context.lineage)))
                 return SinkState()
-            return SinkState(fingerprint(context.lineage), newest, None, self.published())
+            layout = FilesLayout(self._place, context.job, life)
+            self._opened = (context, layout)
+            markers = layout.markers()
+            newest = next(iter(markers), FencingEpoch(0))
+            run = markers[newest].run if markers else None
+            return SinkState(life.life, newest, run, _newest_published(markers).batch_id)
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
-        layout = FilesLayout(self._place, owner_name(context))
-        self._opened = (context, layout)
-        self._may_leave_out = context.accept
         with storage_errors(f"open {self.describe()}"):
-            layout.make()
+            own = life_of(context.lineage)
+            life = self._survey(context, schema.json())
+            if life is not None and life.life != own.life and not context.new_life:
+                raise self._another_life(context, life)
+            self._opened = (context, FilesLayout(self._place, context.job, own))
             self._refuse_if_fenced("open")
-            if layout.markers().get(self._epoch, Marker(claim=True)).claim:
-                layout.write_marker(self._epoch, Marker(claim=True))
-                self._step("open: claimed")
-                layout.write_marker(self._epoch, self._left_by_older_runs())
-                self._step("open: carried over")
-            self._require_fit(schema.json())
+            self._require_own_claim()
+            if not context.accept:
+                self._require_published_files("open", folded=True)
+            self._take(life)
+            self._layout.write_schema(self._epoch, schema.json())
             self._refuse_if_fenced("open")
+        self._gap_allowed = context.accept
 
     def published(self) -> BatchId | None:
         with storage_errors(f"read what is published in {self.describe()}"):
-            return next((m.batch_id for m in self._layout.markers().values() if not m.claim), None)
+            return _newest_published(self._layout.markers()).batch_id
 
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
@@ -99,73 +113,195 @@ class Files:
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         with storage_errors(f"publish to {self.describe()}"):
-            published = self._finish_rewind("publish")
+            marker = self._finish_rewind("publish")
+            published = marker.batch_id
             if published is not None and published >= upto:
                 return
-            if not self._may_leave_out:
+            self._require_published_files("publish", folded=False)
+            if not self._gap_allowed:
                 require_unbroken(published, upto, ledger)
             batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
-            for source, target in (move for batch in batches for move in self._layout.moves(batch)):
+            moves = {batch.batch_id: self._layout.moves(batch) for batch in batches}
+            self._remember_columns({batch.fencing_epoch for batch in batches})
+            first = 0 if published is None else published + 1
+            page = self._layout.record.write(Page(upto, _written_down(first, upto, batches, moves), marker.record))
+            self._step("publish: written down")
+            for source, target in (move for batch in batches for move in moves[batch.batch_id]):
                 self._show(source, target)
             flush(self._place)
             self._refuse_if_fenced("publish")
             self._step("publish: all visible")
-            self._layout.write_marker(self._epoch, Marker(upto))
-            self._may_leave_out = False
+            self._write(msgspec.structs.replace(marker, batch_id=upto, record=page))
+            self._gap_allowed = False
             self._step("publish: recorded")
-            for source in {move[0].parent for batch in batches for move in self._layout.moves(batch)}:
+            for source in {source.parent for batch in batches for source, _ in moves[batch.batch_id]}:
                 shutil.rmtree(source, ignore_errors=True)
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
-        with storage_errors(f"look at {self.describe()}"):
-            published = self.published()
-            if published is None or (upto is not None and published <= upto):
+        with storage_errors(f"plan a rewind of {self.describe()}"):
+            marker = _newest_published(self._layout.markers())
+            after = -1 if upto is None else upto
+            if marker.batch_id is None or marker.batch_id <= after:
                 return RewindPlan()
-            files = [file for file in self._layout.visible() if upto is None or file.batch_id > upto]
-            parquet = require("pyarrow.parquet", "files")
-            rows = sum(parquet.read_metadata(file.path).num_rows for file in files)
-            return RewindPlan(published - (-1 if upto is None else upto), len(files), rows)
+            known = [
+                file for batch in files_proof.recorded(self._layout, marker, after).batches for file in batch.files
+            ]
+            bound = marker.batch_id if marker.without_record else marker.folded.upto
+            folded = [file.path for file in self._layout.visible() if after < file.batch_id <= bound]
+            return RewindPlan(
+                batches=marker.batch_id - after,
+                files=len(known) + len(folded),
+                rows=sum(file.rows for file in known) + files_proof.rows_in(folded),
+                obstacle=self._obstacle(marker, after),
+            )
 
     def rewind(self, upto: BatchId | None) -> None:
         with storage_errors(f"rewind {self.describe()}"):
-            published = self._finish_rewind("rewind")
+            marker = self._finish_rewind("rewind")
+            published = marker.batch_id
             if published is None or (upto is not None and published <= upto):
                 return
-            self._layout.write_marker(self._epoch, Marker(upto, taken_back_by=self._epoch))
+            if obstacle := self._obstacle(marker, -1 if upto is None else upto):
+                self._refuse_if_fenced("rewind")
+                raise Conflict(
+                    f"could not rewind {self.describe()} to batch {-1 if upto is None else upto}: {obstacle}",
+                    hint="put the files back as they were, or resume from a newer checkpoint",
+                )
+            self._write(msgspec.structs.replace(marker, batch_id=upto, taken_back_by=self._epoch))
             self._step("rewind: target recorded")
             self._finish_rewind("rewind")
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         with storage_errors(f"discard what was staged for {self.describe()}"):
-            published = self._finish_rewind("discard")
-            kept = {source.parent for batch in keep for source, _ in self._layout.moves(batch)}
+            marker = self._finish_rewind("discard")
+            moves = [move for batch in keep for move in self._layout.moves(batch)]
+            kept = {source.parent for source, _ in moves}
             self._take_away_staged(lambda directory, _: directory not in kept, self._epoch)
-            wanted = {target: source for batch in keep for source, target in self._layout.moves(batch)}
-            self._hide_visible(published, self._epoch, wanted)
-            self._layout.forget_runs_before(self._epoch)
+            self._hide_visible(marker.batch_id, self._epoch, {target: source for source, target in moves})
+            self._refuse_if_fenced("discard")
+            self._layout.forget_runs_before(self._epoch, {batch.fencing_epoch for batch in keep})
+            self._layout.record.keep_only(marker.record)
             self._empty_trash()
 
     def forget(self, upto: BatchId) -> None:
-        pass
+        with storage_errors(f"shorten the record of {self.describe()}"):
+            marker = self._finish_rewind("forget")
+            if marker.batch_id is None or (bound := min(upto, marker.batch_id)) <= marker.folded.upto:
+                return
+            batches = files_proof.recorded(self._layout, marker).batches
+            folded = files_proof.folded_further(marker, batches, bound)
+            self._write(msgspec.structs.replace(marker, folded=folded))
+            self._step("forget: folded")
+            self._layout.record.forget(bound)
 
-    def _finish_rewind(self, operation: str) -> BatchId | None:
+    def _survey(self, context: SinkContext, schema_json: str) -> Life | None:
+        """The life whose output is here. Refuses what is somebody else's, and columns that do not fit."""
+        require_no_table(self._place, self.describe())
+        life = current_life(self._place, context.job, context.lineage)
+        if life is None and not context.accept:
+            require_no_foreign_file(self._place, self.describe())
+        files_columns.require_fit(self.describe(), schema_json, self._written(context))
+        return life
+
+    def _written(self, context: SinkContext) -> list[str]:
+        """Schemas with every column that a visible file of this job has, in whichever life."""
+        found = []
+        for name in lives_of(self._place, context.job):
+            layout = FilesLayout(self._place, context.job, Life(0, name))
+            found += layout.columns() or _columns_of_0_1_0(layout)
+        return found
+
+    def _take(self, life: Life | None) -> None:
+        """Make the place this run's: from here on neither an older run nor another life can publish."""
+        context, before = self._state
+        layout = before.carry_over()
+        self._opened = (context, layout)
+        layout.make()
+        if life is None or life.life != layout.life.life or before.own != layout.own:
+            layout.write_life(self._unique())
+        marker = layout.own_marker(self._epoch)
+        if marker is not None and not marker.claim:
+            if context.accept:
+                self._write(files_proof.accepted(layout, marker))
+            return
+        self._write(Marker(claim=True))
+        self._step("open: claimed")
+        self._write(self._left_by_older_runs())
+        self._step("open: carried over")
+
+    def _left_by_older_runs(self) -> Marker:
+        older = {epoch: marker for epoch, marker in self._layout.markers().items() if epoch < self._epoch}
+        marker = _newest_published(older)
+        if not older and self._state[0].accept:
+            shown = max((file.batch_id for file in self._layout.visible()), default=None)
+            marker = Marker(shown)
+        if not self._layout.columns() and (schemas := _columns_of_0_1_0(self._layout)):
+            self._layout.write_columns(self._epoch, files_columns.union(schemas))
+        unproved = self._state[0].accept or marker.without_record
+        return files_proof.accepted(self._layout, marker) if unproved else marker
+
+    def _finish_rewind(self, operation: str) -> Marker:
         """What is published, after completing a rewind that this run or an older one began."""
         self._refuse_if_fenced(operation)
-        marker = self._layout.markers().get(self._epoch)
+        marker = self._layout.own_marker(self._epoch)
         if marker is None or marker.claim:
             self._refuse_if_fenced(operation)  # a newer run deletes the markers of older ones
-            raise HoldfastError(
-                f"could not {operation} {self.describe()}: it no longer knows this run; it was replaced meanwhile",
-                hint="bring the directory back, or start again with --accept-sink to go on from what is there",
+            raise Conflict(
+                f"could not {operation} {self.describe()}: it does not know run {self._epoch} of job {self._job!r} any "
+                "more; the directory was replaced, emptied or put back from a copy meanwhile",
+                hint="bring the directory back; or, when this is meant, start once with --accept-sink",
             )
-        if marker.taken_back_by is not None:
-            after = marker.batch_id
-            self._take_away_staged(lambda _, batch: after is None or batch > after, marker.taken_back_by)
-            self._hide_visible(after, marker.taken_back_by, {})
-            self._layout.write_marker(self._epoch, Marker(after))
-            self._step("rewind: done")
-            self._empty_trash()
-        return marker.batch_id
+        self._require_own_claim()
+        if marker.taken_back_by is None:
+            return marker
+        after = marker.batch_id
+        self._take_away_staged(lambda _, batch: after is None or batch > after, marker.taken_back_by)
+        self._hide_visible(after, marker.taken_back_by, {})
+        upto = -1 if after is None else after
+        page = self._layout.record.write(Page(upto, (), marker.record))
+        folded = marker.folded if marker.folded.upto <= upto else files_proof.fold(self._layout, upto)
+        done = msgspec.structs.replace(marker, taken_back_by=None, record=page, folded=folded)
+        self._write(done)
+        self._step("rewind: done")
+        self._empty_trash()
+        return done
+
+    def _obstacle(self, marker: Marker, after: int) -> str | None:
+        """Why batches after `after` cannot be taken back: rows of theirs may lie in files that we do not know."""
+        found = files_proof.loss(self._layout, marker, after, accepted_too=True)
+        if found is None:
+            return None
+        stranger = next(foreign_files(self._place), None)
+        if stranger is None and self._state[0].accept:
+            return None
+        beside = f"; {stranger.name} lies beside them, which holdfast did not write" if stranger else ""
+        return f"{found}{beside}. Somebody has compacted, deleted or replaced them; their rows would be there twice"
+
+    def _require_published_files(self, operation: str, *, folded: bool) -> None:
+        """Refuse to go on when what was published is not there. A rewind of another run may be under way."""
+        before: Marker | None = None
+        while before != (marker := _newest_published(self._layout.markers())):
+            found = files_proof.loss(self._layout, marker, folded=folded)
+            if found is None:
+                return
+            self._refuse_if_fenced(operation)
+            before = marker
+        raise Conflict(
+            f"could not {operation} {self.describe()}: job {self._job!r} has published batches up to {marker.batch_id} "
+            f"there, but {found}",
+            hint="bring the files back; or, when this is meant (rows deleted on request, an older copy put back), "
+            "start once with --accept-sink",
+        )
+
+    def _remember_columns(self, staged_by: set[FencingEpoch]) -> None:
+        """Every publish is by columns that were checked, also of batches that another run staged."""
+        written = self._written(self._state[0])
+        for epoch in sorted(staged_by):
+            if (schema := self._layout.schema_of(epoch)) is not None:
+                files_columns.require_fit(self.describe(), schema, written)
+                written.append(schema)
+        if staged_by:
+            self._layout.write_columns(self._epoch, files_columns.union(written))
 
     def _show(self, source: Path, target: Path) -> None:
         self._refuse_if_fenced("publish")
@@ -205,29 +341,49 @@ class Files:
         for path in self._layout.trash.iterdir():
             shutil.rmtree(path, ignore_errors=True)
 
-    def _left_by_older_runs(self) -> Marker:
-        older = [marker for epoch, marker in self._layout.markers().items() if epoch < self._epoch]
-        return next((marker for marker in older if not marker.claim), Marker())
-
-    def _require_fit(self, schema_json: str) -> None:
-        """Columns may come and go between runs; one that changes its type would make the directory unreadable."""
-        before = self._layout.newest_schema()
-        if before is not None and self.published() is not None:
-            lines = changed_types(fields_of(schema_json), fields_of(before))
-            if lines:
-                raise InvalidSettings(
-                    "\n  ".join([f"could not open {self.describe()}: columns have changed their type:", *lines]),
-                    hint="cast them back, or write to a new directory",
-                )
-        self._layout.write_schema(self._epoch, schema_json)
-
     def _refuse_if_fenced(self, operation: str) -> None:
-        newest = self._layout.newest_run()
+        context, layout = self._state
+        newest = layout.newest_run()
         if newest is not None and newest > self._epoch:
             raise Fenced(
                 f"could not {operation} {self.describe()} as run {self._epoch}: run {newest} has opened it since",
                 hint="stop this run; the newer one owns the job",
             )
+        life = current_life(self._place, context.job, context.lineage)
+        if life is not None and life.life != layout.life.life and operation != "open":
+            raise Fenced(
+                f"could not {operation} {self.describe()} as run {self._epoch}: another life of job {self._job!r} has "
+                "taken it over",
+                hint="stop this run; the new life owns the directory",
+            )
+
+    def _require_own_claim(self) -> None:
+        marker, claim = self._layout.own_marker(self._epoch), self._state[0].claim
+        if marker is not None and marker.run is not None and claim and marker.run != fingerprint(claim):
+            raise Conflict(
+                f"could not use {self.describe()} as run {self._epoch} of job {self._job!r}: another run with the same "
+                "number has opened it, so the home was put back from a backup",
+                hint="bring the newer home back, or claim above what the sink knows: --accept-older-home",
+            )
+
+    def _another_life(self, context: SinkContext, life: Life) -> Conflict:
+        published = _newest_published(FilesLayout(self._place, context.job, life).markers()).batch_id
+        shown = "nothing yet" if published is None else f"batches up to {published}"
+        return Conflict(
+            f"could not open {self.describe()}: it holds the output of another life of job {context.job!r} ({shown}), "
+            "whose home is not this one; this life would write the same input once more",
+            hint="put the home of that life back; or write to another directory; or leave its rows and begin anew "
+            "beside them: --new-life",
+        )
+
+    def _write(self, marker: Marker) -> None:
+        claim = self._state[0].claim
+        run = fingerprint(claim) if claim else None
+        self._layout.write_marker(self._epoch, msgspec.structs.replace(marker, run=run))
+
+    @property
+    def _job(self) -> str:
+        return self._state[0].job
 
     @property
     def _epoch(self) -> FencingEpoch:
@@ -242,3 +398,29 @@ class Files:
         if self._opened is None:
             raise HoldfastError(f"{self.describe()} was used before it was opened")
         return self._opened
+
+
+def _newest_published(markers: dict[FencingEpoch, Marker]) -> Marker:
+    return next((marker for marker in markers.values() if not marker.claim), Marker())
+
+
+def _written_down(
+    first: int, upto: BatchId, batches: list[StagedBatch], moves: dict[BatchId, list[tuple[Path, Path]]]
+) -> tuple[RecordedBatch, ...]:
+    """What becomes visible of every batch. One without an entry, which a person has accepted, has no files."""
+    entries = {batch.batch_id: batch for batch in batches}
+    missing = {BatchId(number): RecordedBatch(BatchId(number), ()) for number in range(first, upto + 1)}
+    found = {}
+    for number, batch in entries.items():
+        targets = (target.name for _, target in moves[number])
+        found[number] = recorded(batch, dict(zip((file.path for file in batch.files), targets, strict=True)))
+    return tuple((missing | found).values())
+
+
+def _columns_of_0_1_0(layout: FilesLayout) -> list[str]:
+    """Version 0.1.0 remembered the columns of its newest run only; one file of each run has those of that run."""
+    one_of_each = {file.fencing_epoch: file.path for file in layout.visible()}
+    found = [schema for path in one_of_each.values() if (schema := files_columns.schema_in(path)) is not None]
+    published = _newest_published(layout.markers()).batch_id is not None
+    newest = layout.newest_schema()
+    return [*found, *([newest] if published and newest is not None else [])]
