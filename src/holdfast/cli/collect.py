@@ -102,7 +102,7 @@ def _rule(
     seen: Observation, retained: int | None, keep_hourly: int | None, keep_daily: int | None, grace: str | None
 ) -> Retention | None:
     """What the last run of the pipeline kept, with what was asked for over it. None when neither says."""
-    known = seen.state.pipeline.retention if seen.state.pipeline else None
+    known = seen.state.retention
     grace_s = seconds("grace", grace) if grace is not None else None
     asked = {"retained": retained, "keep_hourly": keep_hourly, "keep_daily": keep_daily, "grace_s": grace_s}
     given = {name: value for name, value in asked.items() if value is not None}

@@ -52,6 +52,7 @@ class CopyDocument(msgspec.Struct, frozen=True, kw_only=True, rename={"home_to":
     objects: int
     bytes: int
     retired: tuple[int, ...]
+    decisions: tuple[str, ...]
     vanished: tuple[int, ...]
     damaged: dict[int, str]
 
@@ -117,7 +118,7 @@ def _copied(
     from holdfast.runtime.copying import Copy, planned
 
     if dry_run:
-        return planned(source, target, entries)
+        return planned(source, target, entries, whole=everything)
     return Copy(source, target, _progress).run(entries, whole=everything)
 
 
@@ -140,6 +141,7 @@ def _document(source: "Place", target: "Place", copied: "Copied", dry_run: bool)
         objects=copied.objects,
         bytes=copied.bytes,
         retired=tuple(copied.retired),
+        decisions=tuple(copied.decisions),
         vanished=tuple(copied.vanished),
         damaged={int(id): why for id, why in copied.damaged.items()},
     )
@@ -159,6 +161,8 @@ def _print(document: CopyDocument) -> None:
         console.print(f"repaired there: {_ids(document.repaired)}")
     if document.retired:
         console.print(f"retired there, as in the source: {_ids(document.retired)}; holdfast collect frees the space")
+    for decision in document.decisions:
+        console.print(f"as in the source: {decision}")
     for id in document.vanished:
         say(f"checkpoint {id} was retired while it was being copied")
     for id, why in document.damaged.items():

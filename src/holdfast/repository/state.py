@@ -20,6 +20,7 @@ from holdfast.repository.entries import (
     CheckpointStarted,
     QueryRestarted,
     RequestAnswered,
+    Retention,
     RunEnded,
     RunStarted,
     SavepointDeleted,
@@ -133,6 +134,11 @@ class JobState:
     @property
     def pipeline_ended(self) -> RunEnded | None:
         return self.ends.get(self.pipeline.fencing_epoch) if self.pipeline else None
+
+    @property
+    def retention(self) -> Retention | None:
+        """What the newest run that says so keeps: of the pipeline, or of the source of a copy."""
+        return next((run.retention for run in reversed(self.runs) if run.retention is not None), None)
 
     @property
     def newest_answer(self) -> RequestAnswered | None:

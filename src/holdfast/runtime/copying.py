@@ -4,11 +4,13 @@ The copy is the same job: same lineage, same ids, same keys. Its journal goes on
 run over the copy has a higher fencing epoch than any run over the source, and whatever both write to (a sink, above
 all) obeys the newer one. It depends on nothing in the source.
 
+It also knows what the source decided (`repository/replay.py`), so that it resumes where the source would.
+
 The target is owned while it is written, like by any other maintenance. A checkpoint is there when, and only when, the
 target's journal says so, after all of its objects are; so a copy that was cut off is shorter, never broken.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -17,8 +19,10 @@ import msgspec
 from holdfast.errors import Corrupt, InvalidSettings
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.damage import mark_repaired
-from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointFailed, CheckpointsRetired
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointsRetired
 from holdfast.repository.journal import Journal, read_entries
+from holdfast.repository.replay import as_copied, missing, to_retire, to_unname, told
+from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
 from holdfast.runtime.maintenance import Origin, maintenance
@@ -52,6 +56,8 @@ class Copied:
     bytes: int = 0
     retired: list[CheckpointId] = field(default_factory=list)
     """Given up at the target too, since the source has."""
+    decisions: list[str] = field(default_factory=list)
+    """Of the source, which the target did not know."""
     vanished: list[CheckpointId] = field(default_factory=list)
     """Retired at the source while they were being copied."""
     damaged: dict[CheckpointId, str] = field(default_factory=dict)
@@ -74,12 +80,13 @@ def require_possible(source: Place, target: Place, source_state: JobState, targe
         )
 
 
-def planned(source: Place, target: Place, entries: list[CheckpointCompleted]) -> Copied:
+def planned(source: Place, target: Place, entries: list[CheckpointCompleted], *, whole: bool) -> Copied:
     """What a copy would do. Writes nothing."""
-    target_state = target.state()
-    require_possible(source, target, source.state(), target_state)
+    source_state, target_state = source.state(), target.state()
+    require_possible(source, target, source_state, target_state)
     transfer = Transfer(source.store, target.store)
-    copied = Copied()
+    steps = missing(source_state, target_state, {entry.id for entry in entries}, whole=whole)
+    copied = Copied(decisions=[decision for step in steps if (decision := told(step)) is not None])
     counted: set[str] = set()
     for entry in entries:
         if entry.id in target_state.completed:
@@ -106,7 +113,8 @@ class Copy:
         self._progress = progress
 
     def run(self, entries: list[CheckpointCompleted], *, whole: bool) -> Copied:
-        """Copy these checkpoints, oldest first; with `whole`, also the history, and retire what the source has retired.
+        """Copy these checkpoints and the source's decisions, in its order; with `whole`, also names, the history, what
+        it retired and how much it keeps.
 
         What the target has is not sent again. Raises `OwnedByAnotherRun` when somebody owns the target, `Fenced` when
         somebody takes it. Damage and retirement at the source are told, and do not stop the rest.
@@ -116,27 +124,51 @@ class Copy:
         if _is_up_to_date(entries, state, there, whole=whole):
             return Copied(present=[entry.id for entry in entries])
         assert state.lineage is not None
-        origin = Origin(state.lineage, state.head)
-        with maintenance(self._target.job, self._target.home, self._target.store, "copy to", origin=origin) as journal:
+        origin = Origin(state.lineage, state.head, state.retention if whole else None)
+        with self._own(origin) as journal:
             require_possible(self._source, self._target, state, journal.state)
             transfer = Transfer(self._source.store, self._target.store)
             copied = Copied()
-            for item in _in_order(entries, _new_failures(state, journal.state) if whole else []):
-                if isinstance(item, CheckpointFailed):
-                    _append(journal, item)
-                else:
-                    self._copy(journal, transfer, item, copied)
+            present = [entry for entry in entries if entry.id in journal.state.completed]
+            for entry in present:
+                self._mend(journal, transfer, entry, copied)
+            for item in missing(state, journal.state, {entry.id for entry in entries}, whole=whole):
+                self._replay(journal, transfer, item, copied)
             if whole:
-                _retire(journal, _to_retire(self._source.state(), journal.state), copied)
+                after = self._source.state()
+                for gone in to_unname(after, journal.state):
+                    assert gone.name is not None
+                    delete_savepoint(journal, gone.name)
+                    copied.decisions.append(f"deleted savepoint {gone.name!r}")
+                _retire(journal, to_retire(after, journal.state), copied)
         return copied
 
-    def _copy(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
-        there, mendable = entry.id in journal.state.completed, entry.id in _mendable(journal.state)
-        if there and not mendable:
+    def _own(self, origin: Origin) -> AbstractContextManager[Journal]:
+        target = self._target
+        return maintenance(target.job, target.home, target.store, "copy to", origin=origin)
+
+    def _replay(self, journal: Journal, transfer: Transfer, entry: AnyEntry, copied: Copied) -> None:
+        if isinstance(entry, CheckpointCompleted):
+            if not self._send(transfer, entry, copied):
+                return
+            copied.checkpoints.append(entry.id)
+        elif (decision := told(entry)) is not None:
+            copied.decisions.append(decision)
+        _append(journal, as_copied(entry))
+
+    def _mend(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
+        if entry.id not in _mendable(journal.state):
             copied.present.append(entry.id)
-            return
+        elif self._send(transfer, entry, copied, distrusted=True):
+            mark_repaired(journal, entry.id, "every byte was proved against the source of the copy")
+            copied.repaired.append(entry.id)
+
+    def _send(
+        self, transfer: Transfer, entry: CheckpointCompleted, copied: Copied, *, distrusted: bool = False
+    ) -> bool:
+        """Whether the target has every byte of it now."""
         try:
-            if mendable:
+            if distrusted:
                 transfer.distrust(entry)
             load = transfer.load(entry)
             with self._progress(load) as advance:
@@ -146,43 +178,26 @@ class Copy:
                 copied.vanished.append(entry.id)
             else:
                 copied.damaged[entry.id] = error.message
-            return
-        if mendable:
-            mark_repaired(journal, entry.id, "every byte was proved against the source of the copy")
-            copied.repaired.append(entry.id)
-        else:
-            _append(journal, entry)
-            copied.checkpoints.append(entry.id)
+            return False
         copied.objects += len(load.missing)
         copied.bytes += load.bytes
+        return True
 
 
 def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target: JobState, *, whole: bool) -> bool:
     """A run over the target must also have a higher epoch than the source's newest run: a sink may know that one."""
-    behind = whole and (_new_failures(source, target) or _to_retire(source, target))
-    return (
-        not behind
-        and source.fencing_epoch <= target.head
-        and all(entry.id in target.completed and entry.id not in _mendable(target) for entry in entries)
-    )
+    ids = {entry.id for entry in entries}
+    if source.fencing_epoch > target.head or ids & _mendable(target):
+        return False
+    surplus = to_retire(source, target) or to_unname(source, target)
+    if whole and (surplus or source.retention != target.retention):
+        return False
+    return not missing(source, target, ids, whole=whole)
 
 
 def _mendable(target: JobState) -> frozenset[CheckpointId]:
     """Found damaged in the copy, and not given up."""
     return frozenset(id for id in target.corrupt if id not in target.passed_over and id not in target.retired)
-
-
-def _new_failures(source: JobState, target: JobState) -> list[CheckpointFailed]:
-    known = {(failed.id, failed.triggered_at) for failed in target.failed}
-    return [failed for failed in source.failed if (failed.id, failed.triggered_at) not in known]
-
-
-def _to_retire(source: JobState, target: JobState) -> tuple[CheckpointId, ...]:
-    """Only as long as something newer stays: a source that lost its checkpoints is no reason to lose the copies."""
-    retained = {entry.id for entry in source.retained()}
-    newest = max((entry.id for entry in target.restorable() if entry.id in retained), default=0)
-    plain = [entry.id for entry in target.retained() if entry.checkpoint_kind == "checkpoint"]
-    return tuple(id for id in plain if id not in retained and id < newest)
 
 
 def _retire(journal: Journal, ids: tuple[CheckpointId, ...], copied: Copied) -> None:
@@ -193,14 +208,6 @@ def _retire(journal: Journal, ids: tuple[CheckpointId, ...], copied: Copied) -> 
             )
         )
         copied.retired.extend(ids)
-
-
-def _in_order(
-    entries: list[CheckpointCompleted], failures: list[CheckpointFailed]
-) -> Iterator[CheckpointCompleted | CheckpointFailed]:
-    """As they happened."""
-    everything: list[CheckpointCompleted | CheckpointFailed] = [*entries, *failures]
-    yield from sorted(everything, key=lambda entry: entry.sequence)
 
 
 def _append(journal: Journal, entry: AnyEntry) -> None:

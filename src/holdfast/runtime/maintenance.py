@@ -20,7 +20,7 @@ import msgspec
 from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, JobName, Sequence
 from holdfast.job_log import about
-from holdfast.repository.entries import AnyEntry
+from holdfast.repository.entries import AnyEntry, Retention
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
 from holdfast.runtime.goodbye import say_goodbye
@@ -43,10 +43,11 @@ _VANISHED_HINT = (
 
 @dataclass(frozen=True)
 class Origin:
-    """What a job is a copy of: the life of its source, and how far the source's journal had come."""
+    """What a job is a copy of: the life of its source, how far its journal had come, and how much it keeps."""
 
     lineage: str
     head: Sequence
+    retention: Retention | None = None
 
 
 @contextmanager
@@ -140,6 +141,8 @@ def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:
     def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
         behind = sequence == 1 or origin.head > sequence
         above = Sequence(origin.head + HEADROOM) if behind else None
-        return msgspec.structs.replace(claim(sequence, attempt, at), lineage=origin.lineage, next_sequence=above)
+        return msgspec.structs.replace(
+            claim(sequence, attempt, at), lineage=origin.lineage, next_sequence=above, retention=origin.retention
+        )
 
     return make

@@ -1,0 +1,187 @@
+"""R9. A copy replays the decisions: it resumes where its source would, and "up to date" means equal states."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.cli.main import main
+from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.repository.entries import CheckpointCorrupt, Retention, SavepointNamed, WentBack
+from holdfast.repository.going_back import AlreadyBack, Wanted, decide
+from holdfast.repository.state import JobState
+from tests.unit.test_copying import Source
+
+RULE = Retention(retained=7, keep_hourly=3, grace_s=60.0)
+
+
+class Deciding(Source):
+    """Checkpoints 1 (a savepoint), 3, 4 and 5, of a run that keeps seven."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        super().__init__(tmp_path)
+        self.history.end()
+        self.blobs = type(self.blobs)(self.history.store, self.history.run(retention=RULE))
+        self.checkpoint(4)
+        self.checkpoint(5)
+
+    def go_back(self, chosen: int, *abandoned: int, asked: str) -> None:
+        self.history._append(
+            WentBack,
+            chosen=CheckpointId(chosen),
+            abandoned=tuple(CheckpointId(id) for id in abandoned),
+            asked=asked,
+            published=BatchId(9),
+        )
+
+    def pass_over(self, id: int) -> None:
+        self.history._append(CheckpointCorrupt, id=CheckpointId(id), detail="flipped", passed_over=True)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Deciding:
+    return Deciding(tmp_path)
+
+
+def copy(capsys: pytest.CaptureFixture[str], source: Source, *more: str) -> dict[str, Any]:
+    assert main([*source.arguments("--json"), *more]) == 0
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def decided(state: JobState) -> dict[str, object]:
+    """Everything that a start depends on."""
+    back = state.went_back
+    kept = state.restorable()
+    return {
+        "resumes at": kept[0].id if kept else None,
+        "kept": {(entry.id, entry.name, entry.checkpoint_kind) for entry in kept},
+        "went back": back and (back.chosen, back.abandoned, back.asked, back.published),
+        "next id": state.last_checkpoint + 1,
+        "keeps": state.retention,
+    }
+
+
+def require_equal(source: Source) -> None:
+    assert decided(source.target_state()) == decided(source.history.state())
+
+
+def test_a_copy_made_before_and_after_going_back_resumes_where_the_source_does(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    require_equal(source)
+    source.go_back(3, 4, 5, asked="checkpoint 3")
+    report = copy(capsys, source, "--all")
+    assert report["decisions"] == ["went back to checkpoint 3, as asked: checkpoint 3"]
+    require_equal(source)
+    assert source.target_state().restorable()[0].id == 3
+
+
+def test_a_fresh_copy_does_not_go_back_again(source: Deciding, capsys: pytest.CaptureFixture[str]) -> None:
+    source.go_back(1, 3, 4, 5, asked="savepoint before-upgrade")
+    source.checkpoint(6)
+    copy(capsys, source, "--all")
+    require_equal(source)
+    assert isinstance(decide(source.target_state(), Wanted("before-upgrade", None)), AlreadyBack)
+
+
+def test_an_id_that_was_given_up_is_not_used_again_by_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would be among the abandoned ones, and never be chosen."""
+    source.go_back(3, 4, 5, asked="checkpoint 3")
+    copy(capsys, source, "--all")
+    assert source.target_state().last_checkpoint == 5
+    require_equal(source)
+
+
+def test_a_single_checkpoint_brings_what_was_given_up_with_it(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    source.go_back(3, 4, 5, asked="checkpoint 3")
+    assert copy(capsys, source)["present"] == [3]
+    assert source.target_state().restorable()[0].id == 3
+
+
+def test_a_checkpoint_that_was_passed_over_stays_so_in_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    source.pass_over(5)
+    assert copy(capsys, source, "--all")["decisions"] == ["passed over checkpoint 5"]
+    assert source.target_state().restorable()[0].id == 4
+    require_equal(source)
+
+
+def test_names_and_deletions_follow_in_the_order_of_the_source(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    source.history.name("good", 4)
+    copy(capsys, source, "--all")
+    require_equal(source)
+    home = ["--home", f"file://{source.path}", "--job", "orders"]
+    source.history.end()
+    assert main(["savepoint", "delete", "good", *home]) == 0
+    assert main(["savepoint", "create", "good", "--from", "5", *home]) == 0
+    capsys.readouterr()
+    source.history.journal.load()
+    copy(capsys, source, "--all")
+    require_equal(source)
+
+
+def test_what_was_named_in_the_copy_stays(source: Deciding, capsys: pytest.CaptureFixture[str]) -> None:
+    copy(capsys, source, "--all")
+    there = ["--home", f"file://{source.to}", "--job", "orders"]
+    assert main(["savepoint", "create", "mine", "--from", "3", *there]) == 0
+    capsys.readouterr()
+    source.checkpoint(6)
+    source.history.retire(3, 4)
+    assert copy(capsys, source, "--all")["retired"] == [4]
+    kept = {entry.id: entry.name for entry in source.target_state().restorable()}
+    assert kept == {1: "before-upgrade", 3: "mine", 5: None, 6: None}
+
+
+def test_a_collection_of_the_copy_keeps_what_the_source_keeps(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    assert source.target_state().retention == RULE
+
+
+def test_repeating_it_changes_nothing_whatever_was_decided(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source.go_back(3, 4, 5, asked="checkpoint 3")
+    source.checkpoint(6)
+    source.history.name("good", 6)
+    source.pass_over(6)
+    source.checkpoint(7)
+    source.history.retire(3)
+    copy(capsys, source, "--all")
+    require_equal(source)
+    head = source.target_state().head
+    for _ in range(3):
+        assert copy(capsys, source, "--all")["decisions"] == []
+    assert source.target_state().head == head
+
+
+def test_an_old_request_that_is_told_again_is_not_the_last_word(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The copy had one checkpoint of the line that the first of two requests gave up, brought there since."""
+    source.go_back(3, 4, asked="checkpoint 3")
+    source.go_back(1, 5, asked="checkpoint 1")
+    copy(capsys, source, "--all")
+    require_equal(source)
+    assert source.target_state().went_back.asked == "checkpoint 1"  # type: ignore[union-attr]
+
+
+def test_damage_of_the_sources_bytes_is_not_the_copys(source: Deciding, capsys: pytest.CaptureFixture[str]) -> None:
+    copy(capsys, source, "--all")
+    source.history._append(CheckpointCorrupt, id=CheckpointId(5), detail="flipped", passed_over=False)
+    copy(capsys, source, "--all")
+    assert source.target_state().restorable()[0].id == 5
+    assert not any(isinstance(entry, SavepointNamed) for _, entry in source.target_state().sequences)
