@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
+from tests.clean_processes import FORKS
 from tests.simulation.outside import ENABLED, KINDS
 from tests.simulation.runs import simulate
 from tests.simulation.world import Violation, World
@@ -36,9 +36,12 @@ def verdict(seed: int, outside: frozenset[str] = ENABLED) -> tuple[int, str | No
 
 
 def verdicts(
-    seeds: Iterable[int], processes: int | None = None, outside: frozenset[str] = ENABLED
+    seeds: Sequence[int], processes: int | None = None, outside: frozenset[str] = ENABLED
 ) -> Iterator[tuple[int, str | None]]:
-    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=5) as pool:
+    if len(seeds) == 1:
+        yield verdict(seeds[0], outside)
+        return
+    with FORKS.Pool(processes, maxtasksperchild=5) as pool:
         yield from pool.imap_unordered(partial(verdict, outside=outside), seeds, chunksize=20)
 
 

@@ -1,10 +1,10 @@
 """A simulation that finds nothing proves nothing: each planted defect is found within 2,000 seeds."""
 
-import multiprocessing
 from functools import partial
 
 import pytest
 
+from tests.clean_processes import FORKS
 from tests.simulation.planted import DEFECTS
 from tests.simulation.runs import simulate
 from tests.simulation.world import Violation
@@ -23,14 +23,17 @@ def found(seed: int, defect: str) -> tuple[int, str | None]:
     return seed, None
 
 
+def plant(defect: str) -> None:
+    """In a process that has nothing else to do and ends with the test."""
+    DEFECTS[defect].plant(pytest.MonkeyPatch())
+
+
 @pytest.mark.parametrize("defect", CHOSEN)
-def test_the_simulation_finds(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    DEFECTS[defect].plant(monkeypatch)
-    with multiprocessing.get_context("fork").Pool(2) as pool:
+def test_the_simulation_finds(defect: str) -> None:
+    with FORKS.Pool(2, plant, (defect,)) as pool:
         for seed, violation in pool.imap(partial(found, defect=defect), range(SEEDS), chunksize=2):
             if violation is not None:
                 print(f"\n{defect}: seed {seed}: {violation}")  # noqa: T201  the point of the test
-                monkeypatch.undo()
                 assert found(seed, defect) == (seed, None), "the seed is bad without the defect too"
                 return
     pytest.fail(f"{defect} was not found in {SEEDS} seeds")

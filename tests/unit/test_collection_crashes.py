@@ -1,6 +1,7 @@
 """A process that dies between any two operations on the store: nothing needed is missing, and nothing stays behind."""
 
 import os
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from holdfast.repository import retention
 from holdfast.repository.verification import verify
 from holdfast.snapshot import carrier
+from tests.clean_processes import FORKS
 from tests.unit.churning_runs import (
     JOB,
     LARGE,
@@ -21,41 +23,55 @@ from tests.unit.churning_runs import (
 
 CRASHES = 100
 DIED = 9
+PATIENCE = 120.0
+"""For a run that takes a tenth of a second: one that takes longer hangs."""
 TWO_DAYS = 2 * 86_400
 
 
 @pytest.fixture(autouse=True)
 def small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small_and_quick(monkeypatch)
+
+
+def make_small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrier, "PACKED_BELOW", LARGE)
     monkeypatch.setattr(retention, "HISTORY_KEPT", 12)
     # Here a process dies, not the machine.
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
+def dying_run(tell: Connection, home: Path, work: Path, clock: ManualClock, operations: int) -> None:
+    """In a process of its own, which dies after so many operations and tells where that was."""
+    make_small_and_quick(pytest.MonkeyPatch())
+    left = operations
+
+    def watch(operation: str, key: str) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            tell.send(f"{operation} {key}")
+            os._exit(DIED)
+
+    ChurningRun(home, work, clock, operations, watch, grace="1s").batches(8)
+    assert left > 0
+    tell.send(None)
+
+
 def dies(home: Path, work: Path, clock: ManualClock, operations: int) -> str | None:
-    """A run in a process of its own that dies after so many operations: where that was, None when it did not."""
-    told, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        left = operations
-
-        def watch(operation: str, key: str) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                os.write(tell, f"{operation} {key}".encode())
-                os._exit(DIED)
-
+    """Where a run died after so many operations, None when it did not."""
+    told, tell = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=dying_run, args=(tell, home, work, clock, operations))
+    process.start()
+    tell.close()
+    with told:
         try:
-            ChurningRun(home, work, clock, operations, watch, grace="1s").batches(8)
+            assert told.poll(PATIENCE), f"a run that dies after {operations} operations hangs"
+            where: str | None = told.recv()
         finally:
-            os._exit(0 if left > 0 else 1)
-    os.close(tell)
-    with os.fdopen(told) as pipe:
-        where = pipe.read()
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (0, DIED)
-    return where or None
+            process.join(PATIENCE)
+            process.kill()
+    assert process.exitcode == (DIED if where else 0)
+    return where
 
 
 def require_sound(home: Path) -> None:

@@ -1,7 +1,6 @@
 """The journal: every append is known as won or lost, one linear history, and a stalled run is always refused."""
 
 import itertools
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from holdfast.repository.entry_bytes import decode_entry
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
+from tests.clean_processes import FORKS
 
 _ATTEMPTS = itertools.count()
 
@@ -203,8 +203,7 @@ def _contend(root: str, rounds: int) -> None:
 
 
 def test_racing_processes_make_one_linear_history(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=_contend, args=(str(tmp_path), 20)) for _ in range(2)]
+    processes = [FORKS.Process(target=_contend, args=(str(tmp_path), 20)) for _ in range(2)]
     for process in processes:
         process.start()
     for process in processes:

@@ -10,6 +10,7 @@ from holdfast.errors import ObjectNotFound, StorageDenied, StorageError, Storage
 from holdfast.storage.interface import Created
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store, require_create_if_absent
+from tests.clean_processes import FORKS
 
 
 def _race(root: str, key: str, value: bytes, start: "multiprocessing.synchronize.Barrier") -> int:
@@ -19,9 +20,8 @@ def _race(root: str, key: str, value: bytes, start: "multiprocessing.synchronize
 
 
 def test_of_many_racing_processes_one_wins(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
-    start = context.Barrier(8)
-    with context.Pool(8, _share_barrier, (start,)) as pool:
+    start = FORKS.Barrier(8)
+    with FORKS.Pool(8, _share_barrier, (start,)) as pool:
         for round_number in range(20):
             wins = pool.starmap(_race_shared, [(str(tmp_path), f"journal/{round_number}", n) for n in range(8)], 1)
             assert sum(wins) == 1
