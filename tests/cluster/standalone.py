@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pyspark
 
-STARTED_WITHIN = 60.0
+from tests.patience import PATIENCE
+
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _ENVIRONMENT = {
     "SPARK_LOCAL_IP": "127.0.0.1",
@@ -31,7 +32,7 @@ class Daemon:
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """The first line of its log that matches."""
-        deadline = time.monotonic() + STARTED_WITHIN
+        deadline = time.monotonic() + PATIENCE
         while (found := re.search(pattern, self.log.read_text())) is None:
             assert self.process.poll() is None, f"it ended: see {self.log}"
             assert time.monotonic() < deadline, f"no {pattern!r} in {self.log}"
@@ -42,7 +43,7 @@ class Daemon:
         """With everything that it started, as when its machine dies."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
 
 
 @dataclass

@@ -23,6 +23,7 @@ from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
 from tests.cluster.standalone import Cluster, standalone_cluster
 from tests.end_to_end.harness import TORTURE
+from tests.patience import PATIENCE
 from tests.stores.hdfs_server import running_hdfs
 
 REAL = Path(__file__).parents[1] / "doctor" / "real" / "logs"
@@ -56,7 +57,9 @@ if TORTURE:
 def doctor(cluster: Cluster, logs: str, place: Path) -> Any:
     command = [sys.executable, "-m", "holdfast.cli", "doctor", logs, "--master", cluster.url, "--json"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=place, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 1, done.stderr[-2000:]
     return json.loads(done.stdout)
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.standalone import Cluster, Daemon, is_descendant, standalone_cluster, writer_below
-from tests.end_to_end.harness import PATIENCE, TORTURE, WARM_JVM, Driver, Pipeline
+from tests.end_to_end.harness import TORTURE, WARM_JVM, Driver, Pipeline
 from tests.end_to_end.warm_jvm import WarmJvm
+from tests.patience import PATIENCE
 from tests.stores.hdfs_server import running_hdfs
 
 SLOW, ENDLESS = "8KB/s", "100B/s"
@@ -93,7 +94,6 @@ def _can_hide() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.timeout(300)
 def test_executors_copy_and_may_die_and_so_may_the_driver(pipeline: OnCluster) -> None:
     # Without a cluster the driver copies. What it leaves is in the home alone.
     pipeline.hold_back(17)
@@ -160,7 +160,6 @@ def ended(driver: Driver) -> int:
 
 if TORTURE:
 
-    @pytest.mark.timeout(300)
     def test_executors_copy_from_a_work_directory_on_hdfs(pipeline: OnCluster, tmp_path: Path) -> None:
         with running_hdfs(tmp_path / "hdfs", datanodes=2) as hdfs:
             options = {"trigger": "available-now", "bandwidth": None}

@@ -22,8 +22,7 @@ from holdfast.spark.running import RunningJob
 from tests.end_to_end.driver import session, tell
 from tests.end_to_end.operators import CASES, DELAY, SCHEMA
 from tests.end_to_end.operators_driver import ONCE
-
-PATIENCE = 120.0
+from tests.patience import PATIENCE
 
 
 class Life:

@@ -9,6 +9,8 @@ from html import escape, unescape
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.patience import PATIENCE
+
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 _SCHEMES = {"dark": 0, "light": 1}
@@ -56,6 +58,6 @@ def _run(place: Path, scheme: str, *arguments: str) -> str:
         f"--blink-settings=preferredColorScheme={_SCHEMES[scheme]}",
         *arguments,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     return done.stdout

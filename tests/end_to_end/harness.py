@@ -23,10 +23,10 @@ from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 from holdfast.storage.work_path import work_path
 from tests.end_to_end.warm_jvm import WarmJvm
+from tests.patience import PATIENCE
 from tests.torture import TORTURE
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-PATIENCE = 120.0
 WARM_JVM = WarmJvm()
 Row = tuple[datetime, int, int, int]
 _PROGRAM = "tests.end_to_end.driver"

@@ -22,8 +22,8 @@ from holdfast.spark.query import trigger_of
 from holdfast.spark.running import RunningJob
 from tests.end_to_end.driver import session, tell
 from tests.end_to_end.operators import CASES, DELAY, SCHEMA, Case
+from tests.patience import PATIENCE
 
-PATIENCE = 120.0
 ONCE = {"stateless", "processor-ttl"}
 """With processing time Spark always wants one more batch, so that available-now would never end."""
 SETTINGS = {
@@ -99,7 +99,7 @@ def wait_for_batch(jobs: dict[str, RunningJob], after: dict[str, int]) -> None:
 def checkpoint(jobs: dict[str, RunningJob]) -> dict[str, int]:
     """One of each job, all at the same time; the batches committed by then, which are at least those that they hold."""
     with ThreadPoolExecutor(len(jobs)) as pool:
-        list(pool.map(lambda job: job.checkpoint("60s"), jobs.values()))
+        list(pool.map(lambda job: job.checkpoint(f"{PATIENCE:g}s"), jobs.values()))
     return {name: job.status().barrier or 0 for name, job in jobs.items()}
 
 

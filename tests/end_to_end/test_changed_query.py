@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holdfast.repository.entries import RunEnded
 from tests.end_to_end.harness import WARM_JVM, Pipeline
+from tests.patience import PATIENCE
 
 FILES = 14
 PIPELINE = """
@@ -39,7 +40,7 @@ class Deployment:
         command += ["--home", f"file://{self.pipeline.home}", "--work", str(self.pipeline.work)]
         command += ["--sink", f"delta:{self.pipeline.output}", *options]
         environment = {**os.environ, **WARM_JVM.environment()}
-        return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 
     def more_input(self, files: int | None = None) -> None:
         for path in sorted(self._later.iterdir())[:files]:

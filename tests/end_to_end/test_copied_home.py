@@ -3,13 +3,10 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
 from holdfast.cli.main import main
 from tests.end_to_end.harness import Pipeline
 
 
-@pytest.mark.timeout(300)
 def test_a_copy_taken_while_the_pipeline_ran_takes_over(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, files=30)
     driver = pipeline.start(scrub="1s")

@@ -16,6 +16,7 @@ from holdfast.repository.entries import CheckpointCompleted, QueryRestarted
 from tests.damage import DAMAGE, empty, flipped, missing, truncated
 from tests.end_to_end.driver import STATE_FORMATS, damage_state, newest_directory
 from tests.end_to_end.harness import Pipeline
+from tests.patience import PATIENCE
 from tests.torture import TORTURE
 
 FILES_PER_LIFE = 15
@@ -49,11 +50,10 @@ def verify(pipeline: Pipeline) -> tuple[int, dict[int, str]]:
     """The exit code, and the damaged checkpoints with what is damaged of them."""
     command = [sys.executable, "-m", "holdfast.cli", "verify", "--all", "--json", "--job", "counts"]
     command += ["--home", f"file://{pipeline.home}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     return done.returncode, {found["checkpoint"]: found["path"] for found in json.loads(done.stdout)["corrupt"]}
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["rocksdb"])
 def test_damage_from_one_life_to_the_next(tmp_path: Path, state_format: str) -> None:
     pipeline = Pipeline(tmp_path, files=6 * FILES_PER_LIFE, state_format=state_format)

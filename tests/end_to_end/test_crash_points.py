@@ -25,7 +25,6 @@ COMPLETING = [
 RECOVERING = ["run.claimed", "recovery.directory", "recovery.fenced", "recovery.aligned"]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("sink", ["delta", "files"])
 def test_dying_between_any_two_steps(tmp_path: Path, sink: str) -> None:
     # Half of the points for each sink, shifted by one: together they are all covered, with and without the directory.
@@ -42,7 +41,6 @@ def test_dying_between_any_two_steps(tmp_path: Path, sink: str) -> None:
     pipeline.require_exact()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("sink", ["delta", "files"] if TORTURE else ["delta"])
 def test_a_crash_between_journal_and_publish_loses_and_doubles_nothing(tmp_path: Path, sink: str) -> None:
     """Also without the disk: the checkpoint in the journal is published by the next run from what it carries."""

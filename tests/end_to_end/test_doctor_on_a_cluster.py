@@ -15,6 +15,7 @@ from holdfast.doctor.pipeline import added_up
 from holdfast.doctor.rules import RULES
 from holdfast.doctor.scanning import scan
 from tests import short_lived_jvm
+from tests.patience import PATIENCE
 
 LOGS = Path(__file__).parents[1] / "doctor" / "real" / "logs"
 
@@ -47,7 +48,7 @@ def test_the_same_answer_on_a_cluster(tmp_path: Path) -> None:
     }
     command = [sys.executable, "-c", EXAMINE, str(LOGS)]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
     files, lines, events, unparsed, executors, findings = json.loads(done.stdout.splitlines()[-1])

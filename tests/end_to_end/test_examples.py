@@ -16,13 +16,13 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.end_to_end.harness import WARM_JVM
+from tests.patience import PATIENCE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SPARK_SUBMIT = (
     str(Path(sys.executable).with_name("spark-submit")),
     *("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
 )
-PATIENCE_S = 200
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def started(
 
 
 def until(reached: Callable[[], bool], process: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + PATIENCE
     while not reached():
         assert process.poll() is None, (tmp_path / "log").read_text()
         assert time.monotonic() < deadline, (tmp_path / "log").read_text()
@@ -61,7 +61,7 @@ def until(reached: Callable[[], bool], process: subprocess.Popen[bytes], tmp_pat
 
 def stopped(process: subprocess.Popen[bytes]) -> int:
     process.send_signal(signal.SIGTERM)
-    return process.wait(PATIENCE_S)
+    return process.wait(PATIENCE)
 
 
 def completed_batch(home: Path, job: str) -> int:
@@ -85,7 +85,7 @@ def test_orders_run_by_the_command_line_are_all_there_once(tmp_path: Path) -> No
 
 def test_windowed_clicks_by_spark_submit_counts_the_closed_minutes_and_ends(tmp_path: Path, place: Path) -> None:
     with started(tmp_path, str(EXAMPLES / "windowed_clicks.py"), program=SPARK_SUBMIT) as process:
-        assert process.wait(PATIENCE_S) == 0, (tmp_path / "log").read_text()
+        assert process.wait(PATIENCE) == 0, (tmp_path / "log").read_text()
     rows = pyarrow.dataset.dataset([str(path) for path in (place / "clicks-per-minute").glob("*.parquet")]).to_table()
     counted = {(row["minute"].minute, row["page"]): row["clicks"] for row in rows.to_pylist()}
     # Ten minutes arrived; the tenth is not closed yet.
@@ -97,7 +97,7 @@ def test_spark_submit_ends_as_the_script_does(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import holdfast\nholdfast.run(print, job='orders', home='file:///nowhere/at/all')\n")
     with started(tmp_path, str(script), program=SPARK_SUBMIT) as process:
-        assert process.wait(PATIENCE_S) == 6, (tmp_path / "log").read_text()
+        assert process.wait(PATIENCE) == 6, (tmp_path / "log").read_text()
     assert "holdfast: could not" in (tmp_path / "log").read_text()
     assert "Traceback" not in (tmp_path / "log").read_text()
 

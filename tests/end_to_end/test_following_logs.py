@@ -10,6 +10,7 @@ from pathlib import Path
 from tests import short_lived_jvm
 from tests.doctor.collection import CASES
 from tests.end_to_end.harness import TORTURE
+from tests.patience import PATIENCE
 
 if TORTURE:
 
@@ -30,7 +31,7 @@ if TORTURE:
         try:
             told = next(line for line in process.stdout if line.strip())
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everything that was started
-            _, messages = process.communicate(timeout=60)
+            _, messages = process.communicate(timeout=PATIENCE)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from tests.patience import PATIENCE
 
 PIPELINE = """
 from pyspark.sql import functions as F
@@ -22,7 +22,6 @@ def orders(spark):
 """
 
 
-@pytest.mark.timeout(200)
 def test_the_same_error_of_the_users_code_ends_the_job_with_what_and_where(tmp_path: Path) -> None:
     """The message says "Corruption", which is the user's word: no checkpoint is blamed for it."""
     (tmp_path / "pipeline.py").write_text(PIPELINE)
@@ -56,4 +55,4 @@ def test_the_same_error_of_the_users_code_ends_the_job_with_what_and_where(tmp_p
 def _holdfast(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast.cli", *arguments]
     environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)

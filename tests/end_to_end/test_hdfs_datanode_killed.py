@@ -24,7 +24,6 @@ def objects(pipeline: Pipeline) -> set[str]:
     return {item.key for item in pipeline.store().list("") if item.key.startswith(("blobs/", "packs/"))}
 
 
-@pytest.mark.timeout(300)
 def test_the_pipeline_runs_on_and_the_first_checkpoint_after_healing_reuses_what_was_uploaded(
     tmp_path: Path, hdfs: HdfsServer
 ) -> None:

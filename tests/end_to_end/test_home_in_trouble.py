@@ -90,7 +90,6 @@ def require_only(reason: FailureReason, pipeline: Pipeline) -> None:
     assert not after.restarts, "the query was not touched"
 
 
-@pytest.mark.timeout(300)
 def test_a_full_home(pipeline: Pipeline) -> None:
     driver = pipeline.start(tolerable_failures=0)
     pass_through(Full(), pipeline, driver)
@@ -100,7 +99,6 @@ def test_a_full_home(pipeline: Pipeline) -> None:
     pipeline.require_exact()
 
 
-@pytest.mark.timeout(300)
 def test_a_read_only_home_and_a_run_that_ends_on_it_says_so_by_its_exit_code(pipeline: Pipeline) -> None:
     driver = pipeline.start(tolerable_failures=0, trigger="available-now")
     trouble = ReadOnly()

@@ -31,8 +31,6 @@ from tests.end_to_end.operators import (
 )
 from tests.stores.hdfs_server import running_hdfs
 
-pytestmark = pytest.mark.timeout(480)
-
 FORMATS = ("rocksdb-v2", "hdfs", "rocksdb", "rocksdb-changelog") if TORTURE else ("rocksdb-v2",)
 ON_HDFS = " with its work on HDFS"
 PLACES = ("", ON_HDFS) if TORTURE else ("",)

@@ -26,7 +26,6 @@ def missing_namespaces() -> str | None:
     return tried.stderr.strip() or None
 
 
-@pytest.mark.timeout(300)
 def test_the_next_life_of_a_pod_takes_over_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if why := missing_namespaces():
         pytest.skip(f"process namespaces cannot be made here: {why}")

@@ -5,18 +5,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from holdfast.repository.entries import RequestAnswered, RunEnded, WentBack
 from tests.end_to_end.harness import Pipeline
+from tests.patience import PATIENCE
 
 
 def command(pipeline: Pipeline, *arguments: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "holdfast.cli", *arguments, "--home", pipeline.home_url, "--job", "counts", "--json"]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(line, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-@pytest.mark.timeout(300)
 def test_back_to_a_savepoint_and_on_from_there_once_with_exact_output(tmp_path: Path) -> None:
     pipeline = Pipeline(tmp_path, files=40)
     driver = pipeline.start()

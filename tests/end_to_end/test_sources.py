@@ -24,8 +24,9 @@ from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.urls import open_store
 from tests.compat.environments import interpreter_of
 from tests.end_to_end.connectors import DELTA_SPARK, kafka_broker
-from tests.end_to_end.harness import PATIENCE, TORTURE, WARM_JVM, Driver
+from tests.end_to_end.harness import TORTURE, WARM_JVM, Driver
 from tests.end_to_end.sources_driver import FIRST, PARTS, RATE, SECOND, THIRD, WINDOW
+from tests.patience import PATIENCE
 
 JOBS = ("kafka", "rate", "forgotten") if TORTURE else ("rate",)
 

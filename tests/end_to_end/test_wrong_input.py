@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.harness import WARM_JVM
 from tests.end_to_end.warm_jvm import WarmJvm
+from tests.patience import PATIENCE
 
 STREAMING = """
 def orders(spark):
@@ -48,7 +49,7 @@ class Place:
         for name, value in given.items():
             command += [f"--{name.replace('_', '-')}", value]
         environment = {**os.environ, **(jvm.environment() if jvm else {})}
-        return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=environment)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 
     def untouched(self) -> bool:
         return not any(self.home.iterdir()) and not any((self.root / name).exists() for name in ("out", "work"))

@@ -11,6 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 from holdfast.checkpoint.manifest import Manifest, ManifestShard
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.snapshot.carrier import ShardCopy
+from tests.patience import PATIENCE
 
 FILES = 26
 KEYS = 7
@@ -60,7 +61,9 @@ class Run:
     def await_commit(self, batch_id: int) -> None:
         """A batch begins only after the one before it is committed."""
         with self._changed:
-            assert self._changed.wait_for(lambda: batch_id + 1 in self.answers, timeout=120), self.query.exception()
+            assert self._changed.wait_for(lambda: batch_id + 1 in self.answers, timeout=PATIENCE), (
+                self.query.exception()
+            )
 
 
 NO_PAUSE = {"processingTime": "0 seconds"}

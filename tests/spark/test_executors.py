@@ -19,6 +19,7 @@ from holdfast.snapshot.errand import Errand, Report, Unfit
 from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.visiting import visit_executors
+from tests.patience import PATIENCE
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, new_store, shards, write
 
 
@@ -87,7 +88,7 @@ def test_a_copy_that_is_not_wanted_any_more_ends(
 
     with pytest.raises(Cancelled):
         carrier_of(executors, store, bandwidth=1000.0)(work, shards(work), Blobs(store, EPOCH), uploading)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while states_of(spark, executors._job) != ["FAILED"] and time.monotonic() < deadline:
         time.sleep(0.05)
     assert states_of(spark, executors._job) == ["FAILED"]

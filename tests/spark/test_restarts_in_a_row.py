@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast.sinks import Files
+from tests.patience import PATIENCE
 from tests.spark.conftest import with_state_format
 from tests.spark.footprint import Footprint, footprint
 
@@ -20,8 +21,6 @@ RESTARTS = int(os.environ.get("HOLDFAST_RESTARTS", "12"))
 PARTITIONS = int(os.environ.get("HOLDFAST_RESTART_PARTITIONS", "5"))
 WARM = RESTARTS // 3
 """Restarts after which everything that is made once has been made."""
-PATIENCE = 60.0 + PARTITIONS
-"""Each life loads a RocksDB per partition, on two cores."""
 MIB = 2**20
 UNSTEADY = 16
 """So many MiB a heap goes up and down by itself, above all that of a JVM which other tests have used."""
@@ -74,7 +73,7 @@ def settled(held: Callable[[], Footprint]) -> Footprint:
     return lowest
 
 
-@pytest.mark.timeout(120 * RESTARTS)
+@pytest.mark.timeout(1200 + 120 * RESTARTS)
 def test_nothing_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
     session = spark.newSession()
     with_state_format(session, "rocksdb-changelog")

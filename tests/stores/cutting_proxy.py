@@ -10,6 +10,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from enum import Enum
 
+from tests.patience import PATIENCE
+
 
 class Fate(Enum):
     PASSES = "passes"
@@ -85,9 +87,9 @@ def cutting_proxy(upstream: int, marker: bytes, judge: Callable[[], Fate]) -> It
     ready: Future[Callable[[], object]] = Future()
     thread = threading.Thread(target=lambda: asyncio.run(proxy.serve(ready)), daemon=True)
     thread.start()
-    stop = ready.result(10)
+    stop = ready.result(PATIENCE)
     try:
         yield proxy
     finally:
         stop()
-        thread.join(10)
+        thread.join(PATIENCE)

@@ -19,9 +19,9 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
+from tests.patience import PATIENCE
 from tests.stores.processes import cache, free_port
 
-PATIENCE = 200.0
 SMALL_JVM = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
@@ -182,7 +182,7 @@ def _fetch(artifact: str, jar: Path) -> None:
     partial = jar.parent / "fetched"
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
     command = ["mvn", "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={partial}"]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=jar.parent, timeout=240, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, cwd=jar.parent, timeout=PATIENCE, check=False)
     if result.returncode:
         pytest.skip(f"no HDFS: Maven could not fetch {artifact}: {result.stdout[-300:]}")
     (partial / jar.name).rename(jar)

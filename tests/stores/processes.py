@@ -1,7 +1,9 @@
 """Server programs for tests: fetched once into a cache outside of the repository, started on a free port, stopped."""
 
 import contextlib
+import fcntl
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -11,10 +13,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
-STARTED_WITHIN = 60.0
+from tests.patience import PATIENCE
 
 
 def cache() -> Path:
@@ -23,11 +26,25 @@ def cache() -> Path:
     return path
 
 
+_PORTS = range(15_000, 32_000)
+"""Below those that the kernel gives to whoever connects: no client of anybody sits on them by chance."""
+_RESERVED: list[TextIO] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that no other test is given as long as this process lives, also while nobody listens on it."""
+    reservations = Path(tempfile.gettempdir()) / "holdfast-test-ports"
+    reservations.mkdir(exist_ok=True)
+    for port in random.SystemRandom().sample(_PORTS, 1000):
+        reservation = (reservations / str(port)).open("w")
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            fcntl.flock(reservation, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            _RESERVED.append(reservation)
+            return port
+        reservation.close()
+    raise AssertionError(f"of 1000 ports in {_PORTS} none is free")
 
 
 def maven_artifact(artifact: str, name: str) -> Path:
@@ -85,10 +102,10 @@ def running(
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(10)
+                process.wait(PATIENCE)
 
 
 def answers(url: str) -> Callable[[], bool]:
@@ -107,7 +124,7 @@ def answers(url: str) -> Callable[[], bool]:
 
 
 def _wait_until(is_up: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + STARTED_WITHIN
+    deadline = time.monotonic() + PATIENCE
     while not is_up():
         assert process.poll() is None, f"{process.args!r} ended with {process.returncode}: {log.read_text()[-2000:]}"
         assert time.monotonic() < deadline, f"{process.args!r} does not answer: {log.read_text()[-2000:]}"

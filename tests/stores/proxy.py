@@ -12,6 +12,9 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.patience import PATIENCE
+from tests.stores.processes import free_port
+
 HELD_AT_MOST = 300.0
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
@@ -63,14 +66,16 @@ class Proxy:
     seen: list[Seen] = field(default_factory=list)
     done: list[Seen] = field(default_factory=list)
     """Requests that the server has carried out."""
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    """With each request that is done."""
     released: threading.Event = field(default_factory=threading.Event)
     _server: "_Server | None" = None
 
     def accept(self) -> None:
         """Take connections, at the same port as before."""
         self.released = threading.Event()
-        port = urlsplit(self.endpoint).port if self.endpoint else 0
-        self._server = _Server(self, port or 0)
+        port = urlsplit(self.endpoint).port if self.endpoint else None
+        self._server = _Server(self, port or free_port())
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
     def refuse(self) -> None:
@@ -79,6 +84,10 @@ class Proxy:
         self.released.set()
         self._server.end()
         self._server = None
+
+    def wait_until_done(self, method: str) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: method in {seen.method for seen in self.done}, PATIENCE)
 
     def release(self) -> None:
         """End what hangs: those connections are closed."""
@@ -147,7 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(self.proxy.delay)
             status, headers, data = self._forwarded(body)
             if status < 300:
-                self.proxy.done.append(seen)
+                with self.proxy.changed:
+                    self.proxy.done.append(seen)
+                    self.proxy.changed.notify_all()
             if fate is Fate.HANG:
                 released.wait(HELD_AT_MOST)
             elif fate is Fate.CUT_BODY:
@@ -171,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forwarded(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         parts = urlsplit(self.proxy.upstream)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE)
         try:
             connection.putrequest(self.command, parts.path + self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():

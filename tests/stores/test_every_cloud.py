@@ -53,7 +53,7 @@ def test_a_create_without_answer_is_unknown_and_settled_by_the_retries(cloud: Cl
         with pytest.raises(OutcomeUnknown):
             once(cloud.home(name, through)).create("journal/1", b"mine")
         fates[:] = [fate, fate]
-        retrying = open_store(cloud.home(name, through), deadline=20)
+        retrying = open_store(cloud.home(name, through), deadline=200)
         assert retrying.create("journal/2", b"mine") is Created.WON
         fates[:] = [fate]
         assert retrying.create("journal/2", b"another's") is Created.LOST
@@ -68,7 +68,7 @@ def test_a_refused_connection_is_no_doubt(cloud: Cloud) -> None:
 
 
 def test_a_missing_bucket_is_said_at_once(cloud: Cloud) -> None:
-    store = open_store(cloud.home("x").replace("://holdfast/", "://no-such-bucket/"), deadline=20)
+    store = open_store(cloud.home("x").replace("://holdfast/", "://no-such-bucket/"), deadline=200)
     for call in (
         lambda: store.create("a", b""),
         lambda: store.upload("a", [b""]),
@@ -111,7 +111,7 @@ def test_wrong_credentials_are_denied_and_never_shown(
             monkeypatch.setenv(name, value)
         else:
             monkeypatch.delenv(name)
-    store = open_store(home, deadline=1)
+    store = open_store(home, deadline=60)
     told = [repr(store), store.url]
     for call in (
         lambda: store.create("a", b""),
@@ -140,7 +140,7 @@ def test_keys_rotated_in_a_profile_are_followed(s3: S3Server, monkeypatch: pytes
         file.write_text(f"[team]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {secret}\n")
 
     rotate(SECRET_KEY)
-    store = open_store(s3.home("rotated") + "&profile=team", deadline=1)
+    store = open_store(s3.home("rotated") + "&profile=team", deadline=60)
     assert store.create("a", b"") is Created.WON
     rotate("revoked")
     with pytest.raises(StorageDenied):

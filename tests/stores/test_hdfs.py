@@ -13,6 +13,7 @@ from holdfast.errors import OutcomeUnknown, StorageDenied, StorageError, Storage
 from holdfast.storage.hdfs import HdfsStore, open_hdfs
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.storage.interface import Created
+from tests.patience import PATIENCE
 from tests.stores.cutting_proxy import Fate, cutting_proxy
 from tests.stores.hdfs_server import HdfsServer
 from tests.stores.processes import free_port
@@ -153,7 +154,7 @@ def test_where_nobody_listens_nothing_is_in_doubt(path: str) -> None:
 
 def test_a_process_that_ends_while_calls_are_under_way_ends_well(hdfs: HdfsServer, path: str) -> None:
     command = [sys.executable, "-c", PROCESS_THAT_ENDS_AMID_CALLS, f"{hdfs.address}{path}"]
-    ends = [subprocess.run(command, capture_output=True, timeout=60, check=False) for _ in range(3)]
+    ends = [subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False) for _ in range(3)]
     assert [end.returncode for end in ends] == [0, 0, 0], "it was not aborted"
 
 

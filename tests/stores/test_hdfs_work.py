@@ -349,7 +349,6 @@ def test_a_silent_namenode_is_given_up(silent: str, monkeypatch: pytest.MonkeyPa
         require_free_or_ours(away, JobName("orders"), "file:///home")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("short_lived_jvms")
 @pytest.mark.parametrize("state_format", FORMATS)
 def test_killed_and_started_again_the_output_is_exact(tmp_path: Path, hdfs: HdfsServer, state_format: str) -> None:

@@ -103,7 +103,6 @@ def place(kind: str, request: pytest.FixtureRequest) -> Place:
     return Place(server.home(name), port, lambda other: server.home(name, proxied(other)), CONDITIONAL[kind])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["local", *CONDITIONAL, "hdfs"])
 def test_two_processes_race_a_thousand_appends(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     home = f"file://{tmp_path}" if kind == "local" else place(kind, request).home
@@ -115,7 +114,6 @@ def test_two_processes_race_a_thousand_appends(kind: str, request: pytest.Fixtur
     assert all(report["won"] for report in raced.reports), "one of them won nothing"
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [*CONDITIONAL, "hdfs"])
 def test_requests_and_answers_are_lost_while_they_race(kind: str, request: pytest.FixtureRequest) -> None:
     seed = random.SystemRandom().randrange(1 << 32)

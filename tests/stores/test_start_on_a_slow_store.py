@@ -56,7 +56,7 @@ class AllAtOnce:
         if next(self._missing, None) == 0:
             self.met = True
             self._together.set()
-        if not self._together.wait(30):
+        if not self._together.wait(150):
             self._together.set()
         return Fate.PASS
 

@@ -10,6 +10,7 @@ from holdfast.repository import retention
 from holdfast.repository.verification import verify
 from holdfast.snapshot import carrier
 from tests.clean_processes import FORKS
+from tests.patience import PATIENCE
 from tests.unit.churning_runs import (
     JOB,
     LARGE,
@@ -23,8 +24,6 @@ from tests.unit.churning_runs import (
 
 CRASHES = 100
 DIED = 9
-PATIENCE = 120.0
-"""For a run that takes a tenth of a second: one that takes longer hangs."""
 TWO_DAYS = 2 * 86_400
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 
 from holdfast.cli.reading_logs import interrupted
+from tests.patience import PATIENCE
 
 
 def test_ctrl_c_is_noted_without_an_exception() -> None:
@@ -11,5 +12,5 @@ def test_ctrl_c_is_noted_without_an_exception() -> None:
     with interrupted() as asked:
         assert not asked.is_set()
         os.kill(os.getpid(), signal.SIGINT)
-        assert asked.wait(10)
+        assert asked.wait(PATIENCE)
     assert signal.getsignal(signal.SIGINT) is usual

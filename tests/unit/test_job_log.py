@@ -12,6 +12,7 @@ from holdfast.job_log import about, about_the_same, log
 from holdfast.runtime.lanes import ThreadLanes
 from holdfast.runtime.maintenance import maintenance
 from holdfast.storage.local import LocalStore
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -41,12 +42,12 @@ def test_threads_that_are_started_for_a_job_speak_of_it(caplog: pytest.LogCaptur
             lanes = ThreadLanes(copying=2)
             done = threading.Barrier(3)
             for _ in range(2):
-                lanes.submit("copy", lambda: (log.info("copied"), done.wait(10))[0])
-            done.wait(10)
+                lanes.submit("copy", lambda: (log.info("copied"), done.wait(PATIENCE))[0])
+            done.wait(PATIENCE)
             lanes.close()
             last = threading.Thread(target=about_the_same(log.info), args=("over",))
         last.start()
-        last.join(10)
+        last.join(PATIENCE)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(live, ["orders", "clicks"]))

@@ -4,13 +4,17 @@ import os
 import subprocess
 import sys
 
+from tests.patience import PATIENCE
+
 WRONG_JOB = "import holdfast\nholdfast.run(print, job='../x', home='file:///nowhere')"
 
 
 def ended(script: str, *flags: str, **variables: str) -> tuple[int, str]:
     environment = {name: value for name, value in os.environ.items() if name != "HOLDFAST_DEBUG"} | variables
     command = [sys.executable, *flags, "-c", script]
-    done = subprocess.run(command, env=environment, input="", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=environment, input="", capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     return done.returncode, done.stderr
 
 
