@@ -56,8 +56,9 @@ class Driver:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line.rstrip("\n"))
+        with self.process.stdout as stdout:
+            for line in stdout:
+                self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
     def lines(self) -> Iterator[str]:

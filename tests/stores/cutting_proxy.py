@@ -28,21 +28,30 @@ class CuttingProxy:
         self._judge = judge
         self.fates: Counter[Fate] = Counter()
         self.port = 0
+        self._stopped = asyncio.Event()
+        self._open: set[asyncio.Task[object]] = set()
 
     async def serve(self, ready: Future[Callable[[], object]]) -> None:
         """Until somebody calls what `ready` then holds."""
         server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
-        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
-        ready.set_result(lambda: loop.call_soon_threadsafe(stopped.set))
-        await stopped.wait()
+        loop = asyncio.get_running_loop()
+        ready.set_result(lambda: loop.call_soon_threadsafe(self._stopped.set))
+        await self._stopped.wait()
         server.close()
+        await asyncio.gather(*self._open)
+        await asyncio.sleep(0.01)  # what was aborted is closed in the next turn of the loop
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = asyncio.current_task()
+        assert connection is not None
+        self._open.add(connection)
+        connection.add_done_callback(self._open.discard)
         with suppress(OSError):
             answers, requests = await asyncio.open_connection("127.0.0.1", self._upstream)
             dropping = asyncio.Event()
-            pumps = [
+            pumps: list[asyncio.Task[object]] = [
+                asyncio.create_task(self._stopped.wait()),
                 asyncio.create_task(self._forward_requests(reader, requests, dropping)),
                 asyncio.create_task(_forward_answers(answers, writer, dropping)),
             ]

@@ -33,7 +33,7 @@ _RESERVED: list[TextIO] = []
 
 def free_port() -> int:
     """A port that no other test is given as long as this process lives, also while nobody listens on it."""
-    reservations = Path(tempfile.gettempdir()) / "holdfast-test-ports"
+    reservations = cache() / "ports"
     reservations.mkdir(exist_ok=True)
     for port in random.SystemRandom().sample(_PORTS, 1000):
         reservation = (reservations / str(port)).open("w")

@@ -18,7 +18,14 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from hdfs_native import FileStatus, WriteOptions
 
 from holdfast.errors import InvalidSettings, ObjectNotFound, OutcomeUnknown
-from holdfast.storage.hdfs_connection import DATA_REQUESTS, METADATA_REQUESTS, HdfsConnection, NoAnswer, NotReached
+from holdfast.storage.hdfs_connection import (
+    DATA_REQUESTS,
+    METADATA_REQUESTS,
+    GivenUp,
+    HdfsConnection,
+    NoAnswer,
+    NotReached,
+)
 from holdfast.storage.hdfs_errors import failure, reason
 from holdfast.storage.hdfs_names import TEMPORARY, to_component, to_path
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
@@ -129,8 +136,15 @@ class HdfsStore:
             raise failure(attempt, error) from error
 
     def _discard(self, temporary: str) -> None:
+        """As far as it can be done: what stays is found by `temporaries`."""
         with suppress(*_FAULTS):
-            self._connection.ask(lambda client: client.delete(temporary, False))
+            try:
+                self._connection.ask(lambda client: client.delete(temporary, False))
+            except GivenUp:
+                raise
+            except NoAnswer:
+                # The connection broke with what failed before; only this call has noticed.
+                self._connection.ask(lambda client: client.delete(temporary, False))
 
     # --- reading ---
 

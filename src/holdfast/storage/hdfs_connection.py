@@ -44,6 +44,10 @@ class NoAnswer(OSError):
     """The connection broke, or the call was given up. It may have taken effect, or may still do so."""
 
 
+class GivenUp(NoAnswer):
+    """There was no answer in time."""
+
+
 class NotReached(NoAnswer):
     """There was no connection to ask on: nothing has taken effect."""
 
@@ -78,7 +82,7 @@ class HdfsConnection:
                 kind = NotReached if _NOT_CONNECTED.search(str(error)) else NoAnswer
                 raise kind(f"{party} did not answer: {error}") from error
             self._client = _client(self.address)
-            raise NoAnswer(f"{party} did not answer within {patience:g} s") from None
+            raise GivenUp(f"{party} did not answer within {patience:g} s") from None
 
 
 class _Calls:
