@@ -23,19 +23,21 @@
     ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
     └── JobFailed                  exit 1   the pipeline ended and will not be restarted
 
-Each says what was attempted on what, why it failed, and (`hint`) what to try.
+Each says what was attempted on what, why it failed, and (`hint`) what to try. None shows the secrets of a URL.
 """
 
 from __future__ import annotations
+
+from holdfast.showing import masked
 
 
 class HoldfastError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = masked(message)
+        self.hint = None if hint is None else masked(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return f"{self.message}\nTry: {self.hint}" if self.hint else self.message

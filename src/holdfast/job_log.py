@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any
 
+from holdfast.showing import shown
+
 _JOB: ContextVar[str | None] = ContextVar("holdfast_job", default=None)
 
 
@@ -23,7 +25,18 @@ class _NamingTheJob(logging.LoggerAdapter[logging.Logger]):
         return f"{job}: {msg}", {**kwargs, "extra": {**(kwargs.get("extra") or {}), "job": job}}
 
 
-log = _NamingTheJob(logging.getLogger("holdfast"))  # noqa: TID251  the one place
+class _ForPeople(logging.Filter):
+    """What is logged may come from others: no escape sequence reaches a terminal, and no line looks like a new one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = shown(record.getMessage()).replace("\n", "\n    ")
+        record.args = ()
+        return True
+
+
+_LOGGER = logging.getLogger("holdfast")  # noqa: TID251  the one place
+_LOGGER.addFilter(_ForPeople())
+log = _NamingTheJob(_LOGGER)
 
 
 @contextmanager

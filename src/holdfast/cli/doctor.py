@@ -10,6 +10,7 @@ import typer
 from holdfast.cli.options import AsJson
 from holdfast.cli.output import answer, json_text, print_json, say
 from holdfast.errors import InvalidSettings
+from holdfast.showing import visible
 
 if TYPE_CHECKING:
     from holdfast.doctor.reports.document import Report
@@ -123,7 +124,7 @@ def _write(report: "Report", as_json: bool, form: Form, output: Path | None) -> 
         for line in lines(report):
             console.print(line, soft_wrap=True)
     else:
-        _deliver(_written(report, form), output)
+        _deliver(visible(_written(report, form)), output)
 
 
 def _written(report: "Report", form: Form) -> str:

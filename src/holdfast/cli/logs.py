@@ -7,6 +7,7 @@ import time
 from holdfast.checkpoint.difference import Difference, rows
 from holdfast.cli.output import messages
 from holdfast.job_log import log
+from holdfast.showing import shown
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(message)s"
 _DATE = "%Y-%m-%dT%H:%M:%SZ"
@@ -28,7 +29,7 @@ class OneLineFormatter(logging.Formatter):
             return super().format(record)
         error = record.exc_info[1]
         plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
-        return f"{super().format(plain)}: {type(error).__name__}: {' '.join(str(error).split())}"
+        return f"{super().format(plain)}: {type(error).__name__}: {shown(' '.join(str(error).split()))}"
 
 
 def differences_table(differences: tuple[Difference, ...]) -> str:

@@ -1,12 +1,15 @@
 """Where words and documents go: documents and answers to standard output, everything else to standard error."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from holdfast.showing import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 _PIPE_WIDTH = 1000
 """Lines are not wrapped for a reader that is no terminal."""
 _LABEL_WIDTH = 12
+_UNSPELT = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def print_json(document: Any) -> None:
@@ -24,7 +28,9 @@ def print_json(document: Any) -> None:
 
 
 def json_text(document: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    """JSON spells out the control characters of ASCII by itself; those of Unicode are spelt out here."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    return _UNSPELT.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def answer() -> "Console":
@@ -37,9 +43,9 @@ def messages() -> "Console":
 
 
 def _console(*, stderr: bool) -> "Console":
-    from rich.console import Console
+    from holdfast.cli.terminal import SafeConsole
 
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    console = SafeConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PIPE_WIDTH
     return console
@@ -74,7 +80,7 @@ def labelled(label: str, *parts: "str | Text | tuple[str, str]") -> "Text":
 
 def say(message: str) -> None:
     """A message for the person at the terminal, never on standard output."""
-    print(message, file=sys.stderr)  # noqa: T201
+    print(shown(message), file=sys.stderr)  # noqa: T201
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from holdfast.errors import (
     StorageFull,
     StorageThrottled,
 )
+from holdfast.showing import masked
 from holdfast.snapshot.carrier import ShardDeclined
 
 
@@ -65,5 +66,5 @@ def end_of_run(message: str, reason: FailureReason | None) -> HoldfastError:
 def message_of(error: Exception) -> str:
     if isinstance(error, HoldfastError):
         return error.message
-    text = str(error).strip()
+    text = masked(str(error).strip())
     return text if isinstance(error, NotPlannable | ShardDeclined | NameTaken) else f"{type(error).__name__}: {text}"

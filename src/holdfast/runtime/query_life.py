@@ -22,6 +22,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery import Resumed
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+from holdfast.showing import masked
 
 QUERY_DIED = "query_died"
 """The alarm of a death; over when a batch completes again."""
@@ -239,7 +240,7 @@ class QueryLife:
                         at=at,
                         fencing_epoch=journal.fencing_epoch,
                         cause=death.cause.value,
-                        message=death.message,
+                        message=masked(death.message),
                         attempt_number=number,
                         hint=death.hint,
                         duration_ms=None if seconds is None else round(seconds * 1000),

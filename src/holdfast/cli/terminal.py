@@ -1,0 +1,16 @@
+"""A console that shows text from outside, and never obeys it."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from holdfast.showing import shown
+
+
+class SafeConsole(Console):
+    """Colours and cursor movements are the console's own; in text, control characters are spelt out."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=shown(segment.text))
