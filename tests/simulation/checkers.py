@@ -414,6 +414,15 @@ class Checkers:
         self.require(not back, f"rows {back} come back, which somebody deleted on purpose")
         table.holes.difference_update(rows)
 
+    def accepted(self, table: Table, upto: BatchId) -> None:
+        """A person lets the sink go on from what is there: what it lacks up to here is not missed."""
+        ends = [
+            end
+            for id, end in self._ends.items()
+            if self.completed[id][0].barrier_batch_id == upto and id not in self._passed_over | self._abandoned
+        ]
+        table.holes |= set(range(max(ends, default=0))) - set(table.rows()) - table.deleted
+
     def taken_back(self, process: Process, upto: BatchId | None) -> None:
         """Rows that readers have seen go only when a line of batches was given up, or a person said so."""
         given_up = [
@@ -426,6 +435,7 @@ class Checkers:
 
     def published(self, process: Process, table: Table, upto: BatchId | None, epoch: FencingEpoch) -> None:
         self.publications += 1
+        table.commits += 1
         self.require(epoch >= table.epoch, f"{process.name} publishes though run {table.epoch} has opened the sink")
         count = self._require_exact(table, upto)
         if upto is None or process in self._astray or table.holes:

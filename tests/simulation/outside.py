@@ -107,6 +107,8 @@ class Incident:
     """Makes it as if nothing had happened, when everybody is stopped."""
     passes: bool = False
     """By itself."""
+    overtaken: Callable[[], bool] = lambda: False
+    """Whether others have gone on since: nobody puts anything back then."""
 
 
 @dataclass
@@ -183,6 +185,9 @@ class Outsider:
         before = table.copy()
         self._happens(what, lambda: table.roll_back(before))
         act()
+        assert self.incident is not None
+        after = table.commits
+        self.incident.overtaken = lambda: table.commits > after
 
     def compact_table(self) -> None:
         if self.scene.table.visible:
@@ -197,8 +202,9 @@ class Outsider:
             self.scene.table.delete(gone)
 
     def append_rows(self) -> None:
-        self._note("appends rows")
-        self.scene.table.append_foreign()
+        if self.scene.table.visible:
+            self._note("appends rows")
+            self.scene.table.append_foreign()
 
     # --- the home ---
 

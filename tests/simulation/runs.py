@@ -357,24 +357,29 @@ class Operator:
         """The newest run, when it says that somebody has to act, and there is something to be done."""
         over = [run for run in self._scene.runs if run.over]
         incident = self._scene.outsider.incident
-        if not over or over[-1].failure is None or incident is None or incident.passes:
+        if not over or (incident is not None and incident.passes):
             return None
-        refusal = isinstance(over[-1].failure, Conflict | Corrupt | StorageError)
-        return over[-1] if refusal else None
+        failure = over[-1].failure
+        can_be_mended = incident is not None and isinstance(failure, Corrupt | StorageError) and self._ways(failure)
+        return over[-1] if can_be_mended or isinstance(failure, Conflict) else None
+
+    def _ways(self, refusal: HoldfastError) -> list[str]:
+        hint, incident = refusal.hint or "", self._scene.outsider.incident
+        ways = [*(flag for flag in WAYS_OUT if flag in hint), *re.findall(r"--from-checkpoint \d+", hint)]
+        return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
     def _mend(self, refused: SimulatedRun) -> None:
         """Stop everything; then put things back, or do what the hint says."""
         outsider = self._scene.outsider
-        assert outsider.incident is not None
         assert refused.failure is not None
         for run in self._scene.runs:
             self._world.crash(run.process)
-        hint = refused.failure.hint or ""
-        ways = ["put back", *(flag for flag in WAYS_OUT if flag in hint), *re.findall(r"--from-checkpoint \d+", hint)]
+        incident, ways = outsider.incident, self._ways(refused.failure)
+        self._scene.checkers.require(bool(ways), f"no way out is named: {refused.failure!r}")
         way = outsider.random.choice(ways)
         self._world.note(f"a person chooses of {ways}: {way}")
-        if way == "put back":
-            outsider.incident.put_back()
+        if way == "put back" and incident is not None:
+            incident.put_back()
             outsider.incident = None
         back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None
         run = self._run_of_last_resort(frozenset({WAYS_OUT[way]} if way in WAYS_OUT else ()), back)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.errors import Conflict, Fenced, StorageUnreachable
-from holdfast.identifiers import BatchId, FencingEpoch
-from holdfast.sinks.ledger import require_unbroken
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
+from holdfast.sinks import ledger as ledgers
 from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, StagedFile, fingerprint
 from tests.simulation.checkers import Checkers
 from tests.simulation.store import Faults
@@ -25,27 +25,33 @@ class SimulatedSink:
         self._process = process
         self._faults = faults
         self._checkers = checkers
-        self._epoch = FencingEpoch(0)
+        self._context = SinkContext(JobName("job"), FencingEpoch(0), "", AttemptId(""))
         self._opened: int | None = None
+        self._accepting = False
         self._files = 0
-        self._may_leave_out = False
 
     def describe(self) -> str:
         return "simulated"
 
     def look(self, context: SinkContext, spark: object, schema: object) -> SinkState:
         self._trouble("look")
+        self._require_ours(context)
         table = self._table
         return SinkState(table.life, FencingEpoch(table.epoch), table.claim, table.published)
 
     def open(self, context: SinkContext, spark: object, schema: object) -> None:
-        self._epoch = context.fencing_epoch
-        self._may_leave_out = context.accept
+        self._context, self._opened = context, None
+        life = fingerprint(context.lineage)
 
         def fence() -> None:
-            self._table.epoch = self._epoch
+            if self._table.life not in (None, life):
+                self._table.begin_life()
+            self._table.epoch, self._table.life = context.fencing_epoch, life
+            self._table.claim = fingerprint(context.claim)
             self._opened = self._table.id
-            self._table.life, self._table.claim = fingerprint(context.lineage), fingerprint(context.claim)
+            self._accepting = context.accept
+            if context.accept:
+                self._table.accept()
 
         self._commit("open", fence)
 
@@ -65,8 +71,8 @@ class SimulatedSink:
             return
 
         def show() -> None:
-            if not self._may_leave_out:
-                require_unbroken(self._table.published, upto, ledger)
+            if not self._accepting:
+                ledgers.require_unbroken(self._table.published, upto, ledger)
             done = -1 if self._table.published is None else self._table.published
             for batch in ledger:
                 if done < batch.batch_id <= upto:
@@ -75,21 +81,36 @@ class SimulatedSink:
                     self._table.visible.append((batch.batch_id, rows))
                     self._table.record[batch.batch_id] = rows
             self._table.published = max(upto, BatchId(done))
+            if self._accepting:
+                self._checkers.accepted(self._table, upto)
+                self._accepting = False
             self._checkers.published(self._process, self._table, upto, self._epoch)
 
         self._commit(f"publish {upto}", show)
-        self._may_leave_out = False
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         self._trouble("plan a rewind")
-        going = [rows for batch, rows in self._table.visible if upto is None or batch > upto]
-        return RewindPlan(len(going), len(going), sum(map(len, going)))
+        return self._plan(upto)
+
+    def _plan(self, upto: BatchId | None) -> RewindPlan:
+        table = self._table
+        batches = {batch: rows for batch, rows in table.record.items() if upto is None or batch > upto}
+        rows = {row for found in batches.values() for row in found}
+        obstacle = None
+        if batches and table.compacted is not None and table.compacted > (-1 if upto is None else upto):
+            obstacle = f"somebody has compacted what batches up to {table.compacted} wrote"
+        elif rows & table.deleted:
+            obstacle = f"somebody has deleted rows {sorted(rows & table.deleted)[:3]} of these batches"
+        return RewindPlan(len(batches), len(batches), len(rows), obstacle)
 
     def rewind(self, upto: BatchId | None) -> None:
         if self._table.published is None or (upto is not None and self._table.published <= upto):
             return
 
         def take_back() -> None:
+            obstacle = self._plan(upto).obstacle
+            if obstacle is not None:
+                raise Conflict(f"could not take back what was published after batch {upto}: {obstacle}", hint=_HINT)
             self._checkers.taken_back(self._process, upto)
             kept = [(batch, rows) for batch, rows in self._table.visible if upto is not None and batch <= upto]
             self._table.visible, self._table.published = kept, upto
@@ -107,7 +128,11 @@ class SimulatedSink:
             self._table.staged.pop(path, None)
 
     def forget(self, upto: BatchId) -> None:
-        pass
+        """The table's log says as much here."""
+
+    @property
+    def _epoch(self) -> FencingEpoch:
+        return self._context.fencing_epoch
 
     def _staged(self, path: str) -> tuple[int, ...]:
         self._checkers.require(path in self._table.staged, f"staged file {path} is published and does not exist")
@@ -129,19 +154,39 @@ class SimulatedSink:
     def _prove(self) -> None:
         """What was published is there, or was taken out by somebody who may do that."""
         table = self._table
+        self._require_ours(self._context)
         if self._opened is not None and self._opened != table.id:
             raise Conflict(f"the table is number {table.id}, and this run opened number {self._opened}", hint=_HINT)
+        if self._opened is None and self._context.accept:
+            return
         there = set(table.rows()) | table.deleted
         for batch, rows in table.record.items():
             lost = [row for row in rows if row not in there]
-            if lost:
-                raise Conflict(
-                    f"batch {batch} is published by the record and the table has no row {lost[0]}", hint=_HINT
-                )
+            if lost and not self._is_new_life:
+                raise Conflict(f"batch {batch} is published by the record, the table has no row {lost[0]}", hint=_HINT)
+
+    def _require_ours(self, context: SinkContext) -> None:
+        if self._table.life is None and self._table.foreign and not context.accept:
+            raise Conflict("the table holds rows of somebody else, and this job has written none of them", hint=_HINT)
 
     def _require_owner(self) -> None:
-        if self._table.epoch > self._epoch:
-            raise Fenced(f"run {self._table.epoch} has opened the sink")
+        table, context = self._table, self._context
+        if table.life not in (None, fingerprint(context.lineage)):
+            if self._opened is not None:
+                raise Fenced("another life of the job has opened the sink")
+            if not context.new_life:
+                raise Conflict(
+                    f"the table holds the output of life {table.life}, and this is {context.lineage}", hint=_OTHER_LIFE
+                )
+            return
+        if table.epoch > self._epoch:
+            raise Fenced(f"run {table.epoch} has opened the sink")
+        if table.epoch == self._epoch and table.claim not in (None, fingerprint(context.claim)):
+            raise Conflict(f"another run with number {table.epoch} has opened the sink", hint=_OTHER_HOME)
+
+    @property
+    def _is_new_life(self) -> bool:
+        return self._opened is None and self._table.life != fingerprint(self._context.lineage)
 
     def _trouble(self, what: str) -> None:
         self._world.sleep(self._world.random.random() * 0.01)
@@ -157,3 +202,5 @@ class SimulatedSink:
 
 
 _HINT = "put the table back as it was, or go on with what is there: --accept-sink"
+_OTHER_LIFE = "give the home of that life, or begin a new one: --new-life"
+_OTHER_HOME = "put the newest home back, or go on from this one: --accept-older-home"

@@ -39,6 +39,8 @@ class Table:
     """Rows that were lost by an incident, which a person accepted."""
     high: int = 0
     """So many rows of this life were visible at most."""
+    commits: int = 0
+    """Of ours that changed what readers see."""
     versions: list[Table] = field(default_factory=list)
     copies: list[Table] = field(default_factory=list)
     keeps_versions: bool = False
@@ -61,6 +63,18 @@ class Table:
 
     def back_up(self) -> None:
         self.copies = [*self.copies[-_KEPT:], self.copy()]
+
+    def begin_life(self) -> None:
+        """Rows of an earlier life stay, and are nobody's any more."""
+        self.foreign += len(self.rows())
+        self.visible, self.record, self.published, self.compacted = [], {}, None, None
+        self.deleted, self.holes, self.high = set(), set(), 0
+
+    def accept(self) -> None:
+        """A person says that it is meant to be what it is."""
+        there = set(self.rows()) | self.deleted
+        self.holes = set(range(self.high)) - there
+        self.record = {batch: tuple(row for row in rows if row in there) for batch, rows in self.record.items()}
 
     # --- by others ---
 
