@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.runs import Scene
     from tests.simulation.store import Disk, Faults
 
-ENABLED: frozenset[str] = frozenset()
+ENABLED: frozenset[str] = frozenset({"skew"})
 """What the outside world does by default: that for which the product has a rule."""
 
 

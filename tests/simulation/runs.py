@@ -425,10 +425,7 @@ class Operator:
             run.process.stalled_until = min(run.process.stalled_until, self._world.now + 4.0)
         if self._world.chance(0.7):
             self._world.sleep(6.0)
-        last = self._last_run()
-        while isinstance(last.failure, OwnedByAnotherRun | Fenced) or _asked_too_early(last.failure):
-            last = self._last_run()  # a run that woke up was quicker, which is no failure
-        last = self._mended(last)
+        last = self._mended(self._undisturbed_run())
         self._world.sleep(5.0)
         self._judge(last)
         tidy = not (scene.disk.ever_damaged or scene.flips or scene.checkers.grace is None or scene.outsider.incidents)
@@ -446,7 +443,7 @@ class Operator:
             if (refused := self._refused()) is None:
                 break
             self._mend(refused)
-            last = self._last_run()
+            last = self._undisturbed_run()
         return last
 
     def _require_tidy(self) -> None:
@@ -458,6 +455,12 @@ class Operator:
         if next_run.failure is None and epoch is not None:
             left = self._scene.checkers.leftovers(epoch)
             self._scene.checkers.require(not left, f"left behind by earlier runs: {left[:3]}")
+
+    def _undisturbed_run(self) -> SimulatedRun:
+        last = self._last_run()
+        while isinstance(last.failure, OwnedByAnotherRun | Fenced) or _asked_too_early(last.failure):
+            last = self._last_run()  # a run that woke up was quicker, which is no failure
+        return last
 
     def _last_run(self) -> SimulatedRun:
         last = SimulatedRun(self._scene, self._world.random.choice(self._scene.hosts), "takeover")
