@@ -11,15 +11,9 @@ from typing import Any
 import msgspec
 
 from holdfast.doctor.reports.document import Report
+from holdfast.doctor.reports.secrets import without_secrets
+from holdfast.showing import MASK
 
-_SECRET = re.compile(
-    r"(?i)((?:password|passwd|secret(?:[._-]?key)?|token|credential|api[._-]?key|access[._-]?key(?:[._-]?id)?|signature"
-    r"|sas|sig|authorization|x-amz-[\w-]*(?:signature|credential|token))[\"']?\s*[=:]\s*[\"']?(?:Bearer |Basic )?)"
-    r"([^\s\"',;&)]+)"
-)
-_SECRET_SHAPES = re.compile(
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|\bgh[pousr]_\w{20,}\b|-----BEGIN [A-Z ]+-----"
-)
 _USER_IN_URL = re.compile(r"(?<=://)[^/\s:@]+(?::[^/\s@]+)?@")
 _EMAIL = re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+\b")
 _AUTHORITY = re.compile(r"(?<=://)([A-Za-z0-9][\w.-]*[A-Za-z0-9])(?=[:/\s]|$)")
@@ -54,8 +48,7 @@ class Redactor:
         return msgspec.convert(self._all(msgspec.to_builtins(report)), Report)
 
     def text(self, text: str) -> str:
-        text = _SECRET_SHAPES.sub("***", _SECRET.sub(r"\1***", text))
-        text = _USER_IN_URL.sub("***@", text)
+        text = _USER_IN_URL.sub(f"{MASK}@", without_secrets(text))
         text = _EMAIL.sub(lambda match: self._name("user", match[0]), text)
         for pattern in _NAMED:
             text = pattern.sub(self._named, text)
@@ -82,7 +75,7 @@ class Redactor:
         return whole[:start] + self._name(kind, match[1]) + whole[end:]
 
     def _name(self, kind: str, value: str) -> str:
-        if _PSEUDONYM.match(value) or value == "***":
+        if _PSEUDONYM.match(value) or value == MASK:
             return value
         known = self._names[kind]
         return known.setdefault(value, f"{kind}-{len(known) + 1}")
