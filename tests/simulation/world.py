@@ -162,6 +162,7 @@ class SimulatedLanes:
         self._failed = failed
         self._waiting: dict[str, deque[Callable[[], None]]] = {}
         self._idle = {lane: copying if lane == "copy" else 1 for lane in _LANES}
+        self._busy: dict[str, float] = {}
         self.closed = False
 
     def submit(self, lane: str, work: Callable[[], None]) -> None:
@@ -172,13 +173,18 @@ class SimulatedLanes:
             self._idle[lane] -= 1
             self._world.spawn(self._process, lane, lambda: self._serve(lane), self._world.random.random() * 0.004)
 
+    def busy_since(self) -> dict[str, float]:
+        return dict(self._busy)
+
     def _serve(self, lane: str) -> None:
         waiting = self._waiting[lane]
         while waiting:
+            self._busy[lane] = self._world.now
             try:
                 waiting.popleft()()
             except Exception as error:
                 self._failed(f"internal error in lane {lane}: {error!r}")
+        self._busy.pop(lane, None)
         self._idle[lane] += 1
 
 

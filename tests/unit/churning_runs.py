@@ -59,6 +59,9 @@ class QueuedLanes:
     def submit(self, lane: str, work: Callable[[], None]) -> None:
         self.waiting.append(work)
 
+    def busy_since(self) -> dict[str, float]:
+        return {}
+
 
 class WatchedStore(LocalStore):
     """Tells of every operation after its effect; of an upload also in the middle. Refuses what it is told to."""

@@ -12,7 +12,8 @@ programs use locks for. The lanes:
 
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Literal, Protocol
 
 from holdfast.job_log import about_the_same, log
@@ -25,9 +26,14 @@ class Lanes(Protocol):
     def submit(self, lane: Lane, work: Work) -> None:
         """Run `work` on the lane, some time later. It reports by itself and does not raise."""
 
+    def busy_since(self) -> Mapping[Lane, float]:
+        """Of each lane that works, the moment of the monotonic clock at which the oldest of its work under way began.
+        Any thread may ask."""
+
 
 class ThreadLanes:
-    def __init__(self, copying: int) -> None:
+    def __init__(self, copying: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         widths: dict[Lane, int] = {
             "journal": 1,
             "copy": copying,
@@ -39,6 +45,8 @@ class ThreadLanes:
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths
+        self._under_way: dict[int, tuple[Lane, float]] = {}
+        """By the thread that does it."""
         for lane, width in widths.items():
             for number in range(width):
                 name = f"holdfast-{lane}-{number}"
@@ -47,6 +55,12 @@ class ThreadLanes:
     def submit(self, lane: Lane, work: Work) -> None:
         self._queues[lane].put(work)
 
+    def busy_since(self) -> Mapping[Lane, float]:
+        oldest: dict[Lane, float] = {}
+        for lane, began in tuple(self._under_way.values()):
+            oldest[lane] = min(began, oldest.get(lane, began))
+        return oldest
+
     def close(self) -> None:
         """Let every thread end after the work it has."""
         for lane, width in self._widths.items():
@@ -54,8 +68,12 @@ class ThreadLanes:
                 self._queues[lane].put(None)
 
     def _serve(self, lane: Lane) -> None:
+        thread = threading.get_ident()
         while (work := self._queues[lane].get()) is not None:
+            self._under_way[thread] = (lane, self._now())
             try:
                 work()
             except Exception:
                 log.exception("holdfast: internal error in lane %s", lane)
+            finally:
+                del self._under_way[thread]

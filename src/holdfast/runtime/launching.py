@@ -39,6 +39,7 @@ from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
+from holdfast.runtime.stuck_watch import StuckWatch
 from holdfast.runtime.supervision import Supervision
 from holdfast.runtime.watching import Watcher
 from holdfast.runtime.work_folder import require_free_or_ours
@@ -410,6 +411,7 @@ def _put_together(
             post=post,
         ),
         alarms=alarms,
+        stuck=StuckWatch(alarms.raise_alarm, alarms.clear),
         query=query,
         clock=around.clock,
         lanes=lanes,

@@ -61,6 +61,7 @@ from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Abilities, Reply, Serving
 from holdfast.runtime.status import JobStatus, StorageUse
+from holdfast.runtime.stuck_watch import StuckWatch
 from holdfast.runtime.supervision import Supervision
 from holdfast.sinks.protocol import Step
 from holdfast.storage.interface import ObjectStore
@@ -93,6 +94,7 @@ class Parts:
     headroom: HeadroomWatch
     history: HistoryWatch
     alarms: Alarms
+    stuck: StuckWatch
     query: Query
     clock: Clock
     lanes: Lanes
@@ -175,6 +177,7 @@ class Runtime:
         if now >= self._next_beat:
             self._next_beat = now + self._parts.heartbeat
             self._beat()
+        self._parts.stuck.look(self._lanes.busy_since(), now)
         if self._ending:
             return
         self._parts.remembering.poll()
