@@ -36,10 +36,11 @@ Rows = Counter[tuple[int, str]]
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(batch: pa.Table, directory: Path, _: tuple[str, ...] = ()) -> None:
+    def write(batch: pa.Table, directory: Path, _: tuple[str, ...] = ()) -> int:
         directory.mkdir(parents=True)
         for number in range(batch.num_rows):
             pq.write_table(batch.slice(number, 1), directory / f"part-{number}.parquet")
+        return batch.num_rows
 
     monkeypatch.setattr("holdfast.sinks.files.write_parquet", write)
     monkeypatch.setattr("holdfast.sinks.delta.write_parquet", write)

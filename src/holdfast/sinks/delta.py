@@ -27,7 +27,13 @@ from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, St
 from holdfast.identifiers import BatchId
 from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger, read_ledger, replace, transactions
 from holdfast.sinks.delta_log import Commit, DeltaLog, LiveFile
-from holdfast.sinks.delta_partitions import column_names, partition_of, require_partition_columns
+from holdfast.sinks.delta_partitions import (
+    MARKED,
+    column_names,
+    partition_of,
+    require_partition_columns,
+    with_marked_values,
+)
 from holdfast.sinks.delta_statistics import delta_statistics
 from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.ledger import require_unbroken
@@ -43,8 +49,9 @@ from holdfast.sinks.protocol import (
     no_step,
 )
 from holdfast.sinks.published_record import Page, PublishedRecord, recorded
+from holdfast.sinks.same_place import require_same_place
 from holdfast.sinks.schemas import differences, fields_of, nullable
-from holdfast.sinks.staging import lost, staged_files, write_parquet
+from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,6 +108,8 @@ class Delta:
         with storage_errors(f"open {self.describe()}"):
             table = self._log.load_or_create(nullable(schema.json()), self._asked_partitions or ())
         self._step("table exists")
+        with storage_errors(f"try {self.describe()} from the executors"):
+            require_same_place(spark, self._place, self.describe())
         self._require_fit(table, schema)
         self._partition_by = tuple(table.metadata().partition_columns)
         self._may_leave_out = context.accept
@@ -121,11 +130,16 @@ class Delta:
         return None if ledger is None else ledger.newest
 
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
-        directory = self._staging / str(self._context.fencing_epoch) / f"{batch_id}-{self._unique()}"
-        write_parquet(batch, directory, self._partition_by)
+        name = f"{batch_id}-{self._unique()}{MARKED if self._partition_by else ''}"
+        directory = self._staging / str(self._context.fencing_epoch) / name
+        produced = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
         self._step("written")
         with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
-            files = staged_files(self._place, directory, delta_statistics)
+            try:
+                files = staged_files(self._place, directory, produced, delta_statistics)
+            except HoldfastError:
+                self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
+                raise
         return StagedBatch(batch_id, self._context.fencing_epoch, files)
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
@@ -233,6 +247,7 @@ class Delta:
             status = path.stat()
         except FileNotFoundError as error:
             raise lost(f"publish to {self.describe()}", path) from error
+        require_size(f"publish to {self.describe()}", path, status.st_size, file)
         return self._log.add(file.path, file.size, partition_of(file.path), status.st_mtime_ns // 1_000_000, file.stats)
 
     def _cannot_take_back(self, target: int, obstacle: str) -> Conflict:

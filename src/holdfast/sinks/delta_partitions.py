@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from holdfast.errors import InvalidSettings
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+MARKED = "-marked"
+"""Ends the name of a batch's directory when the values in the names below it are marked."""
+_VALUE = "v"
+_MARKED_NULL = "n"
 _TYPES = ("string", "byte", "short", "integer", "long", "date", "boolean")
 """Types whose value reads the same in a directory name and in Delta's log."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -33,7 +40,33 @@ def require_partition_columns(fields: list[Any], partition_by: tuple[str, ...]) 
         raise InvalidSettings.of("partition_by", list(partition_by), "at least one column must remain")
 
 
+def with_marked_values(batch: DataFrame, partition_by: tuple[str, ...]) -> DataFrame:
+    """Partition columns as texts that tell null from every value.
+
+    Spark gives null, the empty text and the text `__HIVE_DEFAULT_PARTITION__` the same directory; a batch with two of
+    them does not even write. The columns are in the names of directories only, so their type does not matter.
+    """
+    from pyspark.sql import functions as spark_functions
+
+    for name in partition_by:
+        column = batch[f"`{name}`"]
+        value = spark_functions.concat(spark_functions.lit(_VALUE), column.cast("string"))
+        marked = spark_functions.when(column.isNull(), spark_functions.lit(_MARKED_NULL)).otherwise(value)
+        batch = batch.withColumn(name, marked)
+    return batch
+
+
 def partition_of(path: str) -> dict[str, str | None]:
-    """The partition values that Spark put into the directories of a staged file: `column=value`, percent-encoded."""
-    pairs = [folder.partition("=") for folder in path.split("/")[3:-1]]
-    return {unquote(name): None if value == _NULL else unquote(value) for name, _, value in pairs}
+    """The partition values in the directories of a staged file: `column=value`, percent-encoded by Spark."""
+    batch, *folders = path.split("/")[2:-1]
+    decoded = _unmarked if batch.endswith(MARKED) else _unescaped
+    return {unquote(name): decoded(value) for name, _, value in (folder.partition("=") for folder in folders)}
+
+
+def _unmarked(value: str) -> str | None:
+    return None if value == _MARKED_NULL else unquote(value).removeprefix(_VALUE)
+
+
+def _unescaped(value: str) -> str | None:
+    """As version 0.1.0 staged it."""
+    return None if value == _NULL else unquote(value)

@@ -40,6 +40,7 @@ from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, Step, fingerprint, no_step
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
+from holdfast.sinks.same_place import require_same_place
 from holdfast.sinks.staging import lost, staged_files, write_parquet
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Files:
             if not context.accept:
                 self._require_published_files("open", folded=True)
             self._take(life)
+            require_same_place(spark, self._place, self.describe())
             self._layout.write_schema(self._epoch, schema.json())
             self._refuse_if_fenced("open")
         self._gap_allowed = context.accept
@@ -105,10 +107,14 @@ class Files:
 
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
-        write_parquet(batch, directory)
+        produced = write_parquet(batch, directory)
         self._step("written")
         with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
-            files = staged_files(self._place, directory)
+            try:
+                files = staged_files(self._place, directory, produced)
+            except HoldfastError:
+                self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
+                raise
         return StagedBatch(batch_id, self._epoch, files)
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:

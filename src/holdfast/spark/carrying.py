@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
 from holdfast.job_log import log
 from holdfast.runtime.launching import Place
+from holdfast.sinks.asking_executors import is_cluster
 from holdfast.snapshot.carrier import Carrier, copy_shards
 from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
 from holdfast.spark.executors import POOL, Executors
@@ -21,11 +20,6 @@ SLOTS = 4
 """With fewer task slots than this in the cluster, one that copies is missed."""
 
 _INSTALL = "install holdfast for the Python of the executors, in the version of the driver: docs/cluster.md"
-
-
-def is_cluster(master: str) -> bool:
-    """Whether executors are other processes than the driver."""
-    return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
 def carrier_for(spark: SparkSession, place: Place) -> Carrier:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.sinks.asking_executors import ask_executors
 from holdfast.storage.work_path import WorkPath
 from holdfast.version import VERSION
 
 _PATIENCE_S = 60.0
-_ROUNDS = 3
-_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -35,25 +32,15 @@ class Visit:
 
 
 def visit_executors(spark: SparkSession, work: WorkPath) -> tuple[Visit, ...]:
-    """One visit of each executor that is there now; none when nobody answers in time.
-
-    Tasks cannot be sent to a certain executor. There are more of them than slots, and each takes a moment, so that
-    every executor gets one; if not, another round may.
-    """
+    """One visit of each executor that is there now; none when nobody answers in time."""
     made = not work.exists()
     work.mkdir(parents=True, exist_ok=True)
     token = work / f".probe-{uuid.uuid4().hex}"
     token.write_bytes(token.name.encode())
     try:
-        found: dict[tuple[str, int], Visit] = {}
-        ends = time.monotonic() + _PATIENCE_S
         inode = token.stat().st_ino if isinstance(token, Path) else None
-        for _ in range(_ROUNDS):
-            for visit in _round(spark, _visitor(str(token), inode), ends):
-                found[visit.host, visit.executor] = visit
-            if not found or len(found) >= _registered(spark):
-                break
-        return tuple(found.values())
+        answers = ask_executors(spark, _visitor(str(token), inode), time.monotonic() + _PATIENCE_S)
+        return tuple(Visit(*answer) for answer in answers)
     finally:
         with suppress(OSError):
             token.unlink()
@@ -118,21 +105,3 @@ def _visitor(token: str, inode: int | None) -> Callable[[int], tuple[str, int, s
         return socket.gethostname(), os.getppid(), unseen, unable
 
     return visit
-
-
-def _round(spark: SparkSession, visit: Callable[[int], Any], ends: float) -> list[Visit]:
-    context = spark.sparkContext
-    tasks = 2 * max(1, context.defaultParallelism)
-    answers = context.parallelize(range(tasks), tasks).map(visit)
-    running = answers._jrdd.collectAsync()
-    while not running.isDone():
-        if time.monotonic() > ends:
-            running.cancel(True)
-            return []
-        time.sleep(_LOOK_S)
-    return [Visit(*answer) for answers in running.get() for answer in pickle.loads(bytes(answers))]
-
-
-def _registered(spark: SparkSession) -> int:
-    """Executors, without the driver's own entry."""
-    return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1

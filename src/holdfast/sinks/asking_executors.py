@@ -1,0 +1,56 @@
+"""Asking every executor of a session the same question."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROUNDS = 3
+_LOOK_S = 0.05
+
+# Given the number of the task; answers with host, executor, and whatever is asked for.
+Question = Callable[[int], tuple[Any, ...]]
+
+
+def is_cluster(master: str) -> bool:
+    """Whether executors are other processes than the driver."""
+    return re.fullmatch(r"local(\[.*\])?", master) is None
+
+
+def ask_executors(spark: SparkSession, question: Question, ends: float) -> list[tuple[Any, ...]]:
+    """One answer of each executor that is there now; none when nobody answers in time.
+
+    Tasks cannot be sent to a certain executor. There are more of them than slots, and each takes a moment, so that
+    every executor gets one; if not, another round may.
+    """
+    found: dict[tuple[str, int], tuple[Any, ...]] = {}
+    for _ in range(_ROUNDS):
+        for answer in _round(spark, question, ends):
+            found[answer[0], answer[1]] = answer
+        if not found or len(found) >= _registered(spark):
+            break
+    return list(found.values())
+
+
+def _round(spark: SparkSession, question: Question, ends: float) -> list[tuple[Any, ...]]:
+    context = spark.sparkContext
+    tasks = 2 * max(1, context.defaultParallelism)
+    answers = context.parallelize(range(tasks), tasks).map(question)
+    running = answers._jrdd.collectAsync()
+    while not running.isDone():
+        if time.monotonic() > ends:
+            running.cancel(True)
+            return []
+        time.sleep(_LOOK_S)
+    return [answer for part in running.get() for answer in pickle.loads(bytes(part))]
+
+
+def _registered(spark: SparkSession) -> int:
+    """Executors, without the driver's own entry."""
+    return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1

@@ -1,0 +1,77 @@
+"""Executors write the rows, the driver publishes them: do both mean the same directory?"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.errors import InvalidSettings
+from holdfast.job_log import log
+from holdfast.sinks.asking_executors import Question, ask_executors, is_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PATIENCE_S = 60.0
+
+
+def require_same_place(spark: SparkSession, place: Path, shown: str) -> None:
+    """Each executor reads what the driver wrote, and the driver finds what each of them wrote.
+
+    An executor that comes later is not asked: then the rows are counted, batch by batch.
+    """
+    if spark is None or not is_cluster(str(spark.sparkContext.master)):
+        return
+    token = place / f"_holdfast-probe-{uuid.uuid4().hex}"
+    token.write_text(token.name)
+    try:
+        answers = ask_executors(spark, _visitor(str(token)), time.monotonic() + _PATIENCE_S)
+        blind = {host: why for host, executor, why in answers if why is not None}
+        for host, executor, _ in answers:
+            if host not in blind and not _answer(token, host, executor).exists():
+                blind[host] = "what it writes there is not here"
+    finally:
+        for path in place.glob(f"{token.name}*"):
+            with suppress(OSError):
+                path.unlink()
+    if not answers:
+        log.warning("no executor said within %.0f s whether it sees %s", _PATIENCE_S, shown)
+    if blind:
+        raise InvalidSettings.of(
+            "sink",
+            shown,
+            f"executors on {', '.join(sorted(blind))} have another directory there "
+            f"({'; '.join(sorted(set(blind.values())))}): what they write would be lost",
+            hint="name a directory that the driver and all executors have mounted at the same path: "
+            "--sink delta:/mnt/shared/orders",
+        )
+
+
+def _answer(token: Path, host: str, executor: int) -> Path:
+    return token.with_name(f"{token.name}-{host}-{executor}")
+
+
+def _visitor(token: str) -> Question:
+    """A function that knows nothing of this package: where holdfast is missing it must run all the same."""
+
+    def visit(_: int) -> tuple[str, int, str | None]:
+        import os
+        import socket
+        import time
+
+        host, executor, why = socket.gethostname(), os.getppid(), None
+        try:
+            with open(token) as file:
+                if file.read() != os.path.basename(token):
+                    why = "what the driver wrote reads otherwise there"
+            with open(f"{token}-{host}-{executor}", "w") as file:
+                file.write(host)
+        except OSError as error:
+            why = error.strerror or str(error)
+        time.sleep(0.1)
+        return host, executor, why
+
+    return visit
