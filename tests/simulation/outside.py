@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from tests.simulation.copies import OtherHome
 from tests.simulation.world import Process
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.runs import Scene
     from tests.simulation.store import Disk, Faults
 
-ENABLED: frozenset[str] = frozenset({"skew"})
+ENABLED: frozenset[str] = frozenset({"skew", "copied"})
 """What the outside world does by default: that for which the product has a rule."""
 
 
@@ -58,6 +59,9 @@ class Outside:
     stray: float = 0.0
     stray_spell: float = 0.0
     gateway: float = 0.0
+
+    copied: float = 0.0
+    """The job is copied to another home, again and again."""
 
     # Machines.
     skew: float = 0.0
@@ -137,6 +141,7 @@ class Outsider:
     incident: Incident | None = None
     backups: list[Backup] = field(default_factory=list)
     incidents: int = 0
+    other_home: OtherHome = field(default_factory=OtherHome)
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"outsider {self.scene.world.seed}")
@@ -281,6 +286,12 @@ class Outsider:
                 self._note(f"{key} answers 403 until {ends:.0f}")
                 disk.denied[key] = ends
 
+    def copy_home(self) -> None:
+        if self.incident is None and self.scene.checkers.completed:
+            self._note("copies the job to another home")
+            problem = self.other_home.copied(self.scene.disk.objects)
+            self.scene.checkers.require(problem is None, f"the copy is another job: {problem}")
+
     # --- machines ---
 
     def break_disk(self) -> None:
@@ -314,5 +325,6 @@ _ACTS: dict[str, Callable[[Outsider], None]] = {
     "journal_expires": Outsider.expire_journal,
     "blobs_expire": Outsider.expire_blobs,
     "denied": Outsider.deny,
+    "copied": Outsider.copy_home,
     "io_errors": Outsider.break_disk,
 }

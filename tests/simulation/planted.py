@@ -22,16 +22,19 @@ from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository import retention
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import OutwornPack
-from holdfast.repository.entries import AnyEntry, CheckpointStarted, RunStarted
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointStarted, RunStarted
 from holdfast.repository.journal import Journal
+from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, launching, query_life, recovery, retiring, scrubbing
+from holdfast.runtime import collecting, copying, launching, query_life, recovery, retiring, scrubbing
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.query_life import QueryLife
 from holdfast.runtime.recovery import Recovery
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Serving
+from holdfast.runtime.watching import Watcher
+from holdfast.sinks import ledger
 from tests.simulation import work
 from tests.simulation.sink import SimulatedSink
 
@@ -446,6 +449,54 @@ def what_was_given_up_on_request_is_chosen_again(patch: Patch) -> None:
 @defect(commands=0.8)
 def names_in_the_journal_are_ignored(patch: Patch) -> None:
     patch.setattr(JobState, "_rename", lambda self, id, name: None)
+
+
+# --- the outside world ---
+
+OLDER_TABLE = {"table_rolled_back": 0.3, "crash": 0.01}
+
+
+@defect(table_restored=0.3, crash=0.01)
+def the_sink_is_not_checked_when_it_is_opened(patch: Patch) -> None:
+    original = SimulatedSink._prove
+    patch.setattr(SimulatedSink, "_prove", lambda self: original(self) if self._opened is not None else None)
+
+
+@defect(table_emptied=0.3)
+def the_sink_is_not_checked_when_it_publishes(patch: Patch) -> None:
+    original = SimulatedSink._prove
+    patch.setattr(SimulatedSink, "_prove", lambda self: original(self) if self._opened is None else None)
+    patch.setattr(ledger, "require_unbroken", lambda published, upto, ledger: None)
+
+
+@defect(**OLDER_TABLE)
+def a_gap_in_the_ledger_is_published(patch: Patch) -> None:
+    patch.setattr(ledger, "require_unbroken", lambda published, upto, ledger: None)
+
+
+@defect(skew=1.0, commands=0.8)
+def a_heartbeat_is_judged_by_the_clock(patch: Patch) -> None:
+    original = Watcher.answer
+
+    def answer(self: Watcher, journal: Any, watched: Any = None) -> Any:
+        found = standing(journal.load(), decoded(heartbeat_bytes(self.store)), self.process)
+        if not isinstance(found, Unseen):
+            return original(self, journal, watched)
+        if found.heartbeat.looks_fresh(self.clock.wall()):  # type: ignore[attr-defined]
+            return Held(found.heartbeat, found.purpose)
+        return Claimable("its clock says so")
+
+    patch.setattr(Watcher, "answer", answer)
+
+
+@defect(copied=0.3, going_back=0.8)
+def a_copy_knows_nothing_of_decisions(patch: Patch) -> None:
+    original = copying.missing
+
+    def missing(*arguments: Any, **named: Any) -> Any:
+        return [entry for entry in original(*arguments, **named) if isinstance(entry, CheckpointCompleted)]
+
+    patch.setattr(copying, "missing", missing)
 
 
 def _patch_handler(patch: Patch, event: str, handler: Any) -> None:
