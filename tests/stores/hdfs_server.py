@@ -6,9 +6,10 @@ PySpark brings Hadoop's client jars; the servers are one more jar of the same ve
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -31,14 +32,19 @@ BRINGS = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "jcl-
 
 
 class HdfsServer:
-    def __init__(self, root: Path, *, datanodes: int = 1, port: int | None = None) -> None:
+    def __init__(
+        self, root: Path, *, datanodes: int = 1, port: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """`settings` are added to Hadoop's configuration."""
         self.root = root
         self.port = port or free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._datanodes = datanodes
+        self._orders_at = [free_port() for _ in range(datanodes)]
         shutil.copytree(_formatted(), root / "name")
         for number in range(datanodes):
-            _configure(root / f"conf{number}", root, self.port, number, datanodes)
+            orders_at = {"dfs.datanode.ipc.address": f"127.0.0.1:{self._orders_at[number]}"}
+            _configure(root / f"conf{number}", root, self.port, number, datanodes, orders_at | dict(settings or {}))
 
     @property
     def address(self) -> str:
@@ -80,6 +86,20 @@ class HdfsServer:
     def kill_datanode(self, number: int = 0) -> None:
         self._kill(f"datanode{number}")
 
+    @contextmanager
+    def hanging_datanode(self, number: int = 0) -> Iterator[None]:
+        """It keeps its connections, takes new ones, and answers nothing."""
+        process = self._processes[f"datanode{number}"]
+        process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            process.send_signal(signal.SIGCONT)
+
+    def report_blocks(self, number: int = 0) -> None:
+        """Let a DataNode tell the NameNode at once which blocks it has got."""
+        self.administer("-triggerBlockReport", "-incremental", f"127.0.0.1:{self._orders_at[number]}")
+
     def administer(self, *arguments: str) -> None:
         subprocess.run(
             [*_java(self.root / "conf0"), ADMIN, *arguments], check=True, capture_output=True, timeout=PATIENCE
@@ -112,16 +132,18 @@ class HdfsServer:
 
 
 @contextmanager
-def running_hdfs(root: Path, *, datanodes: int = 1) -> Iterator[HdfsServer]:
+def running_hdfs(root: Path, *, datanodes: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[HdfsServer]:
     """Skips the test where HDFS cannot be had."""
-    server = HdfsServer(root, datanodes=datanodes)
+    server = HdfsServer(root, datanodes=datanodes, settings=settings)
     try:
         yield server.start()
     finally:
         server.stop()
 
 
-def _configure(folder: Path, root: Path, port: int, number: int, datanodes: int) -> None:
+def _configure(
+    folder: Path, root: Path, port: int, number: int, datanodes: int, added: Mapping[str, str] | None = None
+) -> None:
     settings = {
         "fs.defaultFS": f"hdfs://127.0.0.1:{port}",
         "dfs.namenode.name.dir": str(root / "name"),
@@ -148,6 +170,7 @@ def _configure(folder: Path, root: Path, port: int, number: int, datanodes: int)
             ),
             "127.0.0.1:0",
         ),
+        **(added or {}),
     }
     folder.mkdir()
     lines = [f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()]

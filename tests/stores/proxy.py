@@ -32,10 +32,12 @@ class Fate(Enum):
 
 @dataclass(frozen=True)
 class Status:
-    """An answer of the proxy's own; the server never sees the request."""
+    """An answer of the proxy's own, as a gateway gives it."""
 
     code: int
     body: bytes = b""
+    after: bool = False
+    """The server has done what was asked. Else it never sees the request."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.seen.append(seen)
         fate = self.proxy.judge(seen)
         if isinstance(fate, Status):
+            if fate.after and self._forwarded(body)[0] < 300:
+                self.proxy.done.append(seen)
             self._answer(fate.code, [("Content-Type", "application/xml")], fate.body)
             return
         released = self.proxy.released

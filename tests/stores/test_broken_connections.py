@@ -130,19 +130,20 @@ def test_a_refused_connection_is_no_doubt(s3: S3Server) -> None:
     [
         (Status(403, b"<Error><Code>AccessDenied</Code></Error>"), StorageDenied),
         (Status(400, b"<Error><Code>ExpiredToken</Code></Error>"), StorageDenied),
-        (Status(401), StorageDenied),
+        (Status(401), OutcomeUnknown),
         (Status(404, b"<Error><Code>NoSuchBucket</Code></Error>"), StorageNotThere),
         (Status(400, b"<Error><Code>AuthorizationHeaderMalformed</Code></Error>"), StorageNotThere),
         (Status(409, b"<Error><Code>ConditionalRequestConflict</Code></Error>"), StorageUnreachable),
-        (Status(429), StorageThrottled),
+        (Status(429), OutcomeUnknown),
         (Status(503, b"<Error><Code>SlowDown</Code></Error>"), StorageThrottled),
         (Status(503), OutcomeUnknown),
         (Status(500, b"<Error><Code>InternalError</Code></Error>"), OutcomeUnknown),
         (Status(502), OutcomeUnknown),
         (Status(504), OutcomeUnknown),
-        (Status(507), StorageFull),
+        (Status(507), OutcomeUnknown),
+        (Status(507, b"<Error><Code>XMinioStorageFull</Code></Error>"), StorageFull),
         (Status(403, b"<Error><Code>QuotaExceeded</Code></Error>"), StorageFull),
-        (Status(418), StorageError),
+        (Status(418), OutcomeUnknown),
         (Status(501, b"<Error><Code>NotImplemented</Code></Error>"), StorageError),
     ],
 )
@@ -212,7 +213,8 @@ def test_an_upload_that_breaks_off_leaves_nothing_and_is_repeated(s3: S3Server, 
 
 def test_what_will_not_pass_is_not_tried_again(s3: S3Server, proxy: Proxy) -> None:
     store = open_store(s3.home("final", proxy.endpoint), deadline=200)
-    for status, kind in ((Status(403), StorageDenied), (Status(507), StorageFull)):
+    denied, full = b"<Error><Code>AccessDenied</Code></Error>", b"<Error><Code>QuotaExceeded</Code></Error>"
+    for status, kind in ((Status(403, denied), StorageDenied), (Status(403, full), StorageFull)):
         proxy.judge = lambda seen, status=status: status  # type: ignore[misc]
         proxy.seen.clear()
         with pytest.raises(kind):

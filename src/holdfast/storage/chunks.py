@@ -18,3 +18,36 @@ class _Again:
 
     def __iter__(self) -> Iterator[bytes]:
         return self._through(iter(self._chunks))
+
+
+class Source:
+    """An upload's chunks, with the exception that producing them ended in, if it did."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self.exhausted = False
+        self.failure: BaseException | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self._chunks)
+        except StopIteration:
+            self.exhausted = True
+            raise
+        except BaseException as error:
+            self.failure = error
+            raise
+
+    def beginning(self, size: int) -> list[bytes]:
+        """More than `size` bytes, less only when that is all."""
+        pieces: list[bytes] = []
+        gathered = 0
+        for piece in self:
+            pieces.append(piece)
+            gathered += len(piece)
+            if gathered > size:
+                break
+        return pieces

@@ -21,15 +21,19 @@ from holdfast.errors import InvalidSettings, ObjectNotFound, OutcomeUnknown
 from holdfast.storage.hdfs_connection import (
     DATA_REQUESTS,
     METADATA_REQUESTS,
+    SMALL_PATIENCE,
     GivenUp,
     HdfsConnection,
     NoAnswer,
     NotReached,
+    open_reader,
 )
 from holdfast.storage.hdfs_errors import failure, reason
 from holdfast.storage.hdfs_names import TEMPORARY, to_component, to_path
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.retrying import REQUEST_TIMEOUT
+from holdfast.storage.whole import not_whole
 
 if TYPE_CHECKING:
     from hdfs_native._internal import RawFileReader
@@ -56,6 +60,7 @@ def open_hdfs(home: str, request_timeout: float = REQUEST_TIMEOUT) -> "HdfsStore
         f"hdfs://{parts.netloc}",
         metadata_patience=METADATA_REQUESTS * request_timeout,
         data_patience=DATA_REQUESTS * request_timeout,
+        small_patience=min(request_timeout, SMALL_PATIENCE),
     )
     return HdfsStore(connection, unquote(parts.path))
 
@@ -70,6 +75,7 @@ class HdfsStore:
         return f"{self._connection.address}{self._base}"
 
     def scoped(self, name: str) -> ObjectStore:
+        checked_key("use", name, self.url)
         return HdfsStore(self._connection, f"{self._base}/{to_path(name)}")
 
     # --- writing ---
@@ -94,7 +100,7 @@ class HdfsStore:
         self._replace("upload", key, chunks)
 
     def delete(self, key: str) -> None:
-        path = self._path(key)
+        path = self._object("delete", key)
         try:
             self._connection.ask(lambda client: client.delete(path, False))
         except FileNotFoundError:
@@ -118,12 +124,14 @@ class HdfsStore:
 
     def _write_temporary(self, operation: str, key: str, chunks: Iterable[bytes]) -> str:
         attempt = f"{operation} {self._shown(key)}"
-        temporary = f"{self._path(key).rpartition('/')[0]}/{TEMPORARY}{uuid.uuid4().hex}"
+        temporary = f"{self._object(operation, key).rpartition('/')[0]}/{TEMPORARY}{uuid.uuid4().hex}"
         writer = self._doing(attempt, lambda: self._connection.ask(lambda client: client.create(temporary, _NEW)))
+        written = 0
         try:
             for part in (part for chunk in chunks for part in _parts(chunk)):
-                self._doing(attempt, partial(self._connection.transfer, partial(writer.write, part)))
-            self._doing(attempt, partial(self._connection.transfer, writer.close))
+                written += len(part)
+                self._doing(attempt, partial(self._connection.transfer, partial(writer.write, part), len(part)))
+            self._doing(attempt, partial(self._connection.transfer, writer.close, written))
         except BaseException:
             self._discard(temporary)
             raise
@@ -152,17 +160,16 @@ class HdfsStore:
         return b"".join(self.stream(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        reader = self._open(key)
-        return self._part(key, reader, offset, min(length, reader.file_length() - offset))
+        reader, size = self._open(key)
+        return self._part(key, reader, offset, min(length, size - offset))
 
     def stream(self, key: str) -> Iterator[bytes]:
-        reader = self._open(key)
-        size = reader.file_length()
+        reader, size = self._open(key)
         for offset in range(0, size, _CHUNK):
             yield self._part(key, reader, offset, min(_CHUNK, size - offset))
 
     def exists(self, key: str) -> bool:
-        path = self._path(key)
+        path = self._object("look for", key)
         try:
             return not self._connection.ask(lambda client: client.get_file_info(path)).isdir
         except FileNotFoundError:
@@ -170,14 +177,23 @@ class HdfsStore:
         except _FAULTS as error:
             raise failure(f"look for {self._shown(key)}", error) from error
 
-    def _open(self, key: str) -> "RawFileReader":
-        path = self._path(key)
-        return self._reading(key, lambda: self._connection.ask(lambda client: client.read(path)))
+    def _open(self, key: str) -> "tuple[RawFileReader, int]":
+        """A reader, and how long the file is."""
+        path = self._object("read", key)
+        reader, status = self._reading(key, lambda: self._connection.ask(lambda client: open_reader(client, path)))
+        return reader, status.length
 
     def _part(self, key: str, reader: "RawFileReader", offset: int, length: int) -> bytes:
         if length <= 0:
             return b""
-        return self._reading(key, lambda: self._connection.transfer(lambda: reader.read_range(offset, length)))
+        known = min(length, reader.file_length() - offset)
+        data = b""
+        if known > 0:
+            step = partial(reader.read_range, offset, known)
+            data = self._reading(key, lambda: self._connection.transfer(step, known))
+        if len(data) != length:
+            raise not_whole(self._shown(key), len(data), length)
+        return data
 
     def _reading(self, key: str, step: Callable[[], T]) -> T:
         try:
@@ -190,7 +206,7 @@ class HdfsStore:
     # --- listing ---
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
-        folder, _, _ = prefix.rpartition("/")
+        folder, _, _ = checked_prefix(prefix, self.url).rpartition("/")
         for key, status in self._walk(folder, prefix, after):
             if not _is_temporary(key):
                 yield _stored(key, status)
@@ -224,6 +240,9 @@ class HdfsStore:
         except _FAULTS as error:
             raise failure(f"list {self._shown(folder)}", error) from error
         return [(to_component(status.path.rpartition("/")[2]), status) for status in statuses]
+
+    def _object(self, operation: str, key: str) -> str:
+        return self._path(checked_key(operation, key, self.url))
 
     def _path(self, key: str) -> str:
         return f"{self._base}/{to_path(key)}" if key else self._base

@@ -23,13 +23,18 @@ from holdfast.errors import InvalidSettings
 from holdfast.storage.hdfs_errors import reason
 
 if TYPE_CHECKING:
-    from hdfs_native._internal import RawClient
+    from hdfs_native import FileStatus
+    from hdfs_native._internal import RawClient, RawFileReader
 
 T = TypeVar("T")
 
 METADATA_REQUESTS = 2
 DATA_REQUESTS = 6
 """One step may take as long as so many small requests. Data takes longer: several busy disks have to acknowledge it."""
+SMALL = 64 << 10
+SMALL_PATIENCE = 10.0
+"""A step with at most so many bytes gets at most so many seconds. A heartbeat is one, and lives 30 s by default: a
+DataNode that hangs may not make it late."""
 LAST_PATIENCE = 5.0
 _NOT_CONNECTED = re.compile(r"Connection refused|Network is unreachable|No route to host")
 _CONFIGURATION = {
@@ -53,21 +58,33 @@ class NotReached(NoAnswer):
 
 
 class HdfsConnection:
-    def __init__(self, address: str, *, metadata_patience: float = 20.0, data_patience: float = 60.0) -> None:
-        """`address` is hdfs://host:port or hdfs://nameservice. Nothing is connected before the first call."""
+    def __init__(
+        self,
+        address: str,
+        *,
+        metadata_patience: float = 20.0,
+        data_patience: float = 60.0,
+        small_patience: float | None = None,
+    ) -> None:
+        """`address` is hdfs://host:port or hdfs://nameservice. Nothing is connected before the first call.
+
+        `small_patience` is for small steps of data; None: the same as for others.
+        """
         self.address = address
-        self._metadata_patience = metadata_patience
+        self.metadata_patience = metadata_patience
         self._data_patience = data_patience
+        self._small_patience = data_patience if small_patience is None else small_patience
         self._client = _client(address)
 
     def ask(self, call: Callable[["RawClient"], T]) -> T:
         """A question or an order to the NameNode."""
         client = self._client
-        return self._within("the NameNode", self._metadata_patience, lambda: call(client))
+        return self._within("the NameNode", self.metadata_patience, lambda: call(client))
 
-    def transfer(self, call: Callable[[], T]) -> T:
-        """One step of reading or writing data."""
-        return self._within("a DataNode", self._data_patience, call)
+    def transfer(self, call: Callable[[], T], size: int) -> T:
+        """One step of reading or writing `size` bytes of data."""
+        patience = self._small_patience if size <= SMALL else self._data_patience
+        return self._within("a DataNode", patience, call)
 
     def _within(self, party: str, patience: float, call: Callable[[], T]) -> T:
         answer: Future[T] = Future()
@@ -83,6 +100,19 @@ class HdfsConnection:
                 raise kind(f"{party} did not answer: {error}") from error
             self._client = _client(self.address)
             raise GivenUp(f"{party} did not answer within {patience:g} s") from None
+
+
+def open_reader(client: "RawClient", path: str) -> "tuple[RawFileReader, FileStatus]":
+    """A reader, and what the file is by the source of the listing.
+
+    The reader knows only blocks that DataNodes have reported. The last one of a file that was just closed may not be
+    among them, and the reader then takes the file to be shorter, or empty, without an error. So it is the status that
+    says how many bytes there are to be read.
+    """
+    reader, status = client.read(path), client.get_file_info(path)
+    if reader.file_length() > status.length:
+        raise NoAnswer("another file took the name while it was opened")
+    return reader, status
 
 
 class _Calls:

@@ -14,12 +14,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from holdfast.errors import StorageDenied, StorageFull
+from holdfast.errors import StorageDenied, StorageFull, StorageUnreachable
 from holdfast.storage.hdfs_errors import failure
+from holdfast.storage.retrying import Patience, repeated
+from holdfast.storage.whole import not_whole
 
 if TYPE_CHECKING:
     from hdfs_native import FileStatus
@@ -84,10 +87,11 @@ class HdfsPath:
         return HdfsPath(self._connection, str(self._path.with_name(name)))
 
     def within(self, seconds: float) -> HdfsPath:
-        """The same for somebody who has no more time for an answer of the NameNode."""
+        """The same for somebody who has no more time for an answer, of the NameNode or with a few bytes."""
         from holdfast.storage.hdfs_connection import HdfsConnection
 
-        return HdfsPath(HdfsConnection(self._connection.address, metadata_patience=seconds), str(self._path))
+        address = self._connection.address
+        return HdfsPath(HdfsConnection(address, metadata_patience=seconds, small_patience=seconds), str(self._path))
 
     # --- looking ---
 
@@ -147,7 +151,7 @@ class HdfsPath:
     def open(self, mode: Literal["wb", "xb"], buffering: int = ...) -> HdfsWriter: ...
     def open(self, mode: Literal["rb", "wb", "xb"], buffering: int = 0) -> HdfsReader | HdfsWriter:
         if mode == "rb":
-            return HdfsReader(self, self._asked(lambda client, path: client.read(path)))
+            return HdfsReader(self)
         from hdfs_native import WriteOptions
 
         options = WriteOptions(overwrite=mode == "wb")
@@ -210,18 +214,37 @@ class HdfsPath:
         except (OSError, RuntimeError) as error:
             raise _os_error(self, error) from error
 
-    def transferred(self, step: Callable[[], T]) -> T:
+    @property
+    def patience(self) -> float:
+        """Seconds that an answer may take."""
+        return self._connection.metadata_patience
+
+    def reader(self) -> tuple[RawFileReader, HdfsStatus]:
+        """A reader, and what the file is."""
+        # Loaded here: a local work directory does not need it.
+        from holdfast.storage.hdfs_connection import open_reader
+
+        reader, status = self._asked(open_reader)
+        return reader, _status(status)
+
+    def transferred(self, step: Callable[[], T], size: int) -> T:
         """To or from a DataNode."""
         try:
-            return self._connection.transfer(step)
+            return self._connection.transfer(step, size)
         except (OSError, RuntimeError) as error:
             raise _os_error(self, error) from error
 
 
 class HdfsReader:
-    def __init__(self, path: HdfsPath, reader: RawFileReader) -> None:
+    """Gives every byte that the file has, or fails.
+
+    hdfs-native knows only blocks that DataNodes have reported. The last one of a file that was just closed may not be
+    among them; then what is there is shorter than the file is, without an error, and it is asked again for a while.
+    """
+
+    def __init__(self, path: HdfsPath) -> None:
         self._path = path
-        self._reader = reader
+        self._reader, self._status = path.reader()
         self._position = 0
 
     def __enter__(self) -> HdfsReader:
@@ -236,18 +259,40 @@ class HdfsReader:
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most so many: none at the end of the file."""
-        start = self._position
-        length = min(size, _CHUNK, self._reader.file_length() - start)
+        length = min(size, _CHUNK, self._status.st_size - self._position)
         if length <= 0:
             return b""
         try:
-            data = self._path.transferred(lambda: self._reader.read_range(start, length))
+            data = repeated(lambda: self._part(length), Patience(self._path.patience))
+        except StorageUnreachable as error:
+            raise OSError(errno.EIO, error.message.partition(": ")[2], str(self._path)) from error
+        except FileNotFoundError:
+            raise
         except OSError as error:
             if not self._path.exists():
-                raise FileNotFoundError(errno.ENOENT, "vanished while it was read", str(self._path)) from error
+                raise self._vanished() from error
             raise
         self._position += len(data)
         return data
+
+    def _part(self, length: int) -> bytes:
+        start = self._position
+        known = min(length, self._reader.file_length() - start)
+        data = self._path.transferred(lambda: self._reader.read_range(start, known), known) if known > 0 else b""
+        if len(data) != length:
+            self._open_again()
+            raise not_whole(str(self._path), len(data), length)
+        return data
+
+    def _open_again(self) -> None:
+        """The same file, with the blocks that are known by now."""
+        reader, status = self._path.reader()
+        if status != self._status:
+            raise self._vanished()
+        self._reader = reader
+
+    def _vanished(self) -> FileNotFoundError:
+        return FileNotFoundError(errno.ENOENT, "vanished while it was read", str(self._path))
 
     def chunks(self) -> Iterator[bytes]:
         while chunk := self.read(_CHUNK):
@@ -260,19 +305,21 @@ class HdfsWriter:
     def __init__(self, path: HdfsPath, writer: RawFileWriter) -> None:
         self._path = path
         self._writer = writer
+        self._written = 0
 
     def __enter__(self) -> HdfsWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if kind is None:
-            self._path.transferred(self._writer.close)
+            self._path.transferred(self._writer.close, self._written)
 
     def write(self, data: bytes) -> int:
         view = memoryview(data)
         for start in range(0, len(view), _CHUNK):
             part = bytes(view[start : start + _CHUNK])
-            self._path.transferred(lambda part=part: self._writer.write(part))  # type: ignore[misc]
+            self._path.transferred(partial(self._writer.write, part), len(part))
+            self._written += len(part)
         return len(view)
 
 

@@ -2,15 +2,18 @@
 
 A write goes to a temporary name first, is flushed to the disk, then gets its real name; a reader never sees half an
 object. The root directory is never created here: a missing root is an unmounted disk until a person says otherwise.
+Links below the root are neither followed nor listed.
 """
 
+import builtins
 import errno
 import os
+import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import BinaryIO, NoReturn
 
 from holdfast.errors import (
     ObjectNotFound,
@@ -20,21 +23,25 @@ from holdfast.errors import (
     StorageFull,
     StorageUnreachable,
 )
+from holdfast.storage.chunks import Source
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
-
-T = TypeVar("T")
+from holdfast.storage.keys import checked_key, checked_prefix
+from holdfast.storage.local_root import DENIED, LinkInTheWay, LocalRoot
+from holdfast.storage.whole import not_whole
 
 _CHUNK = 1 << 20
 _TEMPORARY = ".tmp-"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_REFUSED = DENIED | _FULL | {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EBUSY}
+"""Said by the file system itself: nothing was changed. Whatever else is said of a deciding write leaves it open."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class LocalStore:
-    def __init__(self, root: Path, *, within: str = "") -> None:
-        self._root = root
+    def __init__(self, root: Path | LocalRoot, *, within: str = "") -> None:
+        self._root = root if isinstance(root, LocalRoot) else LocalRoot(root)
         self._within = within
-        self._identity = _identity(root)
 
     @property
     def url(self) -> str:
@@ -42,200 +49,238 @@ class LocalStore:
 
     @property
     def _base(self) -> Path:
-        return self._root / self._within if self._within else self._root
+        return self._root.path / self._within if self._within else self._root.path
 
     def scoped(self, name: str) -> ObjectStore:
-        return LocalStore(self._root, within=f"{self._within}/{name}" if self._within else name)
+        return LocalStore(self._root, within=self._below(checked_key("use", name, self.url)))
 
     def create(self, key: str, data: bytes) -> Created:
-        target = self._base / key
-        temporary = self._write_temporary("create", target, [data])
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return Created.LOST
-        except OSError as error:
-            if error.errno in _DENIED | _FULL | {errno.ENOENT}:
-                _fail("create", target, error)
-            raise OutcomeUnknown(f"could not tell whether {target} was created: {error.strerror}") from error
-        finally:
-            with suppress(OSError):
-                os.unlink(temporary)
-        self._flush_directory(target)
+        with self._parent("create", key, make=True) as (folder, name):
+            temporary = _write_temporary(folder, [data])
+            try:
+                os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                return Created.LOST
+            except OSError as error:
+                if error.errno in _REFUSED:
+                    raise
+                why = f"could not tell whether {self._base / key} was created: {error.strerror}"
+                raise OutcomeUnknown(why) from error
+            finally:
+                _discard(folder, temporary)
+            self._flush(folder, key)
         return Created.WON
 
     def put(self, key: str, data: bytes) -> None:
-        self._replace("write", self._base / key, [data])
+        with self._parent("write", key, make=True) as (folder, name):
+            _replace(folder, name, [data])
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        target = self._base / key
-        self._replace("upload", target, chunks)
-        self._flush_directory(target)
+        source = Source(chunks)
+        try:
+            with self._parent("upload", key, make=True) as (folder, name):
+                _replace(folder, name, source)
+                self._flush(folder, key)
+        except StorageError:
+            # An `OSError` of the source is no fault of this store.
+            if source.failure is not None:
+                raise source.failure from None
+            raise
 
     def get(self, key: str) -> bytes:
-        return self._reading(key, lambda path: path.read_bytes())
+        return b"".join(self.stream(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        def part(path: Path) -> bytes:
-            with path.open("rb") as file:
-                file.seek(offset)
-                return file.read(length)
-
-        return self._reading(key, part)
+        with self._opened(key) as (file, size):
+            file.seek(offset)
+            expected = min(length, max(0, size - offset))
+            data = file.read(expected) if expected > 0 else b""
+        if len(data) < expected:
+            raise not_whole(str(self._base / key), len(data), expected)
+        return data
 
     def stream(self, key: str) -> Iterator[bytes]:
-        file = self._reading(key, lambda path: path.open("rb"))
-        with file:
-            while chunk := self._reading(key, lambda _: file.read(_CHUNK)):
+        with self._opened(key) as (file, size):
+            given = 0
+            while given < size and (chunk := file.read(min(_CHUNK, size - given))):
+                given += len(chunk)
                 yield chunk
+        if given < size:
+            raise not_whole(str(self._base / key), given, size)
 
     def exists(self, key: str) -> bool:
-        self._require_root("look for", self._base / key)
-        return (self._base / key).exists()
+        try:
+            with self._parent("look for", key) as (folder, name):
+                return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        except ObjectNotFound:
+            return False
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
-        self._require_root("list", self._base)
-        folder, _, _ = prefix.rpartition("/")
-        try:
-            yield from self._walk(folder, prefix, after)
-        except OSError as error:
-            _fail("list", self._base / folder, error)
+        folder, _, _ = checked_prefix(prefix, self.url).rpartition("/")
+        for item in self._walk(folder, prefix, after):
+            if not _is_temporary(item.key):
+                yield item
 
     def children(self) -> tuple[str, ...]:
-        self._require_root("list", self._base)
-        try:
-            return tuple(sorted(entry.name for entry in os.scandir(self._base) if entry.is_dir()))
-        except FileNotFoundError:
-            return ()
-        except OSError as error:
-            _fail("list", self._base, error)
+        return tuple(name.rstrip("/") for name, status in self._entries("") if status is None)
 
     def delete(self, key: str) -> None:
-        self._require_root("delete", self._base / key)
         try:
-            os.unlink(self._base / key)
-        except FileNotFoundError:
+            with self._parent("delete", key) as (folder, name):
+                self._unlink(folder, name, key)
+        except ObjectNotFound:
             return
+
+    def _unlink(self, folder: int, name: str, key: str) -> None:
+        try:
+            os.unlink(name, dir_fd=folder)
         except OSError as error:
-            _fail("delete", self._base / key, error)
+            if error.errno in _REFUSED:
+                raise
+            why = f"could not tell whether {self._base / key} was deleted: {error.strerror}"
+            raise OutcomeUnknown(why) from error
 
     def temporaries(self) -> Iterator[StoredObject]:
-        self._require_root("list", self._base)
-        try:
-            for folder, _, names in os.walk(self._base):
-                for name in sorted(names):
-                    if name.startswith(_TEMPORARY):
-                        path = Path(folder, name)
-                        with suppress(FileNotFoundError):
-                            status = path.stat()
-                            key = path.relative_to(self._base).as_posix()
-                            yield StoredObject(key, status.st_size, status.st_mtime)
-        except OSError as error:
-            _fail("list", self._base, error)
+        return (item for item in self._walk("", "", "") if _is_temporary(item.key))
 
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
-        try:
-            # A folder sorts as "name/", so that keys come out in plain string order.
-            entries = sorted(os.scandir(self._base / folder), key=lambda e: e.name + "/" if e.is_dir() else e.name)
-        except FileNotFoundError:
-            return
-        for entry in entries:
-            key = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir():
-                if prefix.startswith(key + "/") or (key + "/").startswith(prefix):
-                    yield from self._walk(key, prefix, after)
-            elif key.startswith(prefix) and key > after and not entry.name.startswith(_TEMPORARY):
-                with suppress(FileNotFoundError):
-                    status = entry.stat()
+        """Files whose key starts with `prefix` and is greater than `after`, in order of key."""
+        below = f"{folder}/" if folder else ""
+        for name, status in self._entries(folder):
+            key = f"{below}{name}"
+            if status is not None:
+                if key.startswith(prefix) and key > after:
                     yield StoredObject(key, status.st_size, status.st_mtime)
+            elif prefix.startswith(key) or key.startswith(prefix):
+                yield from self._walk(key.rstrip("/"), prefix, after)
 
-    def _reading(self, key: str, read: Callable[[Path], T]) -> T:
+    def _entries(self, folder: str) -> builtins.list[tuple[str, os.stat_result | None]]:
+        """What is in a folder, in the order of keys: a folder as "name/" without a status, a file with one.
+
+        Whatever else there is, links among it, is not the home's.
+        """
+        try:
+            with self._within_root("list", folder) as handle:
+                return _listed(handle)
+        except ObjectNotFound:
+            return []
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[tuple[BinaryIO, int]]:
+        """The object's file, and how long it is."""
+        with self._parent("read", key) as (folder, name):
+            handle = os.open(name, _READ, dir_fd=folder)
+        with os.fdopen(handle, "rb") as file, self._told("read", key):
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "no file has that name")
+            yield file, status.st_size
+
+    @contextmanager
+    def _parent(self, operation: str, key: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """A handle on the folder that the object is in, and its name there."""
+        parent, _, name = checked_key(operation, key, self.url).rpartition("/")
+        with self._told(operation, key), self._root.folder(self._below(parent), make=make) as folder:
+            yield folder, name
+
+    @contextmanager
+    def _within_root(self, operation: str, folder: str) -> Iterator[int]:
+        with self._told(operation, folder), self._root.folder(self._below(folder)) as handle:
+            yield handle
+
+    @contextmanager
+    def _told(self, operation: str, key: str) -> Iterator[None]:
+        """What goes wrong, in the words of a store."""
         path = self._base / key
         try:
-            return read(path)
+            yield
         except FileNotFoundError as error:
-            self._require_root("read", path)
-            raise ObjectNotFound(f"could not read {path}: there is no such object") from error
+            if operation in _WRITES:
+                _fail(operation, path, error)
+            raise ObjectNotFound(f"could not {operation} {path}: there is no such object") from error
         except OSError as error:
-            _fail("read", path, error)
+            _fail(operation, path, error)
+        except StorageUnreachable as error:
+            raise type(error)(f"could not {operation} {path}: {error.message}", hint=error.hint) from error
 
-    def _replace(self, operation: str, target: Path, chunks: Iterable[bytes]) -> None:
-        temporary = self._write_temporary(operation, target, chunks)
+    def _flush(self, folder: int, key: str) -> None:
         try:
-            os.replace(temporary, target)
-        except OSError as error:
-            with suppress(OSError):
-                os.unlink(temporary)
-            _fail(operation, target, error)
-
-    def _write_temporary(self, operation: str, target: Path, chunks: Iterable[bytes]) -> Path:
-        self._require_root(operation, target)
-        temporary = target.parent / f"{_TEMPORARY}{uuid.uuid4().hex}"
-        try:
-            self._make_folders(target.parent)
-            with temporary.open("xb") as file:
-                for chunk in chunks:
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException as error:
-            with suppress(OSError):
-                temporary.unlink()
-            if isinstance(error, OSError):
-                _fail(operation, target, error)
-            raise
-        return temporary
-
-    def _make_folders(self, folder: Path) -> None:
-        """Like makedirs, but never creates the root: a root that vanished must stay an error."""
-        path = self._root
-        for part in folder.relative_to(self._root).parts:
-            path = path / part
-            with suppress(FileExistsError):
-                os.mkdir(path)
-
-    def _flush_directory(self, target: Path) -> None:
-        try:
-            handle = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+            handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
             try:
                 os.fsync(handle)
             finally:
                 os.close(handle)
         except OSError as error:
-            raise OutcomeUnknown(
-                f"{target} was written, but its directory could not be flushed: {error.strerror}"
-            ) from error
+            why = f"{self._base / key} was written, but its directory could not be flushed: {error.strerror}"
+            raise OutcomeUnknown(why) from error
 
-    def _require_root(self, operation: str, subject: Path) -> None:
-        """The root must be the directory that was opened; an unmounted disk leaves an empty one behind."""
-        if _identity(self._root) != self._identity:
-            raise StorageUnreachable(
-                f"could not {operation} {subject}: {self._root} is no longer the directory that was opened",
-                hint=f"mount {self._root} again",
-            )
+    def _below(self, name: str) -> str:
+        return f"{self._within}/{name}" if self._within and name else self._within or name
 
 
-def _identity(root: Path) -> tuple[int, int]:
+_WRITES = ("create", "write", "upload")
+
+
+def _listed(handle: int) -> list[tuple[str, os.stat_result | None]]:
+    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
+    found: list[tuple[str, os.stat_result | None]] = []
     try:
-        status = root.stat()
-    except OSError as error:
-        if error.errno in _DENIED:
-            _fail("open", root, error)
-        raise StorageUnreachable(
-            f"could not open {root}: {error.strerror}", hint=f"mount it, or create it: mkdir -p {root}"
-        ) from error
-    if not root.is_dir():
-        raise StorageUnreachable(f"could not open {root}: it is not a directory", hint="name a directory")
-    return status.st_dev, status.st_ino
+        with os.scandir(readable) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    # So that keys come out in plain string order.
+                    found.append((f"{entry.name}/", None))
+                elif entry.is_file(follow_symlinks=False):
+                    with suppress(FileNotFoundError):
+                        found.append((entry.name, entry.stat(follow_symlinks=False)))
+    finally:
+        os.close(readable)
+    return sorted(found, key=lambda item: item[0])
+
+
+def _replace(folder: int, name: str, chunks: Iterable[bytes]) -> None:
+    temporary = _write_temporary(folder, chunks)
+    try:
+        os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError:
+        _discard(folder, temporary)
+        raise
+
+
+def _write_temporary(folder: int, chunks: Iterable[bytes]) -> str:
+    temporary = f"{_TEMPORARY}{uuid.uuid4().hex}"
+    handle = os.open(temporary, _NEW, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        _discard(folder, temporary)
+        raise
+    return temporary
+
+
+def _discard(folder: int, temporary: str) -> None:
+    with suppress(OSError):
+        os.unlink(temporary, dir_fd=folder)
+
+
+def _is_temporary(key: str) -> bool:
+    return key.rpartition("/")[2].startswith(_TEMPORARY)
 
 
 def _fail(operation: str, path: Path, error: OSError) -> NoReturn:
-    raise _classified(error.errno)(f"could not {operation} {path}: {error.strerror}") from error
+    linked = error.errno == errno.ELOOP
+    strerror = LinkInTheWay().strerror if linked else error.strerror
+    kind = StorageError if linked else _classified(error.errno)
+    raise kind(f"could not {operation} {path}: {strerror}") from error
 
 
 def _classified(code: int | None) -> type[StorageError]:
     if code in _FULL:
         return StorageFull
-    if code in _DENIED:
+    if code in DENIED:
         return StorageDenied
     return StorageUnreachable

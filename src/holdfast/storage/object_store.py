@@ -14,8 +14,11 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectNotFound
+from holdfast.storage.chunks import Source
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.object_store_errors import Answer, Effect, named
+from holdfast.storage.whole import not_whole
 
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
@@ -58,7 +61,7 @@ class RemoteStore:
         return f"RemoteStore({self.url})"
 
     def scoped(self, name: str) -> ObjectStore:
-        return RemoteStore(self._clients, self._root, within=self._below(name))
+        return RemoteStore(self._clients, self._root, within=self._below(checked_key("use", name, self.url)))
 
     def create(self, key: str, data: bytes) -> Created:
         def put() -> Created:
@@ -80,7 +83,7 @@ class RemoteStore:
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """In parts when it is large. A broken upload's parts are dropped, on S3 and Google by an explicit abort."""
-        source = _Source(chunks)
+        source = Source(chunks)
         beginning = source.beginning(SINGLE_PUT)
         if source.exhausted:
             self._tried("upload", key, lambda: self._put_whole(key, beginning), Effect.REPEATABLE)
@@ -93,36 +96,63 @@ class RemoteStore:
             raise
 
     def get(self, key: str) -> bytes:
-        return self._tried("read", key, lambda: bytes(self._clients.receiving.get(self._below(key)).bytes()))
+        return b"".join(self.stream(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        def part() -> bytes:
-            if length == 0:
-                self._clients.quick.head(self._below(key))
-                return b""
+        def part() -> tuple[bytes, int]:
             try:
-                return bytes(self._clients.receiving.get_range(self._below(key), start=offset, length=length))
+                found = self._clients.receiving.get(self._below(key), options={"range": (offset, offset + length)})
+                return bytes(found.bytes()), found.meta["size"]
             except BaseError as error:
                 if Answer.of(error).beyond_the_end:
-                    return b""
+                    return b"", offset
                 raise
 
-        return self._tried("read", key, part)
+        if length == 0:
+            self._require_object(key)
+            return b""
+        data, size = self._tried("read", key, part)
+        expected = min(length, max(0, size - offset))
+        if len(data) != expected:
+            raise not_whole(self._shown(key), len(data), expected)
+        return data
 
     def stream(self, key: str) -> Iterator[bytes]:
-        pieces = self._tried("read", key, lambda: iter(self._clients.receiving.get(self._below(key)).stream(_CHUNK)))
+        found = self._tried("read", key, lambda: self._clients.receiving.get(self._below(key)))
+        size, given = found.meta["size"], 0
+        pieces = iter(found.stream(_CHUNK))
         while (piece := self._tried("read", key, lambda: next(pieces, None))) is not None:
+            given += len(piece)
             yield bytes(piece)
+        if given != size:
+            raise not_whole(self._shown(key), given, size)
 
     def exists(self, key: str) -> bool:
         try:
-            self._tried("look for", key, lambda: self._clients.quick.head(self._below(key)))
+            self._require_object(key)
         except ObjectNotFound:
             return False
         return True
 
+    def _require_object(self, key: str) -> None:
+        def look() -> None:
+            try:
+                self._clients.quick.head(self._below(key))
+            except FileNotFoundError:
+                # No body says whose word this 404 is. A GET is answered with one.
+                self._first_byte(key)
+
+        self._tried("look for", key, look)
+
+    def _first_byte(self, key: str) -> None:
+        try:
+            self._clients.quick.get(self._below(key), options={"range": (0, 1)}).bytes()
+        except BaseError as error:
+            if not Answer.of(error).beyond_the_end:
+                raise
+
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
-        whole = self._below(prefix)
+        whole = self._below(checked_prefix(prefix, self.url))
         folder, _, _ = whole.rpartition("/")
         offset = self._below(after) if after >= prefix and after else None
         pages = self._clients.quick.list(folder or None, offset=offset, chunk_size=_PAGE)
@@ -144,7 +174,7 @@ class RemoteStore:
             try:
                 self._clients.quick.delete(self._below(key))
             except FileNotFoundError as error:
-                if Answer.of(error).no_container:
+                if not Answer.of(error).no_object:
                     raise
 
         self._tried("delete", key, delete, Effect.DECIDING)
@@ -165,12 +195,17 @@ class RemoteStore:
         )
 
     def _tried(self, operation: str, key: str, call: Callable[[], T], effect: Effect = Effect.NONE) -> T:
+        if operation != "list":
+            checked_key(operation, key, self.url)
         try:
             return call()
         except (BaseError, OSError) as error:
-            failure = named(operation, f"{self._root}/{self._below(key)}", error, effect)
+            failure = named(operation, self._shown(key), error, effect)
         # Outside of the handler: the original, which can hold secrets, is not even the context of what is raised.
         raise failure
+
+    def _shown(self, key: str) -> str:
+        return f"{self._root}/{self._below(key)}"
 
     def _below(self, key: str) -> str:
         return f"{self._within}/{key}" if self._within else key
@@ -179,36 +214,3 @@ class RemoteStore:
 def put_requests(size: int) -> int:
     """How many requests an upload of so many bytes is: above one put's size its parts, their begin and their end."""
     return 1 if size <= SINGLE_PUT else 2 + -(-size // PART)
-
-
-class _Source:
-    """An upload's chunks, with the exception that producing them ended in, if it did."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._chunks = iter(chunks)
-        self.exhausted = False
-        self.failure: BaseException | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return next(self._chunks)
-        except StopIteration:
-            self.exhausted = True
-            raise
-        except BaseException as error:
-            self.failure = error
-            raise
-
-    def beginning(self, size: int) -> list[bytes]:
-        """More than `size` bytes, less only when that is all."""
-        pieces: list[bytes] = []
-        gathered = 0
-        for piece in self:
-            pieces.append(piece)
-            gathered += len(piece)
-            if gathered > size:
-                break
-        return pieces

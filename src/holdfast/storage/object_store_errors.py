@@ -21,7 +21,11 @@ from holdfast.errors import (
 )
 
 _STATUS = re.compile(r"inner: (?:Status|Response) \{\s*status: (\d{3})|non-2xx status code: (\d{3})")
-_CODE = re.compile(r"<Code>(\w{1,64})</Code>|\"(?:code|reason|error)\": *\"(\w{1,64})\"")
+_CODE = re.compile(r"<Code>([\w.]{1,64})</Code>|\"(?:code|reason|error)\": *\"([\w.]{1,64})\"")
+_ONE_OF_SEVERAL = re.compile(
+    r"DeleteFailed \{[^}]*\bcode: \"404\"[^}]*\breason: \"The specified (blob|container) does not"
+)
+"""Azure deletes in batches: the answer for one object is inside of the answer for all, which was no error."""
 _CONNECTING = re.compile(r"legacy::Error\(\s*Connect\b|kind: Connect\b|dns error")
 _TIMED_OUT = re.compile(r"kind: Timeout\b|TimedOut|operation timed out")
 _ASKED_FOR_CREDENTIALS = re.compile(
@@ -30,6 +34,8 @@ _ASKED_FOR_CREDENTIALS = re.compile(
 )
 """The failed request was one for credentials, not one to the store."""
 
+_NO_OBJECT = {"NoSuchKey", "BlobNotFound", "PathNotFound", "NoSuchVersion"}
+_EXISTS = {"PreconditionFailed", "BlobAlreadyExists", "ConditionNotMet", "conditionNotMet", "PathAlreadyExists"}
 _NO_CONTAINER = {"NoSuchBucket", "ContainerNotFound", "AccountNotFound", "FilesystemNotFound", "NoSuchContainer"}
 _DENIED = {
     "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "RequestExpired",
@@ -47,8 +53,16 @@ _THROTTLED = {
 }  # fmt: skip
 _OTHER_REGION = {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 _OTHER_IS_WRITING = {"ConditionalRequestConflict", "OperationAborted"}
-_PASSING = {408, 500, 502, 503, 504}
-"""Faults that pass. A write may have taken effect all the same: a 503 can be a load balancer's, which cannot know."""
+_REFUSED = {
+    "InvalidArgument", "InvalidRequest", "InvalidURI", "InvalidUri", "InvalidBucketName", "InvalidResourceName",
+    "MalformedXML", "MethodNotAllowed", "NotImplemented", "KeyTooLongError", "EntityTooLarge", "RequestBodyTooLarge",
+    "MissingContentLength", "MissingSecurityHeader", "BadDigest", "InvalidDigest", "Md5Mismatch", "InvalidHeaderValue",
+    "UnsupportedHeader", "UnsupportedHttpVerb", "XAmzContentSHA256Mismatch", "InvalidObjectState",
+    "KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException", "KMS.InvalidKeyUsageException",
+}  # fmt: skip
+"""Refusals of the store itself that nothing but a person can do anything about."""
+_PASSING_4XX = {400, 404, 405, 408, 409, 425, 499}
+"""Without a store's code these are a gateway's, which has its own reasons; the store may not even have been asked."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +87,21 @@ class Answer:
     @property
     def an_object_exists(self) -> bool:
         """Of a conditional put that was refused. Else another write is under way, and its end is open."""
-        return self.code not in _OTHER_IS_WRITING
+        return self.code in _EXISTS or (self.status == 412 and not self.code)
+
+    @property
+    def no_object(self) -> bool:
+        """The store itself says so. A bare 404 does not: any gateway on the way can answer that."""
+        return self.code in _NO_OBJECT or self._one_of_several == "blob"
 
     @property
     def no_container(self) -> bool:
-        return self.code in _NO_CONTAINER
+        return self.code in _NO_CONTAINER or self._one_of_several == "container"
+
+    @property
+    def _one_of_several(self) -> str:
+        found = _ONE_OF_SEVERAL.search(self.text)
+        return found[1] if found else ""
 
     @property
     def beyond_the_end(self) -> bool:
@@ -92,41 +116,81 @@ class Effect(Enum):
     DECIDING = "writes, and the caller must know whether it did"
 
 
+Cause = tuple[type[StorageError], str, str | None]
+
+
 def named(operation: str, subject: str, error: BaseException, effect: Effect) -> StorageError:
     """The error to raise for `error`, which came from trying to `operation` the object or place `subject`."""
-    answer = Answer.of(error)
-    kind, reason, hint = _cause(answer, isinstance(error, FileNotFoundError), effect)
+    kind, reason, hint = _cause(Answer.of(error), effect)
     return kind(f"could not {operation} {subject}: {reason}", hint=hint)
 
 
-def _cause(answer: Answer, is_missing: bool, effect: Effect) -> tuple[type[StorageError], str, str | None]:
+def _cause(answer: Answer, effect: Effect) -> Cause:
+    """For a deciding write, unknown is the default: only what the store itself is known to say means "not done"."""
     if _ASKED_FOR_CREDENTIALS.search(answer.text):
         return StorageDenied, "no valid credentials could be had", "set the credentials; docs/stores.md names the ways"
+    if answer.no_container:
+        return StorageNotThere, f"{_said(answer)}: there is no such bucket or container", "create it, or check its name"
     if answer.status is None:
         return _broken(answer, effect)
-    said = f"the server answered {answer.status}" + (f" {answer.code}" if answer.code else "")
-    if answer.no_container or (is_missing and effect is not Effect.NONE and not answer.code):
-        return StorageNotThere, f"{said}: there is no such bucket or container", "create it, or check its name"
-    if is_missing and effect is Effect.NONE:
+    if (refused := _by_code(answer, effect)) is not None:
+        return refused
+    kind, reason, hint = _by_status(answer)
+    return (OutcomeUnknown if effect is Effect.DECIDING else kind), reason, hint
+
+
+def _said(answer: Answer) -> str:
+    return f"the server answered {answer.status or 404}" + (f" {answer.code}" if answer.code else "")
+
+
+def _by_code(answer: Answer, effect: Effect) -> Cause | None:
+    """What the store itself said; None when it is not known to be the store that answered."""
+    said = _said(answer)
+    if answer.no_object and effect is Effect.NONE:
         return ObjectNotFound, "there is no such object", None
-    if answer.code in _FULL or answer.status == 507:
-        return StorageFull, said, "free space in the home, or raise its quota"
-    if answer.code in _THROTTLED or answer.status == 429:
-        return StorageThrottled, f"{said}: it asks for fewer requests", "raise interval, or lower parallelism"
-    if answer.code in _OTHER_REGION or answer.status in (301, 307):
-        return StorageNotThere, f"{said}: the bucket is in another region", "give its region: ?region=NAME"
-    if answer.code in _DENIED or answer.status in (401, 403):
-        return StorageDenied, said, "check the credentials and what they permit"
-    if answer.status in _PASSING or answer.code in _OTHER_IS_WRITING:
-        in_doubt = effect is Effect.DECIDING and answer.status in _PASSING
-        return (OutcomeUnknown if in_doubt else StorageUnreachable), said, None
+    if answer.code in _FULL:
+        return StorageFull, said, _FREE
+    if answer.code in _THROTTLED:
+        return StorageThrottled, f"{said}: it asks for fewer requests", _SLOWER
+    if answer.code in _OTHER_REGION:
+        return StorageNotThere, f"{said}: the bucket is in another region", _REGION
+    if answer.code in _DENIED:
+        return StorageDenied, said, _PERMIT
+    if answer.code in _OTHER_IS_WRITING:
+        return StorageUnreachable, said, None
+    if answer.code in _REFUSED:
+        return StorageError, said, None
+    return None
+
+
+_FREE = "free space in the home, or raise its quota"
+_SLOWER = "raise interval, or lower parallelism"
+_REGION = "give its region: ?region=NAME"
+_PERMIT = "check the credentials and what they permit"
+
+
+def _by_status(answer: Answer) -> Cause:
+    """Whoever answered: the store, or a gateway before it."""
+    said, status = _said(answer), answer.status or 0
+    if status == 507:
+        return StorageFull, said, _FREE
+    if status == 429:
+        return StorageThrottled, f"{said}: it asks for fewer requests", _SLOWER
+    if status in (301, 307):
+        return StorageNotThere, f"{said}: the bucket is in another region", _REGION
+    if status in (401, 403):
+        return StorageDenied, said, _PERMIT
+    if status == 404 and not answer.code:
+        return StorageUnreachable, f"{said}, without a word of the store itself", "check the endpoint and the gateway"
+    if status >= 500 or (status in _PASSING_4XX and not answer.code):
+        return StorageUnreachable, said, None
     return StorageError, said, None
 
 
-def _broken(answer: Answer, effect: Effect) -> tuple[type[StorageError], str, str | None]:
+def _broken(answer: Answer, effect: Effect) -> Cause:
     """No answer of the store itself."""
     if "redirect without LOCATION" in answer.text:
-        return StorageNotThere, "the bucket seems to be in another region", "give its region: ?region=NAME"
+        return StorageNotThere, "the bucket seems to be in another region", _REGION
     if _CONNECTING.search(answer.text):
         reason = "the server's name is unknown" if "dns error" in answer.text else "no connection to the server"
         return StorageUnreachable, reason, "check the endpoint and the network"
