@@ -1,7 +1,9 @@
 """One type per number. Each docstring-comment says what the number orders."""
 
 import re
-from typing import NewType
+from typing import Annotated, NewType
+
+import msgspec
 
 from holdfast.errors import InvalidSettings
 
@@ -17,8 +19,8 @@ FencingEpoch = NewType("FencingEpoch", int)
 # Position in the journal; starts at 1.
 Sequence = NewType("Sequence", int)
 
-# BLAKE3 of an object's bytes, 64 lower-case hexadecimal digits.
-Digest = NewType("Digest", str)
+# BLAKE3 of an object's bytes, 64 lower-case hexadecimal digits. Part of keys: a decoder refuses anything else.
+Digest = NewType("Digest", Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")])
 
 # The unit of snapshot work: a state store directory relative to the work directory, or "control".
 ShardId = NewType("ShardId", str)

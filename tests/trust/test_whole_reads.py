@@ -33,7 +33,8 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
 
     On big clusters, which let DataNodes gather their reports, it is so for seconds. Costs a start of HDFS.
     """
-    settings = {"dfs.blockreport.incremental.intervalMsec": "3600000"}
+    # A heartbeat takes reports along, so it has to be rare too.
+    settings = {"dfs.blockreport.incremental.intervalMsec": "3600000", "dfs.heartbeat.interval": "3600"}
     with running_hdfs(tmp_path_factory.mktemp("late"), datanodes=2, settings=settings) as server:
         # The first report is not held back: each DataNode has to have sent one.
         open_store(f"{server.address}/first").put("a", b"x")

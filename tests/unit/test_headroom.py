@@ -131,10 +131,10 @@ class SlowHome:
 def test_a_slow_copy_without_pins_warns_and_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 
-    def refusing(source: object, target: object) -> None:
+    def refusing(source: object, target: object, **folders: object) -> None:
         if ".pins" in str(target):
             raise PermissionError(1, "no links")
-        link(str(source), str(target))
+        link(str(source), str(target), **folders)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "link", refusing)
     slow = SlowHome(tmp_path)

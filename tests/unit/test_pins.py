@@ -25,10 +25,10 @@ def without_links(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     link = os.link
 
     def refuse(number: int) -> None:
-        def refusing(source: object, target: object) -> None:
+        def refusing(source: object, target: object, **folders: object) -> None:
             if ".pins" in str(target):
                 raise OSError(number, os.strerror(number))
-            link(str(source), str(target))  # the store creates its entries by links
+            link(str(source), str(target), **folders)  # type: ignore[arg-type] # the store creates its entries by links
 
         monkeypatch.setattr(os, "link", refusing)
 

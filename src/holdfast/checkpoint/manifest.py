@@ -6,14 +6,20 @@ Encoding is deterministic: the same manifest always has the same digest.
 
 import gzip
 import zlib
+from typing import Annotated
 
 import msgspec
 from blake3 import blake3
 
-from holdfast.errors import Corrupt
+from holdfast.errors import Corrupt, NewerFormat
 from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch, ShardId
 
 FORMAT = 1
+
+_NAME = r"(?!\.{1,2}(?:/|\Z))[^/\0]+"
+RelativePath = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}(?:/{_NAME})*\Z")]
+"""Names with slashes between them, none of them `.` or `..`: it stays below the directory that it is put into."""
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -23,12 +29,12 @@ class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
     stalled in the middle of deleting can only ever hit keys that no newer run has written.
     """
 
-    path: str
-    size: int
+    path: RelativePath
+    size: Count
     digest: Digest
-    epoch: FencingEpoch
+    epoch: Annotated[FencingEpoch, msgspec.Meta(ge=0)]
     pack: Digest | None = None
-    offset: int = 0
+    offset: Count = 0
 
     @property
     def key(self) -> str:
@@ -78,16 +84,27 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return gzip.compress(msgspec.json.encode(manifest), compresslevel=6, mtime=0)
 
 
+class _Format(msgspec.Struct):
+    format: int
+
+
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_FORMAT_DECODER = msgspec.json.Decoder(_Format)
 _DECODER = msgspec.json.Decoder(Manifest)
 
 
 def decode_manifest(data: bytes, expected: Digest) -> Manifest:
-    """The manifest in `data`, which must have exactly the digest that the journal names."""
+    """The manifest in `data`, which must have exactly the digest that the journal names.
+
+    Raises `NewerFormat` when a newer version wrote it: it is sound, and what it names is needed.
+    """
     found = digest_of(data)
     if found != expected:
         raise Corrupt(f"could not read manifest {expected}: its bytes have digest {found}")
     try:
-        return _DECODER.decode(gzip.decompress(data))
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+        document = gzip.decompress(data)
+        if (version := _FORMAT_DECODER.decode(document).format) > FORMAT:
+            raise NewerFormat.of_format(f"manifest {expected}", version, FORMAT)
+        return _DECODER.decode(document)
+    except (OSError, EOFError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"could not read manifest {expected}: {error}") from error

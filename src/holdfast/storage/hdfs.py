@@ -157,13 +157,16 @@ class HdfsStore:
     # --- reading ---
 
     def get(self, key: str) -> bytes:
-        return b"".join(self.stream(key))
+        return b"".join(self._pieces(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         reader, size = self._open(key)
         return self._part(key, reader, offset, min(length, size - offset))
 
     def stream(self, key: str) -> Iterator[bytes]:
+        return self._pieces(key)
+
+    def _pieces(self, key: str) -> Iterator[bytes]:
         reader, size = self._open(key)
         for offset in range(0, size, _CHUNK):
             yield self._part(key, reader, offset, min(_CHUNK, size - offset))

@@ -88,7 +88,7 @@ class LocalStore:
             raise
 
     def get(self, key: str) -> bytes:
-        return b"".join(self.stream(key))
+        return b"".join(self._pieces(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         with self._opened(key) as (file, size):
@@ -100,6 +100,9 @@ class LocalStore:
         return data
 
     def stream(self, key: str) -> Iterator[bytes]:
+        return self._pieces(key)
+
+    def _pieces(self, key: str) -> Iterator[bytes]:
         with self._opened(key) as (file, size):
             given = 0
             while given < size and (chunk := file.read(min(_CHUNK, size - given))):

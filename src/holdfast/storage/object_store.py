@@ -96,7 +96,7 @@ class RemoteStore:
             raise
 
     def get(self, key: str) -> bytes:
-        return b"".join(self.stream(key))
+        return b"".join(self._pieces(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
         def part() -> tuple[bytes, int]:
@@ -118,6 +118,9 @@ class RemoteStore:
         return data
 
     def stream(self, key: str) -> Iterator[bytes]:
+        return self._pieces(key)
+
+    def _pieces(self, key: str) -> Iterator[bytes]:
         found = self._tried("read", key, lambda: self._clients.receiving.get(self._below(key)))
         size, given = found.meta["size"], 0
         pieces = iter(found.stream(_CHUNK))
