@@ -292,7 +292,7 @@ def test_a_job_that_does_not_exist_exits_3_and_names_those_that_do(
 def test_a_checkpoint_that_does_not_exist_exits_3(
     home: Path, history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, message = failing(capsys, "show", "99", *of(home), "--json")
+    code, message = failing(capsys, "show", "99", *of(home))
     assert code == 3
     assert "checkpoint 99" in message
 

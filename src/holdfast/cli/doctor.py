@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import AsJson
-from holdfast.cli.output import answer, json_text, print_json, say
+from holdfast.cli.output import answer, json_text, say, write_json
 from holdfast.errors import InvalidSettings
 from holdfast.showing import visible
 
@@ -105,7 +105,7 @@ def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None
         if isinstance(redactor, Redactor):
             (finding,) = redactor.report(Report(findings=(finding,))).findings
         if as_json:
-            print_json(finding)
+            write_json(finding)
             sys.stdout.flush()
             return
         for line in finding_lines(finding):

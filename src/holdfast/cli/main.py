@@ -4,21 +4,29 @@ HoldfastError        its message, `Try: ` its hint; its exit code
 wrong usage          the same shape; 2
 Ctrl-C               130
 reader went away     1, silently
+output not writable  one line; 1
 anything else        one line; 1. HOLDFAST_DEBUG=1 shows the traceback
+
+With `--json` standard output has one document in each of these cases, the error in it.
 """
 
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from holdfast.cli import checkpoints, collect, copy, doctor, jobs, restore, run, savepoint, show, status, verify
 from holdfast.cli.demo import command as demo
-from holdfast.cli.output import say
+from holdfast.cli.output import say, write_document
+from holdfast.cli.standard_streams import with_standard_streams
 from holdfast.errors import HoldfastError
+from holdfast.showing import shown
 from holdfast.version import VERSION
 
 # typer has brought its own copy of click since 0.26 and used the real one before; both are reachable from here.
@@ -65,56 +73,95 @@ def _holdfast(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    closed = with_standard_streams()
     _tolerate_narrow_encodings()
     try:
-        result = app(args=arguments, prog_name="holdfast", standalone_mode=False)
+        code = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         _abandon_standard_output()
         return 1
+    except OSError as error:
+        _abandon_standard_output()
+        say(f"holdfast: could not write to standard output: {error.strerror or error}")
+        return 1
+    if closed is not None and closed.used:
+        say("holdfast: could not write to standard output: it is closed")
+        return code or 1
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    """The command, and what it has to say as JSON."""
+    told = Ended(0)
+    try:
+        result = app(args=arguments, prog_name="holdfast", standalone_mode=False)
+        told = Ended(result if isinstance(result, int) else 0)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        told = Ended(_INTERRUPTED, "interrupted")
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 1
+        told = Ended(error.code if isinstance(error.code, int) else 1)
     except Exception as error:
-        return _explain(error)
-    return result if isinstance(result, int) else 0
+        if isinstance(error, OSError) and _is_about_standard_output(error):
+            raise
+        told = _explain(error)
+    write_document(told.document() if told.message and _wants_json(arguments) else None)
+    return told.exit_code
 
 
-def _explain(error: Exception) -> int:
+@dataclass(frozen=True)
+class Ended:
+    exit_code: int
+    message: str | None = None
+    """None when it did not fail of an error."""
+    hint: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {"message": self.message, "hint": self.hint, "exit_code": self.exit_code}
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    return "--json" in list(arguments)[: list(arguments).index("--") if "--" in arguments else None]
+
+
+def _explain(error: Exception) -> Ended:
     if os.environ.get("HOLDFAST_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, HoldfastError):
-        _report(error.message, error.hint)
-        return error.exit_code
+        return _report(error.exit_code, error.message, error.hint)
     if isinstance(error, _UsageError):
         return _explain_usage(error)
-    _report(
-        f"internal error: {type(error).__name__}: {error}",
-        None if os.environ.get("HOLDFAST_DEBUG") else "HOLDFAST_DEBUG=1 shows where it happened; please report it",
-    )
-    return 1
+    hint = None if os.environ.get("HOLDFAST_DEBUG") else "HOLDFAST_DEBUG=1 shows where it happened; please report it"
+    return _report(1, f"internal error: {type(error).__name__}: {error}", hint)
 
 
-def _explain_usage(error: Exception) -> int:
+def _explain_usage(error: Exception) -> Ended:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "holdfast"
     if type(error).__name__ == "NoArgsIsHelpError":
         say(context.get_help() if context else str(error))
-    else:
-        _report(error.format_message(), f"{command} --help")  # type: ignore[attr-defined]
-    return 2
+        return Ended(2, "no command was given", f"{command} --help")
+    return _report(2, error.format_message(), f"{command} --help")  # type: ignore[attr-defined]
 
 
-def _report(message: str, hint: str | None) -> None:
+def _report(exit_code: int, message: str, hint: str | None) -> Ended:
     say(f"holdfast: {' '.join(message.split())}")
     if hint:
         say(f"Try: {' '.join(hint.split())}")
+    return Ended(exit_code, shown(message), None if hint is None else shown(hint))
+
+
+def _is_about_standard_output(error: OSError) -> bool:
+    """A full disk or a pipe behind standard output; what concerns files names them."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 def _abandon_standard_output() -> None:
-    """So that the interpreter's last flush does not fail on the closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """So that the interpreter's last flush does not fail on it again."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tolerate_narrow_encodings() -> None:

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,27 @@ _LABEL_WIDTH = 12
 _UNSPELT = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
+_HELD: list[Any] = []
+"""At most one: the document of the command."""
+
+
 def print_json(document: Any) -> None:
-    """One document, indented for people; times are RFC 3339 in UTC."""
+    """The one document of a command. It is written when the command has ended, with the error if it ended in one."""
+    _HELD[:] = [document]
+
+
+def write_document(error: Mapping[str, Any] | None = None) -> None:
+    """What the command had to say as JSON, if anything; in the same document what it failed of."""
+    document = _HELD.pop() if _HELD else None
+    if error is not None:
+        found = msgspec.to_builtins(document)
+        document = {**(found if isinstance(found, dict) else {}), "error": error}
+    if document is not None:
+        write_json(document)
+
+
+def write_json(document: Any) -> None:
+    """Indented for people; times are RFC 3339 in UTC."""
     sys.stdout.write(json_text(document))
 
 
