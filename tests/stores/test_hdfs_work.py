@@ -9,10 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast.checkpoint.query_facts import QueryFacts
-from holdfast.errors import Corrupt, InvalidSettings, StorageDenied, StorageUnreachable
+from holdfast.errors import Conflict, Corrupt, InvalidSettings, StorageDenied, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Process, RunStarted
@@ -20,7 +21,8 @@ from holdfast.repository.journal import entry_key
 from holdfast.repository.restore import restore
 from holdfast.runtime import work_folder
 from holdfast.runtime.hdfs_work import workplace_at
-from holdfast.runtime.work_folder import FolderWorkDirectory, require_free_or_ours
+from holdfast.runtime.work_folder import FolderWorkDirectory, require_no_work_directory
+from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
@@ -39,6 +41,7 @@ from tests.stores.hdfs_server import HdfsServer
 from tests.torture import TORTURE
 from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards
 
+MARKER = WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage")
 LIVES = ["batch.begin:1"]
 """Each in the directory of the one before; the first, the third, … are followed by a wipe."""
 if TORTURE:
@@ -186,7 +189,7 @@ def test_ledger_and_record_are_kept(work: HdfsPath) -> None:
 
 
 def test_a_run_begins_anew_and_removes_what_earlier_ones_left(root: HdfsPath) -> None:
-    place = workplace_at(root, JobName("orders"), "file:///home", "lineage")
+    place = workplace_at(root, MARKER)
     bad, old = place.fresh(FencingEpoch(3)), place.fresh(FencingEpoch(4))
     (root / "orders" / ".4-2.restoring-77").mkdir()
     (root / "orders" / "9-1").mkdir()
@@ -198,11 +201,11 @@ def test_a_run_begins_anew_and_removes_what_earlier_ones_left(root: HdfsPath) ->
     assert left == ["3-1", "5-1", "9-1"]
     assert not keep.pin(Ticket(1), ())
 
-    with pytest.raises(InvalidSettings, match="is the work directory of job 'orders' of file:///home"):
-        require_free_or_ours(root, JobName("orders"), "file:///other")
+    with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
+        workplace_at(root, msgspec.structs.replace(MARKER, home="file:///other"))
     with pytest.raises(InvalidSettings, match="it is itself a work directory"):
-        require_free_or_ours(root / "orders", JobName("orders"), "file:///home")
-    workplace_at(root, JobName("orders"), "file:///home", "another lineage")
+        require_no_work_directory(root / "orders")
+    workplace_at(root, msgspec.structs.replace(MARKER, lineage="another lineage"), new_life=True)
     assert (root / "orders.stale-lineage" / "5-1").is_dir()
 
 
@@ -233,7 +236,7 @@ def run(epoch: int) -> RunStarted:
 
 
 def test_what_the_run_before_left_is_taken_away_from_it(root: HdfsPath) -> None:
-    place = workplace_at(root, JobName("orders"), "file:///home", "lineage")
+    place = workplace_at(root, MARKER)
     old = root / "orders" / "3-2"
     for path, data in LEFT.items():
         (old / path).write_bytes(data)
@@ -271,7 +274,7 @@ def test_what_the_run_before_left_is_taken_away_from_it(root: HdfsPath) -> None:
 def test_what_no_query_could_resume_from_is_set_aside(
     root: HdfsPath, change: dict[str, bytes | None], why: str
 ) -> None:
-    place = workplace_at(root, JobName("orders"), "file:///home", "lineage")
+    place = workplace_at(root, MARKER)
     left = root / "orders" / "3-1"
     for path, data in {**LEFT, "state/0/0/SSTs/1.sst": b"seen", **change}.items():
         if data is not None:
@@ -346,7 +349,7 @@ def test_a_silent_namenode_is_given_up(silent: str, monkeypatch: pytest.MonkeyPa
         FolderWorkDirectory(away).newest_barrier()
     FolderWorkDirectory(away).prune_ledger(BatchId(1))
     with pytest.raises(StorageUnreachable, match=r"look at the work directory .* did not answer within 0\.3 s"):
-        require_free_or_ours(away, JobName("orders"), "file:///home")
+        require_no_work_directory(away)
 
 
 @pytest.mark.usefixtures("short_lived_jvms")

@@ -130,6 +130,12 @@ class ChurningQuery:
     def describe(self) -> dict[str, str]:
         return {}
 
+    def look_at_sink(self, context: object) -> None:
+        return None
+
+    def missing_input(self, paths: object) -> None:
+        return None
+
     def open_sink(self, context: object) -> None:
         raise AssertionError("there is no sink")
 

@@ -23,7 +23,9 @@ from holdfast.repository.verification import verify
 from holdfast.runtime.copying import Copy, Place
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.maintenance import HEADROOM
-from holdfast.runtime.recovery import Recovery, align_sink, is_copied
+from holdfast.runtime.recovery import Recovery, is_copied
+from holdfast.runtime.resuming import align_sink
+from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.local import LocalStore
 from tests.unit.job_histories import History, complete_with_bytes
@@ -368,7 +370,9 @@ def test_recovery_resumes_from_a_copy(source: Source, tmp_path: Path, capsys: py
     copied = History(source.to)
     copied.journal.load()
     copied.run(current_process())
-    workplace = LocalWorkplace(tmp_path / "elsewhere", JobName("orders"), f"file://{source.to}", "lineage")
+    workplace = LocalWorkplace(
+        tmp_path / "elsewhere", WorkMarker(job=JobName("orders"), home=f"file://{source.to}", lineage="lineage")
+    )
     resumed = Recovery(copied.store, copied.journal, workplace).resume(local=True)
     assert (resumed.checkpoint, resumed.durable) == (3, 12)
     assert tree(Path(resumed.directory.location)) == tree(source.work)
@@ -422,11 +426,13 @@ def test_a_new_sink_begins_after_the_copy_and_the_old_one_goes_on(
     history = History(source.to) if copied else source.history
     history.journal.load()
     history.run(current_process())
-    workplace = LocalWorkplace(tmp_path / "elsewhere", JobName("orders"), "file:///any", "lineage")
+    workplace = LocalWorkplace(
+        tmp_path / "elsewhere", WorkMarker(job=JobName("orders"), home="file:///any", lineage="lineage")
+    )
     resumed = Recovery(history.store, history.journal, workplace).resume(local=False)
     assert is_copied(history.state(), resumed.durable_id) is copied
     sink = Recorded(published)
-    align_sink(sink, resumed, copied=copied)  # type: ignore[arg-type]
+    align_sink(sink, resumed, new_place=copied and published is None)  # type: ignore[arg-type]
     assert sink.told == [told]
 
 

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Corrupt
-from holdfast.identifiers import CheckpointId, JobName
+from holdfast.identifiers import BatchId, CheckpointId, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import mark_corrupt, mark_repaired
 from holdfast.repository.state import JobState
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.work_marker import WorkMarker
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte
 from tests.unit.work_files import MIB, write
@@ -24,7 +25,9 @@ class Job:
 
     def __init__(self, tmp_path: Path) -> None:
         self.history = History(tmp_path / "home")
-        self.workplace = LocalWorkplace(tmp_path / "work", JobName("orders"), "file:///home", "lineage")
+        self.workplace = LocalWorkplace(
+            tmp_path / "work", WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage")
+        )
         self.epoch = self.history.run()
         self.directory = tmp_path / "work" / "orders" / f"{self.epoch}-1"
         blobs = Blobs(self.history.store, self.epoch)
@@ -68,16 +71,23 @@ def test_a_directory_of_a_line_that_was_passed_over_is_not_used(job: Job) -> Non
 
 def test_resuming_at_an_older_one_gives_up_what_was_only_found_damaged(job: Job) -> None:
     job.mark(2, passed_over=False)
-    resumed = job.next_run().resume(local=False)
+    recovery = job.next_run()
+    resumed = recovery.resume(local=False)
     assert resumed.checkpoint == 1
+    assert job.state.passed_over == frozenset(), "others are asked first"
+    recovery.give_up(resumed, BatchId(12))
     assert job.state.passed_over == {2}
+    assert job.state.corrupt[CheckpointId(2)].published == 12
     mark_repaired(job.history.journal, CheckpointId(2), "too late")
     assert [entry.id for entry in job.state.restorable()] == [1]
 
 
 def test_damage_that_recovery_finds_itself_is_passed_over(job: Job) -> None:
     flip_one_byte(job.blob)
-    assert job.next_run().resume(local=False).checkpoint == 1
+    recovery = job.next_run()
+    resumed = recovery.resume(local=False)
+    assert resumed.checkpoint == 1
+    recovery.give_up(resumed, None)
     assert job.state.passed_over == {2}
 
 

@@ -7,12 +7,13 @@ import pytest
 from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.work_marker import WorkMarker
 from holdfast.snapshot.work_directory import newest_barrier
 from tests.unit.churning_runs import ChurningRun, ManualClock
 
 
 def test_a_run_removes_the_directories_of_earlier_runs_and_nothing_of_newer_ones(tmp_path: Path) -> None:
-    workplace = LocalWorkplace(tmp_path, JobName("orders"), "file:///home", "lineage")
+    workplace = LocalWorkplace(tmp_path, WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage"))
     root = tmp_path / "orders"
     for name in ("3-1", "3-2", ".5-1.restoring-77-0", "9-1", "9-2", "12-1", ".12-2.restoring-78-0", "somebody's"):
         (root / name).mkdir()
@@ -26,7 +27,7 @@ def test_a_run_removes_the_directories_of_earlier_runs_and_nothing_of_newer_ones
 
 
 def test_a_directory_that_was_set_aside_stays(tmp_path: Path) -> None:
-    workplace = LocalWorkplace(tmp_path, JobName("orders"), "file:///home", "lineage")
+    workplace = LocalWorkplace(tmp_path, WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage"))
     bad = workplace.fresh(FencingEpoch(1))
     bad.set_aside("unreadable")
     workplace.clean(workplace.fresh(FencingEpoch(2)))

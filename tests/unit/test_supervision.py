@@ -75,9 +75,9 @@ def test_what_no_restart_can_mend_is_not_tried(cause: Cause) -> None:
     assert lives_until_given_up(supervision(), Death(cause, "")) == 1
 
 
-def test_only_unreadable_state_moves_to_another_directory() -> None:
+def test_only_for_the_state_the_directory_is_looked_at() -> None:
     moved = [cause for cause in Cause if getattr(supervision().died(Death(cause, ""), now=0.0), "elsewhere", False)]
-    assert moved == [Cause.STATE_UNREADABLE]
+    assert moved == [Cause.STATE_UNREADABLE, Cause.STATE_NOT_LOADED]
 
 
 ENDS: dict[Cause, tuple[type[HoldfastError], int]] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.errors import Corrupt, ObjectNotFound
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, CheckpointRepaired
 from holdfast.repository.inventory import objects_of
 from holdfast.repository.journal import Journal
@@ -25,7 +25,10 @@ class Mended:
     """Marked earlier, and sound again."""
 
 
-def mark_corrupt(journal: Journal, id: CheckpointId, detail: str, *, passed_over: bool) -> None:
+def mark_corrupt(
+    journal: Journal, id: CheckpointId, detail: str, *, passed_over: bool, published: BatchId | None = None
+) -> None:
+    """`published`: the newest batch that the sink shows, when it is known."""
     journal.append(
         lambda sequence, attempt, at: CheckpointCorrupt(
             sequence=sequence,
@@ -35,6 +38,7 @@ def mark_corrupt(journal: Journal, id: CheckpointId, detail: str, *, passed_over
             id=id,
             detail=detail,
             passed_over=passed_over,
+            published=published,
         )
     )
 

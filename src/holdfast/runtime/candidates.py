@@ -1,19 +1,24 @@
 """From a directory that Spark cannot read to the next one that it can.
 
-What cannot be read is set aside for inspection and never resumed from again, nor is the checkpoint it came from. So
-every step takes one candidate of recovery away, and it ends: with a query that runs, or with `Corrupt` when none is
-left. It is the same for the start of a run and for a restart within it.
+What is proved to be unreadable is set aside for inspection and never resumed from again. A checkpoint is to blame only
+when its bytes are wrong in the home, or when Spark refuses them twice although they are proved right. So every step
+takes something away, and it ends: with a query that runs, or with `Corrupt` when nothing is left. It is the same for
+the start of a run and for a restart within it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
-from holdfast.errors import Incompatible
+from holdfast.errors import Corrupt, Incompatible
 from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
-from holdfast.runtime.causes import Cause, StartFailed, death_of_start
+from holdfast.runtime.causes import SUSPICIONS, Cause, Death, StartFailed, death_of_start
+from holdfast.runtime.evidence import Verdict, difference, verdict
 from holdfast.runtime.ports import Query
-from holdfast.runtime.recovery import Recovery, Resumed, align_sink
+from holdfast.runtime.recovery import Recovery, Resumed
+from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.supervision import Supervision
 
 Distrust = Callable[[Collection[CheckpointId], CheckpointId | None], None]
@@ -22,13 +27,25 @@ Distrust = Callable[[Collection[CheckpointId], CheckpointId | None], None]
 
 class Candidates:
     def __init__(
-        self, *, query: Query, recovery: Recovery, journal: Journal, supervision: Supervision, distrust: Distrust
+        self,
+        *,
+        query: Query,
+        recovery: Recovery,
+        resuming: Resuming,
+        journal: Journal,
+        supervision: Supervision,
+        distrust: Distrust,
     ) -> None:
         self._query = query
         self._recovery = recovery
+        self._resuming = resuming
         self._journal = journal
         self._supervision = supervision
         self._distrust = distrust
+        self._refusals: Counter[str] = Counter()
+        self._given_up: set[str] = set()
+        self._proved: dict[CheckpointId, str] = {}
+        """Checkpoints whose bytes are right and which Spark cannot read."""
 
     def start(self, resumed: Resumed) -> Resumed:
         """Start the query there or, when Spark says at once that it cannot read it, in the first one that it can."""
@@ -36,36 +53,86 @@ class Candidates:
             try:
                 self._query.start(resumed.directory)
             except StartFailed as error:
-                why = self._unreadable(resumed, error)
+                death = self._suspicion(resumed, error)
+                failure = error
             else:
                 return resumed
-            log.error("Spark cannot read %s, trying the next candidate: %s", resumed.directory.location, why)
-            resumed = self.after(resumed, why)
+            following = self.after(resumed, death)
+            if following.directory is resumed.directory:
+                raise failure
+            resumed = following
 
-    def _unreadable(self, resumed: Resumed, error: StartFailed) -> str:
-        """Why the directory cannot be read; raises when that is not what went wrong, or nothing came from before."""
+    def _suspicion(self, resumed: Resumed, error: StartFailed) -> Death:
+        """Raises when the directory is not under suspicion, or nothing came from before."""
         death = self._supervision.blamed(death_of_start(error))
         if death.cause is Cause.INCOMPATIBLE:
             raise Incompatible(f"could not start the query: {death.message}", hint=death.hint) from error
-        if death.cause is not Cause.STATE_UNREADABLE or resumed.barrier is None:
+        if death.cause not in SUSPICIONS or resumed.barrier is None:
             raise error
-        return death.message
+        return death
 
-    def after(self, unreadable: Resumed, why: str) -> Resumed:
-        """The directory to start in instead, and the sink at the same point. Raises `Corrupt` when there is none.
+    def after(self, suspect: Resumed, death: Death) -> Resumed:
+        """The directory to start in then, and the sink at the same point: the same one when nothing is wrong with it.
 
-        The checkpoint that the directory came from is to blame, too, if nothing was committed since.
+        Raises `Corrupt` when there is none, `StorageError` when it cannot be told.
         """
         self._journal.settle()
+        found = self._examined(suspect, death)
+        if found is Verdict.KEEP:
+            log.warning("%s holds what it should, so it is tried again: %s", suspect.directory.location, death.message)
+            return self._same_again(suspect)
+        log.error("Spark cannot read %s, trying the next candidate: %s", suspect.directory.location, death.message)
+        if found is Verdict.CHECKPOINT and suspect.checkpoint is not None:
+            self._proved[suspect.checkpoint] = f"Spark could not read what was restored from it: {death.message}"
         known = set(self._journal.state.corrupt)
-        unreadable.directory.set_aside(f"Spark could not read it: {why}")
-        if unreadable.checkpoint is not None and unreadable.directory.newest_barrier() == unreadable.barrier:
-            # Passed over for ever only when another one is chosen: the last one stays, should the machine be to blame.
-            detail = f"Spark could not read what was restored from it: {why}"
-            self._recovery.mark_corrupt(unreadable.checkpoint, detail, passed_over=False)
-        resumed = self._recovery.resume(local=False)
+        if suspect.directory.location not in self._given_up:
+            suspect.directory.set_aside(f"Spark could not read it: {death.message}")
+            self._given_up.add(suspect.directory.location)
+        resumed = self._recovery.resume(local=False, damaged=self._proved)
+        self._supervision.overridden = self._resuming.go_on(resumed)
         self._distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
-        self._supervision.overridden = self._query.preflight(resumed.directory, resumed.barrier)
-        if self._query.sink is not None:
-            align_sink(self._query.sink, resumed)
         return resumed
+
+    def _examined(self, suspect: Resumed, death: Death) -> Verdict:
+        directory = suspect.directory
+        if directory.location in self._given_up:
+            return Verdict.SET_ASIDE  # the sink may have discarded what was staged from it
+        restored = suspect.checkpoint if directory.newest_barrier() == suspect.barrier else None
+        covered, different = self._compared(suspect, restored)
+        if different is not None:
+            log.error("%s is damaged: %s", directory.location, different)
+        # What is restored again is the same bytes in another directory.
+        refused = f"checkpoint {restored}" if restored is not None else directory.location
+        self._refusals[refused] += 1
+        return verdict(
+            found_wrong=death.cause is Cause.STATE_UNREADABLE,
+            different=different is not None,
+            covered=covered,
+            restored=restored is not None,
+            refusals=self._refusals[refused],
+        )
+
+    def _compared(self, suspect: Resumed, restored: CheckpointId | None) -> tuple[bool, str | None]:
+        """Whether every file of the directory's barrier was compared with its checkpoint, and what differs."""
+        newest = self._journal.state.newest_of_the_line()
+        id = restored if restored is not None or newest is None else newest.id
+        if id is None:
+            return False, None
+        try:
+            manifest = self._recovery.manifest(id)
+        except Corrupt as error:
+            log.warning("%s cannot be compared with checkpoint %s: %s", suspect.directory.location, id, error.message)
+            return False, None
+        different = difference(suspect.directory, manifest)
+        return suspect.directory.newest_barrier() == manifest.barrier_batch_id, different
+
+    def _same_again(self, suspect: Resumed) -> Resumed:
+        """As it is now: checkpoints may have been completed since."""
+        newest = self._journal.state.newest_of_the_line()
+        barrier = suspect.directory.newest_barrier()
+        if newest is None:
+            return replace(suspect, barrier=barrier, gives_up=None)
+        durable_id = newest.id if newest.id not in self._journal.state.corrupt else None
+        again = Resumed(suspect.directory, barrier, newest.barrier_batch_id, durable_id, suspect.checkpoint)
+        self._resuming.align(again)
+        return again

@@ -3,6 +3,10 @@
 The text is a chain of exceptions as Java prints it, innermost last. The innermost one that a rule knows decides: "the
 state could not be loaded" because the disk is full is no damage, and what a user's exception says is never taken for
 what Spark says.
+
+None of this is proof. `STATE_UNREADABLE` says that Spark read something and found it wrong, `STATE_NOT_LOADED` that it
+could not load it: reasons to compare the bytes with what they should be (`candidates`), before anything is given up.
+What a disk, a network or a limit of the machine did, anywhere in the chain, is neither.
 """
 
 import re
@@ -18,6 +22,7 @@ class Cause(StrEnum):
     SOURCE = "source"
     SINK = "sink"
     STATE_UNREADABLE = "state unreadable"
+    STATE_NOT_LOADED = "state not loaded"
     INCOMPATIBLE = "incompatible"
     STORAGE = "storage"
     OUT_OF_MEMORY = "out of memory"
@@ -36,6 +41,8 @@ _HINTS = {
     Cause.SOURCE: "look at what the query reads: is it there, readable and of the right format?",
     Cause.SINK: "look at where the query writes: is it there, writable and of the same columns?",
     Cause.STATE_UNREADABLE: "holdfast verify --all; what could not be read is kept in <work>/<job>/*.aside",
+    Cause.STATE_NOT_LOADED: "look at Spark's log, and at the memory, the limits and the disks of the machine; nothing "
+    "is given up as long as the bytes are right",
     Cause.INCOMPATIBLE: "start the query that the checkpoint is of, or give the changed one a new job name; nothing is "
     "lost",
     Cause.STORAGE: "look at the disks and file systems of the driver and the executors: full, read-only or gone?",
@@ -52,6 +59,10 @@ _DELETED_HINT = (
     "put back what was deleted from the source, or go on without those rows: the source's option failOnDataLoss=false; "
     "from then on let the source keep its data longer than the job may be down"
 )
+
+
+SUSPICIONS = (Cause.STATE_UNREADABLE, Cause.STATE_NOT_LOADED)
+"""Reasons to look at the work directory."""
 
 
 class StartFailed(Exception):
@@ -103,7 +114,11 @@ def _rule(cause: Cause, *, kind: str = "", says: str = "", within: str = "") -> 
 _OF_ANY_LANGUAGE = (
     _rule(Cause.FENCED, kind=r"^holdfast\.errors\.Fenced$"),
     _rule(Cause.OUT_OF_MEMORY, kind=r"\bOutOfMemoryError$|\bSparkOutOfMemoryError$|^MemoryError$"),
-    _rule(Cause.STORAGE, kind=r"^OSError$|^holdfast\.errors\.Storage", says=r"\[Errno (5|28|30|116|122)\]"),
+    _rule(
+        Cause.STORAGE,
+        kind=r"^OSError$|^PermissionError$|^holdfast\.errors\.Storage",
+        says=r"\[Errno (1|5|12|13|23|24|28|30|110|111|116|122)\]",
+    ),
 )
 _OF_SPARK = (
     _rule(
@@ -124,14 +139,13 @@ _OF_SPARK = (
     ),
     # Spark's own trouble with a store that is sound: another thread holds it, or it could not be written.
     _rule(Cause.UNKNOWN, says=r"CANNOT_LOAD_STATE_STORE\.(UNRELEASED_THREAD_ERROR|FAILED_TO_GET_CHANGELOG_WRITER)"),
-    # State or logs in the work directory that Spark cannot read; restarting on the same directory cannot help.
+    # State or logs in the work directory that Spark has read and found wrong.
     _rule(
         Cause.STATE_UNREADABLE,
-        says=r"CANNOT_LOAD_STATE_STORE|(?i:bad table magic number|checksum mismatch)|Corruption:"
+        says=r"(?i:bad table magic number|checksum mismatch)|Corruption:"
+        r"|CANNOT_LOAD_STATE_STORE\.(CANNOT_READ_\w*_SIZE|INVALID_|UNEXPECTED_|\w*ROW_FORMAT)"
         r"|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_(CHECKPOINT_LOCATION_NOT_EMPTY|(KEY|VALUE)_ROW_FORMAT|ROW_CHECKSUM)"
-        r"|MISSING_METADATA_FILE|MALFORMED_LOG_FILE|INVALID_LOG_VERSION|(?i:log file was malformed)"
-        r"|Incomplete log file|^batch \d+ doesn't exist|delta file .* does not exist"
-        r"|Error reading (delta|snapshot) file|/state/\S+ (\(No such file|does not exist)",
+        r"|MALFORMED_LOG_FILE|INVALID_LOG_VERSION|(?i:log file was malformed)|Incomplete log file",
     ),
     _rule(
         Cause.STATE_UNREADABLE,
@@ -141,7 +155,13 @@ _OF_SPARK = (
     ),
     _rule(Cause.STATE_UNREADABLE, kind=r"\.AssertionError$", within=r"\A.*assert\n.*\.initializeExecution\n"),
     _rule(Cause.STATE_UNREADABLE, kind=r"\.ChecksumException$"),
-    _rule(Cause.STATE_UNREADABLE, kind=r"\.RocksDBException$", says=r"No such file"),
+    # It could not be loaded, for a reason that nobody here knows, or because a file was not found.
+    _rule(
+        Cause.STATE_NOT_LOADED,
+        says=r"CANNOT_LOAD_STATE_STORE|MISSING_METADATA_FILE|^batch \d+ doesn't exist|delta file .* does not exist"
+        r"|Error reading (delta|snapshot) file|/state/\S+ (\(No such file|does not exist)",
+    ),
+    _rule(Cause.STATE_NOT_LOADED, kind=r"\.RocksDBException$", says=r"No such file"),
     _rule(
         Cause.SOURCE,
         says=r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|MALFORMED_RECORD_IN_PARSING|KAFKA_(?!NULL_TOPIC)"
@@ -164,6 +184,22 @@ _OF_SPARK = (
 )
 
 
+_OF_THE_MACHINE = _rule(
+    Cause.STORAGE,
+    says=r"(?i:No space left on device|Disk quota exceeded|Read-only file system|Stale (NFS )?file handle"
+    r"|Input/output error|Too many open files|Cannot allocate memory|Permission denied|Operation not permitted"
+    r"|Transport endpoint is not connected|Host is down|No such device|Resource temporarily unavailable"
+    r"|Connection (refused|reset)|timed out|Could not obtain block|Filesystem closed|safe mode|File too large)",
+)
+_OF_THE_MACHINE_BY_KIND = _rule(
+    Cause.STORAGE,
+    kind=r"\.(ClosedByInterruptException|Interrupted(IO)?Exception|AccessControlException|AccessDeniedException"
+    r"|BlockMissingException|CannotObtainBlockLengthException|SafeModeException|ConnectException|SocketException"
+    r"|SocketTimeoutException|NoRouteToHostException|UnknownHostException|StandbyException|ClosedChannelException)$",
+)
+"""What the machine did while state was being read: it says nothing about the state, wherever it stands in a chain."""
+
+
 def death_of_text(text: str) -> Death:
     """Why the query died that ended with this."""
     if text.startswith(GONE):
@@ -171,9 +207,16 @@ def death_of_text(text: str) -> Death:
     chain = chain_of(text.removeprefix(f"{WHILE_STAGING}: "))
     for link in reversed(chain):
         if (cause := _cause_of(link)) is not None:
-            return Death(cause, link.line)
+            return _of_the_machine(chain) or Death(cause, link.line) if cause in SUSPICIONS else Death(cause, link.line)
     innermost = next((link.line for link in reversed(chain) if link.line), "")
     return Death(Cause.SINK if text.startswith(WHILE_STAGING) else Cause.UNKNOWN, innermost)
+
+
+def _of_the_machine(chain: tuple[Link, ...]) -> Death | None:
+    """Also when what stands further in was said of the state."""
+    rules = (_OF_THE_MACHINE, _OF_THE_MACHINE_BY_KIND)
+    link = next((link for link in reversed(chain) if any(rule.knows(link) for rule in rules)), None)
+    return None if link is None else Death(Cause.STORAGE, link.line)
 
 
 def death_of_start(error: Exception) -> Death:

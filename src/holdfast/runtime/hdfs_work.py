@@ -10,10 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.checkpoint.relocation import names_places, relocated
-from holdfast.identifiers import FencingEpoch, JobName
+from holdfast.identifiers import FencingEpoch
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory, Workplace
 from holdfast.runtime.work_folder import FolderWorkplace
+from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks.durable import storage_errors
 from holdfast.snapshot.carrier import Carrier, copy_shards
 from holdfast.storage.hdfs_path import HdfsPath
@@ -40,7 +41,9 @@ def _relocate(directory: HdfsPath) -> None:
                     (directory / path).write_whole(after)
 
 
-def workplace_at(work: WorkPath, job: JobName, home: str, lineage: str, carry: Carrier = copy_shards) -> Workplace:
+def workplace_at(
+    work: WorkPath, marker: WorkMarker, carry: Carrier = copy_shards, *, new_life: bool = False
+) -> Workplace:
     if isinstance(work, Path):
-        return LocalWorkplace(work, job, home, lineage, carry)
-    return HdfsWorkplace(work, job, home, lineage, carry)
+        return LocalWorkplace(work, marker, carry, new_life=new_life)
+    return HdfsWorkplace(work, marker, carry, new_life=new_life)

@@ -6,13 +6,16 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal
+
+import msgspec
 
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
-from holdfast.errors import Fenced, HoldfastError, OwnedByAnotherRun, StopAsked, StorageError
-from holdfast.identifiers import AttemptId, FencingEpoch, JobName
+from holdfast.errors import Conflict, Fenced, HoldfastError, OwnedByAnotherRun, StopAsked, StorageError
+from holdfast.identifiers import AttemptId, FencingEpoch, JobName, Sequence
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
@@ -25,26 +28,32 @@ from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
+from holdfast.runtime.comparing import Outside, compare, compare_here, known_to
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.loop import Item, Parts, Runtime
+from holdfast.runtime.memory import Agreement
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
+from holdfast.runtime.places import require_apart
 from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Recovery, Resumed, align_sink, is_copied
+from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.remembering import Remembering
+from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
 from holdfast.runtime.stuck_watch import StuckWatch
 from holdfast.runtime.supervision import Supervision
 from holdfast.runtime.watching import Watcher
-from holdfast.runtime.work_folder import require_free_or_ours
+from holdfast.runtime.work_folder import require_no_work_directory
+from holdfast.runtime.work_marker import WorkMarker
 from holdfast.settings import Settings
-from holdfast.sinks.protocol import SinkContext, Step, no_step
+from holdfast.sinks.protocol import Step, no_step
+from holdfast.storage.home_identity import ensure_home_identity
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter
@@ -99,17 +108,26 @@ class Place:
     """It has no completed checkpoint."""
     silence: Silence | None = None
     """What was watched, and did not change, before the job was found free."""
+    root: ObjectStore | None = None
+    """The home itself, which has an identity; None where it has none."""
 
 
-def look(job: JobName, home: str, work: WorkPath, settings: Settings, around: Surroundings) -> Place:
-    """Everything that can be refused without touching anything, in the order of how quickly it can be said."""
+def look(
+    job: JobName, home: str, work: WorkPath, settings: Settings, around: Surroundings, sink: str | None = None
+) -> Place:
+    """Everything that can be refused without touching anything, in the order of how quickly it can be said.
+
+    `sink` is what the sink says of itself. What it holds is compared in `launch`: that takes Spark.
+    """
+    require_apart(home, str(work), sink)
     meter = Meter(around.clock.monotonic)
     root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
     store = root.scoped(job)
-    place = Place(job, home, store, work, settings, around, meter)
-    require_free_or_ours(work, job, home)
+    place = Place(job, home, store, work, settings, around, meter, root=root)
+    require_no_work_directory(work)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
     silence = _require_claimable(place, journal)
+    compare_here(place, journal.state)
     decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
     require_create_if_absent(root)
     return replace(place, begins=not journal.state.completed, silence=silence)
@@ -156,9 +174,10 @@ def launch(
     lanes: Lanes,
     post: Callable[[Item], None],
     finished: Callable[[HoldfastError | None], None],
-    workplace_of: Callable[[str], Workplace] | None = None,
+    workplace_of: Callable[[WorkMarker, bool], Workplace] | None = None,
 ) -> Runtime:
-    """Claim the job, recover, and start the query. The caller drives the runtime that comes back."""
+    """Compare what is known of the job, claim it, recover, and start the query. The caller drives the runtime that
+    comes back."""
     blobs_by_run: list[tuple[Blobs, Checkpointing]] = []
 
     def settled(entry: AnyEntry) -> None:
@@ -176,18 +195,20 @@ def launch(
         readers=around.readers,
     )
     _require_claimable(place, journal)
+    outside = _compared(place, journal, query)
     leftovers = _stored_manifests(place.store)
-    claimed = _claim(place, journal)
+    home_id = _home_identity(place)
+    claimed = _claim(place, journal, outside.agreement)
     try:
         log.info("run %s owns the job", claimed.fencing_epoch)
-        make_workplace = workplace_of or (lambda lineage: workplace_at(place.work, place.job, place.home, lineage))
-        workplace = make_workplace(claimed.lineage)
-        parts, blobs = _put_together(place, journal, claimed, leftovers, workplace, query, lanes, post)
+        make_workplace = workplace_of or (lambda marker, new_life: workplace_at(place.work, marker, new_life=new_life))
+        workplace = make_workplace(_marker(place, claimed, home_id), outside.agreement.new_life)
+        parts, blobs = _put_together(place, journal, claimed, outside, leftovers, workplace, query, lanes, post)
         blobs_by_run.append((blobs, parts.checkpointing))
         # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
         parts.watch.beat()
         with around.beating(parts.watch, parts.heartbeat):
-            resumed = parts.candidates.start(_recover(place, parts, claimed))
+            resumed = parts.candidates.start(_recover(place, parts, outside))
     except (Exception, StopAsked) as error:
         # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
         query.stop()
@@ -207,28 +228,47 @@ def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
         return ()
 
 
-def _recover(place: Place, parts: Parts, claimed: RunStarted) -> Resumed:
+def _compared(place: Place, journal: Journal, query: Query) -> Outside:
+    """What others know of the job was read after the journal. Who seems to know more may be right: then the journal has
+    moved on since, and is read again."""
+    looked = query.look_at_sink(known_to(place, journal.state))
+    described = query.sink.describe() if query.sink is not None else ""
+    try:
+        return compare(place, journal.state, looked, described)
+    except Conflict:
+        _require_claimable(place, journal)
+        return compare(place, journal.state, looked, described)
+
+
+def _home_identity(place: Place) -> str:
+    if place.root is None:
+        return ""
+    return ensure_home_identity(place.root, id=place.around.new_attempt(), now=place.around.clock.wall()).id
+
+
+def _marker(place: Place, claimed: RunStarted, home_id: str) -> WorkMarker:
+    return WorkMarker(
+        job=place.job,
+        home=place.home,
+        lineage=claimed.lineage,
+        home_id=home_id,
+        epoch=claimed.fencing_epoch,
+        claim=claimed.attempt,
+        head=claimed.sequence,
+        process=place.around.process,
+    )
+
+
+def _recover(place: Place, parts: Parts, outside: Outside) -> Resumed:
     """The directory to start in, and the sink at the same point.
 
     A query that does not fit its checkpoint is refused before anything is given up: the next run goes on as before.
     """
-    step, sink = place.around.step, parts.query.sink
-    step("run.claimed")
+    place.around.step("run.claimed")
     back = _way_back(place, parts.journal.state)
-    resumed = parts.recovery.resume(local=True, back=back)
-    step("recovery.directory")
-    parts.supervision.overridden = parts.query.preflight(resumed.directory, resumed.barrier)
-    if back is not None:
-        parts.recovery.go_back(back)
-        step("recovery.back")
-    if sink is not None:
-        copied = is_copied(parts.journal.state, resumed.durable_id)
-        parts.query.open_sink(
-            SinkContext(place.job, claimed.fencing_epoch, claimed.lineage, claimed.attempt, accept=copied)
-        )
-        step("recovery.fenced")
-        align_sink(sink, resumed, copied=copied)
-        step("recovery.aligned")
+    resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
+    place.around.step("recovery.directory")
+    parts.supervision.overridden = parts.resuming.go_on(resumed)
     return resumed
 
 
@@ -247,16 +287,28 @@ def _way_back(place: Place, state: JobState) -> GoBack | None:
     return None
 
 
-def _claim(place: Place, journal: Journal) -> RunStarted:
+def _claim(place: Place, journal: Journal, agreement: Agreement) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     heartbeat, work = place.settings.duration("heartbeat"), str(place.work / place.job)
     try:
+        if agreement.above > journal.state.head:
+            jump = run_started(journal, place.around, heartbeat, "", "maintenance")
+            journal.claim(_taking_numbers(jump, Sequence(agreement.above + 1)))
         claim = run_started(journal, place.around, heartbeat, work, "pipeline", retention_of(place.settings))
         return journal.claim(claim)
     except Fenced as error:
         raise OwnedByAnotherRun(
             f"could not start job {place.job!r} on {place.home}: {error.message}", hint=TAKE_OVER
         ) from error
+
+
+def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
+    """All numbers below `upto` are taken at once, so that the next run is newer than any that others know of."""
+
+    def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+        return msgspec.structs.replace(claim(sequence, attempt, at), next_sequence=max(upto, Sequence(sequence + 1)))
+
+    return make
 
 
 def run_started(
@@ -288,6 +340,7 @@ def _put_together(
     place: Place,
     journal: Journal,
     claimed: RunStarted,
+    outside: Outside,
     leftovers: tuple[str, ...],
     workplace: Workplace,
     query: Query,
@@ -355,6 +408,17 @@ def _put_together(
         post=tell,
     )
     recovery = Recovery(place.store, journal, workplace)
+    resuming = Resuming(
+        query=query,
+        recovery=recovery,
+        journal=journal,
+        context=outside.context(place, claimed),
+        looked=outside.sink,
+        older_home=outside.agreement.older_home,
+        force=settings.force,
+        step=around.step,
+    )
+    recovery.cost = resuming.cost
     supervision = Supervision(
         settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
     )
@@ -390,9 +454,11 @@ def _put_together(
             clear_alarm=alarms.clear,
         ),
         recovery=recovery,
+        resuming=resuming,
         candidates=Candidates(
             query=query,
             recovery=recovery,
+            resuming=resuming,
             journal=journal,
             supervision=supervision,
             distrust=checkpointing.distrust,

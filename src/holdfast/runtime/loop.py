@@ -57,6 +57,7 @@ from holdfast.runtime.ports import Query, WorkDirectory, Workplace
 from holdfast.runtime.query_life import QueryLife, Told
 from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.remembering import Remembering
+from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Abilities, Reply, Serving
@@ -87,6 +88,7 @@ class Parts:
     remembering: Remembering
     scrubbing: Scrubbing
     recovery: Recovery
+    resuming: Resuming
     candidates: Candidates
     workplace: Workplace
     watch: OwnershipWatch
@@ -275,6 +277,9 @@ class Runtime:
             case RecordOutcome(record=record):
                 self._checkpointing.record(record)
                 _tell(record)
+                if record.completed:
+                    head = self._parts.journal.state.head
+                    self._lanes.submit("copy", lambda: self._parts.workplace.remember(head))
             case PublishOutput(upto=upto):
                 self._publish(upto)
             case RetireCheckpoints():

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
 from typing import Protocol
 
 from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.identifiers import BatchId, FencingEpoch, Ticket
+from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
-from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch
+from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
 from holdfast.storage.interface import ObjectStore
 
@@ -31,7 +32,7 @@ class WorkDirectory(Protocol):
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         """Raises `NotPlannable` when a file of the barrier is gone."""
 
-    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
+    def pin(self, ticket: Ticket, files: Many[WorkFile]) -> bool:
         """Keep these files for `copy` until `unpin`, whatever Spark deletes. False where that is not possible.
 
         Raises `NotPlannable` when one is gone already.
@@ -40,7 +41,7 @@ class WorkDirectory(Protocol):
     def unpin(self, ticket: Ticket) -> None:
         """Harmless when nothing is pinned."""
 
-    def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
+    def copy(self, shards: Many[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
         """Raises `ShardDeclined`, `Cancelled`, `BeingDeleted` or a `StorageError`."""
 
     def ledger(self) -> tuple[StagedBatch, ...]:
@@ -76,6 +77,9 @@ class Workplace(Protocol):
     def clean(self, keep: WorkDirectory) -> None:
         """Remove the directories of earlier runs, except those set aside."""
 
+    def remember(self, head: Sequence) -> None:
+        """The journal has come this far: a home that knows less later was put back. Best effort."""
+
 
 class Query(Protocol):
     @property
@@ -97,6 +101,13 @@ class Query(Protocol):
 
         True when differences were overridden that Spark may break on. Raises `Incompatible` when they were not.
         """
+
+    def look_at_sink(self, context: SinkContext) -> SinkState | None:
+        """What the sink knows of the job, None when there is no sink. Leaves no trace. Raises `InvalidSettings` when
+        it cannot take what the query produces."""
+
+    def missing_input(self, paths: Many[str]) -> tuple[str, ...] | None:
+        """Which of these files, as Spark's file source names them, are not there; None when that cannot be asked."""
 
     def open_sink(self, context: SinkContext) -> None:
         """Get the sink ready to write what the query produces, and fence it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from holdfast.coordination.events import BarrierReached, Event, QueryEnded, RunFenced
-from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, StorageError
+from holdfast.errors import Corrupt, Fenced, HoldfastError, InvalidSettings, StorageError
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
 from holdfast.repository.entries import QueryRestarted
@@ -186,7 +186,7 @@ class QueryLife:
             resumed = start()
         except Fenced as error:
             self._post(RunFenced(error.message))
-        except (Corrupt, Incompatible) as error:
+        except (Corrupt, InvalidSettings) as error:
             failure = error
             self._post(lambda: self._cannot_resume(restart, failure))
         except Exception as error:
@@ -200,7 +200,7 @@ class QueryLife:
         return self.resumed
 
     def _resume_elsewhere(self, death: Death) -> Resumed:
-        return self._candidates.start(self._candidates.after(self.resumed, death.message))
+        return self._candidates.start(self._candidates.after(self.resumed, death))
 
     def _cannot_resume(self, restart: Restart, failure: HoldfastError) -> None:
         self._record(restart, None)

@@ -5,28 +5,45 @@
 2. Else the newest checkpoint whose every byte is there and right; then the one before it, and so on.
 3. Nothing at all only when the job has never completed a checkpoint.
 
-Then the sink is brought to the same point: published up to the newest checkpoint of that line of batches, nothing
-staged beyond the barrier where the query resumes.
+One that is proved damaged may be passed over. One that cannot be read now is not damaged: an older one is taken in its
+place only when no row is taken back from readers by that; else somebody must ask for it.
 
-Whatever lies behind the chosen checkpoint is given up in the journal first: marked as passed over when it is damaged,
-abandoned (`went-back`) when somebody asked to go back. It belongs to a line of batches that ends here, and choosing it
-later would put two different histories of the same batches in the sink. A checkpoint that was only found damaged, while
-its batches went on, is no obstacle to the previous run's directory: the sink stays at its barrier.
+Here a directory is made, and nothing is decided yet: `resuming` asks whoever else must agree, and then lets `give_up`
+say in the journal what lies behind the chosen checkpoint. It belongs to a line of batches that ends here, and choosing
+it later would put two different histories of the same batches in the sink. A checkpoint that was only found damaged,
+while its batches went on, is no obstacle to the previous run's directory: the sink stays at its barrier.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
-from holdfast.errors import Corrupt
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of, manifest_key
+from holdfast.errors import Corrupt, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.job_log import log
+from holdfast.repository.absence import absent_among
 from holdfast.repository.damage import load_manifest, mark_corrupt
 from holdfast.repository.entries import CheckpointCompleted, WentBack
 from holdfast.repository.going_back import GoBack, abandoned_by
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 from holdfast.runtime.ports import WorkDirectory, Workplace
-from holdfast.sinks.protocol import Sink
 from holdfast.storage.interface import ObjectStore
+
+
+@dataclass(frozen=True)
+class GivesUp:
+    """What must be in the journal before the sink may be touched."""
+
+    back: GoBack | None = None
+    passed_over: Mapping[CheckpointId, str] = field(default_factory=dict)
+    """Checkpoints that are newer than the chosen one, and why they were not taken."""
+
+    @property
+    def why(self) -> str:
+        if self.back is not None:
+            return f"go back to {self.back.asked}"
+        return f"go on without checkpoint {', '.join(str(id) for id in self.passed_over)}"
 
 
 @dataclass(frozen=True)
@@ -40,6 +57,11 @@ class Resumed:
     """That checkpoint; None when there is none, or it is damaged and its barrier needs another one."""
     checkpoint: CheckpointId | None
     """The checkpoint that the directory was restored from, None for a local or fresh one."""
+    gives_up: GivesUp | None = None
+
+
+Cost = Callable[[BatchId], str | None]
+"""What would be taken back from readers by resuming at that barrier, None for nothing."""
 
 
 class Recovery:
@@ -47,15 +69,18 @@ class Recovery:
         self._store = store
         self._journal = journal
         self._workplace = workplace
+        self.cost: Cost = lambda barrier: None
 
-    def resume(self, *, local: bool, back: GoBack | None = None) -> Resumed:
-        """Build the directory to start in. `local` allows the previous run's directory. With `back` the caller must
-        call `go_back` before it touches the sink."""
+    def resume(
+        self, *, local: bool, back: GoBack | None = None, damaged: Mapping[CheckpointId, str] | None = None
+    ) -> Resumed:
+        """Build the directory to start in. `local` allows the previous run's directory; `damaged` names checkpoints
+        that are proved to be so. The caller must call `give_up` before it touches the sink."""
         if back is not None:
             return self._going_back(back)
         if local and (resumed := self._from_previous_run()):
             return resumed
-        return self._from_home()
+        return self._from_home(dict(damaged or {}))
 
     def _going_back(self, back: GoBack) -> Resumed:
         try:
@@ -67,7 +92,7 @@ class Recovery:
                 hint="start without it: the job goes on from where it was",
             ) from error
         log.info("going back to %s: resuming at batch %s", back.asked, back.to.barrier_batch_id)
-        return self._resumed(directory, back.to)
+        return self._resumed(directory, back.to, GivesUp(back))
 
     def _from_previous_run(self) -> Resumed | None:
         """It leads on from the newest checkpoint of the line if it has its barrier, whatever became of the
@@ -96,18 +121,27 @@ class Recovery:
         durable_id = newest.id if newest.id not in state.corrupt else None
         return Resumed(adopted, barrier, newest.barrier_batch_id, durable_id, None)
 
-    def _from_home(self) -> Resumed:
-        damaged: dict[CheckpointId, str] = {}
+    def _from_home(self, damaged: dict[CheckpointId, str]) -> Resumed:
+        unreadable: dict[CheckpointId, StorageError] = {}
         for entry in self._journal.state.restorable():
+            if entry.id in damaged:
+                continue
             try:
                 directory = self._restored(entry)
             except Corrupt as error:
                 log.error("checkpoint %s is damaged: %s", entry.id, error.message)
                 damaged[entry.id] = error.message
                 continue
-            self._pass_over(entry, damaged)
+            except StorageError as error:
+                log.error("checkpoint %s cannot be read now: %s", entry.id, error.message)
+                unreadable[entry.id] = error
+                continue
+            self._require_no_cost(entry, unreadable)
             log.info("resuming at batch %s from checkpoint %s", entry.barrier_batch_id, entry.id)
-            return self._resumed(directory, entry)
+            passed = self._passed_over(entry, damaged | {id: error.message for id, error in unreadable.items()})
+            return self._resumed(directory, entry, GivesUp(passed_over=passed) if passed else None)
+        if unreadable:
+            raise next(iter(unreadable.values()))
         if self._journal.state.completed:
             for id, detail in damaged.items():
                 self.mark_corrupt(id, detail, passed_over=False)
@@ -119,8 +153,19 @@ class Recovery:
             )
         return Resumed(self._workplace.fresh(self._journal.fencing_epoch), None, None, None, None)
 
-    def _resumed(self, directory: WorkDirectory, entry: CheckpointCompleted) -> Resumed:
-        return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id, entry.id)
+    def _require_no_cost(self, chosen: CheckpointCompleted, unreadable: Mapping[CheckpointId, StorageError]) -> None:
+        """What cannot be read now may be readable tomorrow: rows are not taken back for that by itself."""
+        for id, error in unreadable.items():
+            if (cost := self.cost(chosen.barrier_batch_id)) is not None:
+                raise type(error)(
+                    f"could not resume from checkpoint {id}: {error.message}. Checkpoint {chosen.id} at batch "
+                    f"{chosen.barrier_batch_id} can be read, but going on from it {cost}",
+                    hint=f"make checkpoint {id} readable (holdfast verify --all tells what is not), or accept that: "
+                    f"--from-checkpoint {chosen.id}",
+                )
+
+    def _resumed(self, directory: WorkDirectory, entry: CheckpointCompleted, gives_up: GivesUp | None) -> Resumed:
+        return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id, entry.id, gives_up)
 
     def _restored(self, entry: CheckpointCompleted) -> WorkDirectory:
         """Read twice before it is passed over, which is for ever: bytes that came wrong may lie right."""
@@ -128,22 +173,46 @@ class Recovery:
             return self._restore(entry)
         except Corrupt as error:
             log.warning("checkpoint %s is read once more: %s", entry.id, error.message)
+        try:
             return self._restore(entry)
+        except Corrupt as error:
+            if isinstance(error.__cause__, ObjectNotFound):
+                self._require_absent(entry, error)
+            raise
+
+    def _require_absent(self, entry: CheckpointCompleted, error: Corrupt) -> None:
+        """What one answer denied is missing only when a listing says so too."""
+        keys = {manifest_key(entry.manifest)}
+        if not absent_among(self._store, keys):
+            keys = {file.key for file in load_manifest(self._store, entry).files()}
+            if not absent_among(self._store, keys):
+                raise StorageUnreachable(
+                    f"could not read checkpoint {entry.id}: an object was denied and is there: {error.message}",
+                    hint="start again; if it stays so, ask whoever runs the storage",
+                ) from error
 
     def _restore(self, entry: CheckpointCompleted) -> WorkDirectory:
         manifest = load_manifest(self._store, entry)
         return self._workplace.restore(self._store, manifest, self._journal.fencing_epoch)
 
-    def _pass_over(self, chosen: CheckpointCompleted, damaged: dict[CheckpointId, str]) -> None:
-        """Give up every damaged checkpoint newer than the chosen one, those found damaged long ago included."""
+    def _passed_over(self, chosen: CheckpointCompleted, damaged: Mapping[CheckpointId, str]) -> dict[CheckpointId, str]:
+        """Every damaged checkpoint newer than the chosen one, those found damaged long ago included."""
         state = self._journal.state
         known = {id: entry.detail for id, entry in state.corrupt.items() if id not in state.retired}
-        for id, detail in sorted((known | damaged).items()):
-            if id > chosen.id:
-                self.mark_corrupt(id, detail)
+        behind = {id: detail for id, detail in sorted({**known, **damaged}.items()) if id > chosen.id}
+        return {id: detail for id, detail in behind.items() if id not in state.passed_over}
 
-    def go_back(self, back: GoBack) -> None:
-        """Give up what lies behind: after this the sink may be rewound."""
+    def give_up(self, resumed: Resumed, published: BatchId | None) -> None:
+        """Say what lies behind: after this the sink may be rewound. `published` is the newest batch that it shows."""
+        gives_up = resumed.gives_up
+        if gives_up is None:
+            return
+        if gives_up.back is not None:
+            self._go_back(gives_up.back, published)
+        for id, detail in gives_up.passed_over.items():
+            self.mark_corrupt(id, detail, published=published)
+
+    def _go_back(self, back: GoBack, published: BatchId | None) -> None:
         ids = abandoned_by(self._journal.state, back.to)
         self._journal.append(
             lambda sequence, attempt, at: WentBack(
@@ -154,39 +223,52 @@ class Recovery:
                 chosen=back.to.id,
                 abandoned=ids,
                 asked=back.asked,
+                published=published,
             )
         )
 
-    def mark_corrupt(self, id: CheckpointId, detail: str, *, passed_over: bool = True) -> None:
+    def mark_corrupt(
+        self, id: CheckpointId, detail: str, *, passed_over: bool = True, published: BatchId | None = None
+    ) -> None:
         if id in self._journal.state.passed_over:
             return
-        mark_corrupt(self._journal, id, detail, passed_over=passed_over)
+        mark_corrupt(self._journal, id, detail, passed_over=passed_over, published=published)
+
+    def manifest(self, id: CheckpointId) -> Manifest:
+        """Raises `Corrupt` or `StorageError`."""
+        return load_manifest(self._store, self._journal.state.completed[id])
+
+    def logs_of_sources(self, resumed: Resumed) -> Iterator[bytes]:
+        """What Spark wrote of its sources in the batches that are given up, as far as the home can say."""
+        state, gives_up = self._journal.state, resumed.gives_up
+        if gives_up is None:
+            return
+        ids = gives_up.passed_over if gives_up.back is None else abandoned_by(state, gives_up.back.to)
+        for id in sorted(ids, reverse=True):
+            try:
+                files = [file for file in self.manifest(id).files() if _is_source_log(file, resumed.barrier)]
+                logs = [self._read(file) for file in files]
+            except (Corrupt, StorageError) as error:
+                log.debug("checkpoint %s does not say what its batches read: %s", id, error.message)
+                continue
+            yield from logs
+            return
+
+    def _read(self, file: ManifestFile) -> bytes:
+        data = self._store.read(file.key, file.offset, file.size)
+        if digest_of(data) != file.digest:
+            raise Corrupt(f"{file.path} is damaged")
+        return data
+
+
+def _is_source_log(file: ManifestFile, after: BatchId | None) -> bool:
+    """`sources/<number>/<batch>`, or `<batch>.compact` with all before it."""
+    top, _, rest = file.path.partition("/")
+    number = rest.rpartition("/")[2].partition(".")[0]
+    return top == "sources" and number.isdecimal() and (after is None or int(number) > after)
 
 
 def is_copied(state: JobState, id: CheckpointId | None) -> bool:
     """Whether the checkpoint was brought here by a copy of the job: then no pipeline wrote its entry."""
     epochs = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
     return id is not None and id in state.completed and state.completed[id].fencing_epoch not in epochs
-
-
-def align_sink(sink: Sink, resumed: Resumed, *, copied: bool = False) -> None:
-    """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed.
-
-    A sink that never saw a job that was `copied`, and had published before, is a new one: its output begins after
-    `durable`. What was staged up to there lies in the old sink.
-    """
-    directory, durable = resumed.directory, resumed.durable
-    directory.drop_ledger_after(resumed.barrier)
-    ledger = directory.ledger()
-    published = sink.published()
-    if durable is None:
-        sink.rewind(None)
-    elif published is None or published < durable:
-        new_place = copied and published is None and ledger[:1] != () and ledger[0].batch_id > 0
-        if new_place:
-            log.warning("%s has no output of this job yet: it begins after batch %s", sink.describe(), durable)
-        sink.publish(durable, () if new_place else ledger)
-    elif published > durable:
-        sink.rewind(durable)
-    keep = tuple(batch for batch in ledger if durable is None or batch.batch_id > durable)
-    sink.discard(keep)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
-from holdfast.runtime.causes import Cause, Death
+from holdfast.runtime.causes import SUSPICIONS, Cause, Death
 
 _LONGEST_DELAY_S = 60.0
 
@@ -25,7 +25,7 @@ def ending_of(cause: Cause) -> type[HoldfastError]:
 class Restart:
     at: float
     elsewhere: bool
-    """The work directory is unreadable: resume from the next candidate instead."""
+    """The work directory is under suspicion: look at it, and resume from the next candidate if it is to blame."""
     death: Death
 
 
@@ -67,11 +67,11 @@ class Supervision:
             return GiveUp(death, message)
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)
         self.restarts += 1
-        return Restart(now + delay, death.cause is Cause.STATE_UNREADABLE, death)
+        return Restart(now + delay, death.cause in SUSPICIONS, death)
 
     def blamed(self, death: Death) -> Death:
         """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
-        if death.cause is Cause.STATE_UNREADABLE and self.overridden:
+        if death.cause in SUSPICIONS and self.overridden:
             return Death(Cause.INCOMPATIBLE, death.message)
         return death
 

@@ -13,23 +13,24 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Many
 from contextlib import suppress
 from pathlib import Path
 from typing import Generic
 
-import msgspec
-
 from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.errors import InvalidSettings, StorageError
-from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
+from holdfast.errors import HoldfastError, InvalidSettings, StorageError
+from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.restore import restore
 from holdfast.repository.whole_directory import BUILDING
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.work_marker import NAME as MARKER
+from holdfast.runtime.work_marker import WorkMarker, remember_head, take_place
 from holdfast.sinks import ledger
 from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.protocol import StagedBatch
@@ -38,21 +39,14 @@ from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import SUFFIX as PINS
 from holdfast.snapshot.soundness import damage
 from holdfast.storage.interface import ObjectStore
-from holdfast.storage.work_path import AnyPath, WorkPath, names_in, write_whole
+from holdfast.storage.work_path import AnyPath, WorkPath, names_in
 
-_MARKER = "job.json"
 _ASIDE = ".aside"
 _ASIDE_KEPT = 3
 _PIECE = 1 << 20
 GLANCE_S = 5.0
 """No call of the thread that decides waits longer for a NameNode."""
 _DIRECTORY = re.compile(rf"\.?(\d+)-(\d+)(?:{re.escape(BUILDING)}|{re.escape(PINS)}$|$)")
-
-
-class _Marker(msgspec.Struct):
-    job: str
-    home: str
-    lineage: str
 
 
 class FolderWorkDirectory(Generic[AnyPath]):
@@ -72,13 +66,13 @@ class FolderWorkDirectory(Generic[AnyPath]):
     def plan(self, barrier: BatchId) -> SnapshotPlan:
         return work_directory.plan(self.path, barrier)
 
-    def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
+    def pin(self, ticket: Ticket, files: Many[WorkFile]) -> bool:
         return False
 
     def unpin(self, ticket: Ticket) -> None:
         pass
 
-    def copy(self, shards: Sequence[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
+    def copy(self, shards: Many[ShardPlan], blobs: Blobs, cancelled: Callable[[], bool]) -> tuple[ShardCopy, ...]:
         return self._carry(self.path, shards, blobs, cancelled)
 
     def ledger(self) -> tuple[StagedBatch, ...]:
@@ -106,33 +100,29 @@ class FolderWorkDirectory(Generic[AnyPath]):
         return _note_of(self.path).exists()
 
 
-def require_free_or_ours(work: WorkPath, job: JobName, home: str) -> None:
-    """Refuse a place that holds somebody else's work, before anything is touched."""
+def require_no_work_directory(work: WorkPath) -> None:
+    """Refuse a place that is itself what would lie below it, before anything is touched."""
     with storage_errors(f"look at the work directory {work}"):
-        itself = (work / _MARKER).exists() or (work / "commits").exists()
+        itself = (work / MARKER).exists() or (work / "commits").exists()
     if itself:
         raise InvalidSettings.of("work", str(work), "it is itself a work directory", hint="name the directory above it")
-    marker = _read_marker(work / job)
-    if marker is not None and (marker.job, marker.home) != (job, home):
-        raise InvalidSettings.of(
-            "work",
-            str(work),
-            f"{work / job} is the work directory of job {marker.job!r} of {marker.home}",
-            hint="give this job a work directory of its own: --work DIR",
-        )
 
 
 class FolderWorkplace(Generic[AnyPath]):
-    def __init__(self, work: AnyPath, job: JobName, home: str, lineage: str, carry: Carrier = copy_shards) -> None:
-        self._root: AnyPath = work / job
+    def __init__(
+        self, work: AnyPath, marker: WorkMarker, carry: Carrier = copy_shards, *, new_life: bool = False
+    ) -> None:
+        """Raises `Conflict` when the place is somebody else's; with `new_life` what is there is set aside."""
+        self._root: AnyPath = work / marker.job
         self._carry = carry
-        with storage_errors(f"use the work directory {self._root}"):
-            marker = _read_marker(self._root)
-            if marker is not None and marker.lineage != lineage:
-                # The home was emptied since. Its old work may be all that is left of it, so it is not removed.
-                self._root.rename(self._root.with_name(f"{job}.stale-{marker.lineage[:8]}"))
-            self._root.mkdir(parents=True, exist_ok=True)
-            write_whole(self._root / _MARKER, msgspec.json.encode(_Marker(job, home, lineage)))
+        self._marker = marker
+        take_place(self._root, marker, new_life=new_life)
+
+    def remember(self, head: Sequence) -> None:
+        try:
+            remember_head(self._root, self._marker, head)
+        except HoldfastError as error:
+            log.debug("the work directory's marker stays as it is: %s", error.message)
 
     def intact(self, run: RunStarted) -> WorkDirectory | None:
         with storage_errors(f"list {self._root}"):
@@ -212,14 +202,3 @@ def _order(name: str) -> tuple[float, float]:
     """Of directories, half-built ones included, by run and number; what is neither comes last."""
     match = _DIRECTORY.match(name)
     return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)
-
-
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
-_MARKER_DECODER = msgspec.json.Decoder(_Marker)
-
-
-def _read_marker(root: WorkPath) -> _Marker | None:
-    try:
-        return _MARKER_DECODER.decode((root / _MARKER).read_bytes())
-    except (OSError, msgspec.DecodeError):
-        return None

@@ -83,7 +83,8 @@ def _started(build: Any, name: JobName, home: str, sink: Sink | None, settings: 
     work = _work_path(settings.work) if settings.work is not None else _default_work(home)
     log.info("reading the job's journal")
     around = Surroundings.real(step, settings.identity_in(os.environ))
-    place = look(name, home.rstrip("/") or home, work, settings, around)
+    described = sink.describe() if sink is not None else None
+    place = look(name, home.rstrip("/") or home, work, settings, around, described)
 
     # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
     try:

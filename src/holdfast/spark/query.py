@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,11 +23,12 @@ from holdfast.runtime.preflight import require_compatible
 from holdfast.runtime.supervision import ending_of
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
-from holdfast.sinks.protocol import Sink, SinkContext, Step
+from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import quick_files
 from holdfast.spark.death_text import death_text, exception_text
+from holdfast.spark.input_files import missing_files
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.storage.work_path import WorkPath, work_path
 
@@ -86,6 +87,19 @@ class SparkQuery:
         write_record(path, BatchId(0 if barrier is None else barrier + 1), facts)
         self._described = described(facts)
         return overridden
+
+    def look_at_sink(self, context: SinkContext) -> SinkState | None:
+        if self._sink is None:
+            return None
+        return self._sink.look(context, self._spark, self._built.schema)
+
+    def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
+        """Asked of Hadoop's file systems, as Spark's file source does."""
+        try:
+            return missing_files(self._spark, paths)
+        except Exception as error:
+            log.warning("the file system of the source could not be asked: %s", as_holdfast_error(error).message)
+            return None
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None

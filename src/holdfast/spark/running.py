@@ -44,7 +44,7 @@ class RunningJob:
                 self._lanes,
                 self._items.put,
                 self._finish,
-                lambda lineage: workplace_at(place.work, place.job, place.home, lineage, carry),
+                lambda marker, new_life: workplace_at(place.work, marker, carry, new_life=new_life),
             )
         except (Exception, StopAsked) as error:
             query.stop()

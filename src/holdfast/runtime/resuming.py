@@ -1,0 +1,223 @@
+"""Ask everyone, then decide, then do.
+
+    restored   a directory to start in (`recovery`)
+    query      does it fit what the directory holds?
+    sink       can it take back what lies behind, and may it?
+    source     is what must be read again still there?
+    journal    what is given up, in one go
+    sink       opened, rewound or published up to the barrier, the rest discarded
+
+Whoever refuses does so before the journal says anything: the next start goes on as if this one had not been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId
+from holdfast.job_log import log
+from holdfast.repository.journal import Journal
+from holdfast.runtime.memory import given_up
+from holdfast.runtime.ports import Query
+from holdfast.runtime.recovery import Recovery, Resumed
+from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, fingerprint
+
+
+class Resuming:
+    def __init__(
+        self,
+        *,
+        query: Query,
+        recovery: Recovery,
+        journal: Journal,
+        context: SinkContext,
+        looked: SinkState | None,
+        older_home: bool = False,
+        force: bool = False,
+        step: Step,
+    ) -> None:
+        """`looked` is what the sink said before the claim, None when there is no sink. `older_home`: a person wants the
+        home's newest checkpoint, although the sink shows more."""
+        self._query = query
+        self._recovery = recovery
+        self._journal = journal
+        self._context = context
+        self._looked = looked
+        self._older_home = older_home
+        self._force = force
+        self._step = step
+        self._opened = False
+
+    @property
+    def new_place(self) -> bool:
+        """The sink holds nothing of this life: what checkpoints say was staged lies elsewhere."""
+        return self._looked is not None and is_new_place(self._looked, self._context.lineage)
+
+    def go_on(self, resumed: Resumed) -> bool:
+        """Whether differences of the query were overridden that Spark may break on. After this the query may start."""
+        overridden = self._query.preflight(resumed.directory, resumed.barrier)
+        published = self._published()
+        self._require_rewindable(resumed, published)
+        self._require_input(resumed)
+        self._recovery.give_up(resumed, published)
+        if resumed.gives_up is not None:
+            self._step("recovery.back")
+        self.align(resumed)
+        return overridden
+
+    def cost(self, barrier: BatchId) -> str | None:
+        """What going on from there would take back from readers, None for nothing."""
+        sink, published = self._query.sink, self._published()
+        if sink is None:
+            return "makes batches anew that the query's own writer may have seen"
+        if published is None or published <= barrier:
+            return None
+        plan = sink.plan_rewind(barrier)
+        why = f", which cannot be done: {plan.obstacle}" if plan.obstacle else ""
+        return f"takes {plan.batches} batches with {plan.rows} rows back from readers of {sink.describe()}{why}"
+
+    def _published(self) -> BatchId | None:
+        sink = self._query.sink
+        if sink is None or (not self._opened and self.new_place):
+            return None
+        return sink.published() if self._opened or self._looked is None else self._looked.published
+
+    def _require_rewindable(self, resumed: Resumed, published: BatchId | None) -> None:
+        sink, durable = self._query.sink, resumed.durable
+        if sink is None or published is None or (durable is not None and published <= durable):
+            return
+        if resumed.gives_up is None and not self._may_take_back(published):
+            raise _unexplained(sink, published, durable)
+        plan = sink.plan_rewind(durable)
+        doing = resumed.gives_up.why if resumed.gives_up is not None else "go on from the home's newest checkpoint"
+        if plan.obstacle is not None:
+            raise Conflict(
+                f"could not {doing}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
+                f"batch {durable}: {plan.obstacle}",
+                hint=_way_on(resumed),
+            )
+        log.warning(
+            "to %s, %s batches with %s rows are taken back from readers of %s",
+            doing,
+            plan.batches,
+            plan.rows,
+            sink.describe(),
+        )
+
+    def _may_take_back(self, published: BatchId) -> bool:
+        shown = given_up(self._journal.state)
+        return self._older_home or (shown is not None and published <= shown)
+
+    def _require_input(self, resumed: Resumed) -> None:
+        """Batches that are given up are made anew, out of the same input."""
+        if resumed.gives_up is None:
+            return
+        paths = sorted(set(_files_read(self._recovery.logs_of_sources(resumed), resumed.barrier)))
+        missing = self._query.missing_input(paths) if paths else None
+        if missing is None:
+            log.warning(
+                "to %s, batches after %s are made anew; whether their sources still have what they read cannot be "
+                "asked here",
+                resumed.gives_up.why,
+                resumed.barrier,
+            )
+        elif missing:
+            self._refuse_without(resumed, missing, len(paths))
+
+    def _refuse_without(self, resumed: Resumed, missing: tuple[str, ...], of: int) -> None:
+        assert resumed.gives_up is not None
+        gone = f"{len(missing)} of {of} files that must be read again are gone, {missing[0]} is one"
+        if not self._force:
+            raise Conflict(
+                f"could not {resumed.gives_up.why}: {gone}",
+                hint=f"put them back, or go on without their rows: --force. {_way_on(resumed)}",
+            )
+        log.warning("going on without rows: %s", gone)
+
+    def align(self, resumed: Resumed) -> None:
+        """Bring the sink to the same point."""
+        sink = self._query.sink
+        if sink is None:
+            return
+        first, new_place = not self._opened, not self._opened and self.new_place
+        if first:
+            self._query.open_sink(self._context)
+            self._opened = True
+            self._step("recovery.fenced")
+        published = sink.published()
+        beyond = published is not None and (resumed.durable is None or published > resumed.durable)
+        if beyond and published is not None and not self._may_take_back(published):
+            raise _unexplained(sink, published, resumed.durable)
+        align_sink(sink, resumed, new_place=new_place)
+        if first:
+            self._step("recovery.aligned")
+
+
+def is_new_place(state: SinkState, lineage: str) -> bool:
+    return state.life is None or state.life != fingerprint(lineage)
+
+
+def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False) -> None:
+    """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed.
+
+    In a new place the output begins after `durable`: what was staged up to there lies elsewhere.
+    """
+    directory, durable = resumed.directory, resumed.durable
+    directory.drop_ledger_after(resumed.barrier)
+    ledger = directory.ledger()
+    published = sink.published()
+    if durable is None:
+        sink.rewind(None)
+    elif published is None or published < durable:
+        if new_place:
+            log.warning("%s has no output of this job yet: it begins after batch %s", sink.describe(), durable)
+        sink.publish(durable, () if new_place else ledger)
+    elif published > durable:
+        sink.rewind(durable)
+    keep = tuple(batch for batch in ledger if durable is None or batch.batch_id > durable)
+    sink.discard(keep)
+
+
+def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Conflict:
+    return Conflict(
+        f"could not bring {sink.describe()} to batch {durable}: it shows batches up to {published}, and no entry of "
+        f"the journal gave those up: the home is older than its sink",
+        hint="put the newest copy of the home back; or go on from this one: --accept-older-home, which takes those "
+        "batches back from readers",
+    )
+
+
+def _way_on(resumed: Resumed) -> str:
+    gives_up = resumed.gives_up
+    if gives_up is None:
+        return "put the newest copy of the home back"
+    if gives_up.back is not None:
+        return "Start without going back: nothing was changed, and the job goes on from where it was"
+    ids = ", ".join(str(id) for id in gives_up.passed_over)
+    return f"Mend checkpoint {ids}: holdfast verify --all --repair, or put its objects back from a copy of the home"
+
+
+class _Read(msgspec.Struct):
+    """One line of a file source's log."""
+
+    path: str
+    batchId: int
+
+
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(_Read)
+
+
+def _files_read(logs: Iterable[bytes], after: BatchId | None) -> Iterable[str]:
+    """What other sources write there is not known here."""
+    for log_of_batch in logs:
+        for line in log_of_batch.splitlines()[1:]:
+            try:
+                read = _DECODER.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                break
+            if after is None or read.batchId > after:
+                yield read.path

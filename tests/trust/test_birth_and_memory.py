@@ -1,0 +1,407 @@
+"""R3: birth is explicit, and memory is compared."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.errors import Conflict, InvalidSettings, StorageError
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
+from holdfast.repository.entries import Process, RunStarted, WentBack
+from holdfast.repository.ownership import current_process
+from holdfast.repository.state import JobState
+from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.memory import Asked, Memory, agree, given_up
+from holdfast.runtime.places import require_apart
+from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
+from holdfast.sinks.protocol import fingerprint
+from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, state_of
+from tests.unit.job_histories import History
+
+OURS = fingerprint("lineage")
+THEIRS = fingerprint("another lineage")
+NOTHING, NEW_LIFE, OLDER_HOME = Asked(), Asked(new_life=True), Asked(older_home=True)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> JobState:
+    """Runs 1 and 4; checkpoints at batches 3 and 6."""
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1, batch=3)
+    history.complete(2, batch=6)
+    history.run()
+    return history.state()
+
+
+def memory(life: int | None = OURS, epoch: int = 4, claim: str | None = "orders-3", **others: Any) -> Memory:
+    claimed = None if claim is None else fingerprint(claim)
+    return Memory("delta:/data/orders", life, FencingEpoch(epoch), claimed, **others)
+
+
+def agreed(state: JobState, memory: Memory, asked: Asked = NOTHING) -> Any:
+    return agree(JobName("orders"), "file:///home", state, [memory], asked)
+
+
+# --- what is agreed upon, as a table ---
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        memory(),
+        memory(claim=None),
+        memory(epoch=1, claim="orders-0"),
+        memory(epoch=0, claim=None),
+        memory(published=BatchId(6)),
+        memory(published=BatchId(2)),
+        memory(head=Sequence(4)),
+        memory(life=None, claim=None),
+        memory(life=None, epoch=0, claim=None),
+    ],
+)
+def test_a_home_that_knows_what_others_know_goes_on(state: JobState, same: Memory) -> None:
+    agreement = agreed(state, same)
+    assert (agreement.begins, agreement.new_life, agreement.older_home) == (False, False, False)
+    assert agreement.above <= state.head, "nothing has to be claimed above"
+
+
+def test_nobody_knows_the_job_so_it_begins() -> None:
+    agreement = agreed(JobState(), memory(life=None, epoch=0, claim=None))
+    assert agreement.begins
+    assert not agreement.new_life
+
+
+@pytest.mark.parametrize("other", [memory(), memory(life=None, claim=None), memory(epoch=0), memory(THEIRS)])
+def test_an_empty_home_is_no_birth_when_somebody_knows_the_job(other: Memory) -> None:
+    """A mount that is missing, a bucket that was replaced, a home that was emptied, another home by mistake."""
+    with pytest.raises(Conflict, match="this home has never seen it, but delta:/data/orders knows") as refused:
+        agreed(JobState(), other)
+    assert "--new-life" in (refused.value.hint or "")
+    assert refused.value.exit_code == 2
+    assert agreed(JobState(), other, NEW_LIFE).new_life
+    with pytest.raises(Conflict):
+        agreed(JobState(), other, OLDER_HOME)
+
+
+def test_rows_that_would_stand_there_twice_are_spoken_of() -> None:
+    with pytest.raises(Conflict) as refused:
+        agreed(JobState(), memory(published=BatchId(9)))
+    assert "the rows in delta:/data/orders stay, so what is read again stands there twice" in (refused.value.hint or "")
+
+
+def test_a_new_life_is_newer_than_any_run_of_the_old_one() -> None:
+    assert agreed(JobState(), memory(epoch=17, head=Sequence(40)), NEW_LIFE).above == 40
+
+
+def test_another_life_is_refused(state: JobState) -> None:
+    with pytest.raises(Conflict, match="another life is known elsewhere: delta:/data/orders knows run 4"):
+        agreed(state, memory(THEIRS))
+    assert agreed(state, memory(THEIRS), NEW_LIFE).new_life
+    with pytest.raises(Conflict):
+        agreed(state, memory(THEIRS), OLDER_HOME)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "why"),
+    [
+        (memory(epoch=9), "knows run 9, the home's newest is run 4"),
+        (memory(epoch=9, claim=None), "knows run 9, the home's newest is run 4"),
+        (memory(life=None, epoch=5, claim=None), "knows run 5"),
+        (memory(claim="of another history"), "knows another run 4 than the home does"),
+        (memory(epoch=1, claim="of another history"), "knows another run 1"),
+        (memory(epoch=2, claim="x"), "knows run 2, which the home's journal does not have"),
+        (memory(head=Sequence(5)), "knows entry 5 of the journal, the home's newest is entry 4"),
+        (memory(published=BatchId(7)), "shows batches up to 7, the home has a checkpoint at batch 6 and no entry"),
+    ],
+)
+def test_a_home_that_knows_less_than_others_is_older(state: JobState, ahead: Memory, why: str) -> None:
+    with pytest.raises(Conflict, match=f"older than what it is compared with: delta:/data/orders {why}") as refused:
+        agreed(state, ahead)
+    assert "--accept-older-home, which rewinds the output to batch 6" in (refused.value.hint or "")
+    with pytest.raises(Conflict):
+        agreed(state, ahead, NEW_LIFE)
+    accepted = agreed(state, ahead, OLDER_HOME)
+    assert accepted.older_home
+    assert accepted.above >= max(ahead.epoch, ahead.head)
+
+
+def test_runs_of_the_home_that_this_one_was_copied_from_are_no_conflict(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.journal.claim(
+        lambda sequence, attempt, at: msgspec.structs.replace(
+            _run(sequence, attempt, at), purpose="maintenance", next_sequence=Sequence(1_000_000)
+        )
+    )
+    history.run()
+    agreed(history.state(), memory(epoch=9, claim="of the source"))
+    with pytest.raises(Conflict, match="knows run 1000001"):
+        agreed(history.state(), memory(epoch=1_000_001))
+
+
+def _run(sequence: Any, attempt: Any, at: Any) -> Any:
+    return RunStarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=sequence,
+        lineage="lineage",
+        process=Process("x", 1),
+        heartbeat_s=5.0,
+        work="",
+        holdfast="0",
+    )
+
+
+# --- what an entry gave up ---
+
+
+def test_output_that_an_entry_gave_up_is_no_conflict_until_the_new_line_has_a_checkpoint(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1, batch=3)
+    history.complete(2, batch=6)
+    history._append(
+        WentBack, chosen=CheckpointId(1), abandoned=(CheckpointId(2),), asked="checkpoint 1", published=BatchId(8)
+    )
+    assert given_up(history.state()) == 8
+    shows_8 = memory(epoch=1, claim="orders-0", published=BatchId(8))
+    agreed(history.state(), shows_8)
+    with pytest.raises(Conflict):
+        agreed(history.state(), replace(shows_8, published=BatchId(9)))
+    history.complete(3, batch=4)
+    assert given_up(history.state()) is None
+    with pytest.raises(Conflict, match="shows batches up to 8, the home has a checkpoint at batch 4"):
+        agreed(history.state(), shows_8)
+
+
+def test_entries_of_the_first_versions_explain_what_their_checkpoints_had(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1, batch=3)
+    history.complete(2, batch=6)
+    history.damage(2)
+    assert given_up(history.state()) == 6
+
+
+# --- the marker of a work directory is a claim on the place ---
+
+MARKER = WorkMarker(
+    job=JobName("orders"),
+    home="file:///home",
+    lineage="lineage",
+    home_id="h1",
+    epoch=FencingEpoch(4),
+    claim=AttemptId("a"),
+    head=Sequence(4),
+)
+
+
+def changed(**fields: Any) -> WorkMarker:
+    return msgspec.structs.replace(MARKER, **fields)
+
+
+def test_two_homes_with_one_place_and_one_job_name(tmp_path: Path) -> None:
+    """Also when both found it free: the second is refused, and the first one's directory stays where it is."""
+    LocalWorkplace(tmp_path, MARKER).fresh(FencingEpoch(4))
+    other = changed(home="file:///other", home_id="h2", lineage="other")
+    with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
+        LocalWorkplace(tmp_path, other)
+    assert (tmp_path / "orders" / "4-1").is_dir()
+    assert [path.name for path in tmp_path.iterdir()] == ["orders"]
+
+
+def test_another_lineage_of_the_same_home_takes_nothing_over_by_itself(tmp_path: Path) -> None:
+    LocalWorkplace(tmp_path, MARKER).fresh(FencingEpoch(4))
+    with pytest.raises(Conflict):
+        LocalWorkplace(tmp_path, changed(lineage="another"))
+    LocalWorkplace(tmp_path, changed(lineage="another"), new_life=True)
+    assert (tmp_path / "orders.stale-lineage" / "4-1").is_dir(), "set aside, not removed"
+    assert read_marker(tmp_path / "orders") == changed(lineage="another")
+
+
+def test_a_directory_is_not_taken_from_under_a_living_process(tmp_path: Path) -> None:
+    here = current_process()
+    take_place(tmp_path / "orders", changed(process=here), new_life=False)
+    other = changed(lineage="another", process=msgspec.structs.replace(here, pid=1, started_ticks=1))
+    with pytest.raises(Conflict, match=f"process {here.pid} on this host works there"):
+        take_place(tmp_path / "orders", other, new_life=True)
+
+
+def test_a_home_that_was_mounted_elsewhere_is_the_same_home(tmp_path: Path) -> None:
+    take_place(tmp_path / "orders", MARKER, new_life=False)
+    take_place(tmp_path / "orders", changed(home="file:///mnt/other", epoch=FencingEpoch(5)), new_life=False)
+    with pytest.raises(Conflict):
+        take_place(tmp_path / "orders", changed(home_id="h2"), new_life=False)
+
+
+def test_a_marker_of_the_first_version_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "orders").mkdir()
+    (tmp_path / "orders" / NAME).write_text('{"job":"orders","home":"file:///home","lineage":"lineage"}')
+    take_place(tmp_path / "orders", MARKER, new_life=False)
+    assert read_marker(tmp_path / "orders") == MARKER
+
+
+def test_a_marker_that_cannot_be_read_is_somebodys_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "orders" / NAME).mkdir(parents=True)
+    with pytest.raises(StorageError):
+        take_place(tmp_path / "orders", MARKER, new_life=False)
+    (tmp_path / "orders" / NAME).rmdir()
+    (tmp_path / "orders" / NAME).write_text("{")
+    with pytest.raises(InvalidSettings, match="is damaged"):
+        take_place(tmp_path / "orders", MARKER, new_life=False)
+
+
+def test_what_a_run_has_seen_of_the_journal_is_remembered_but_not_by_one_that_was_taken_over(tmp_path: Path) -> None:
+    root = tmp_path / "orders"
+    take_place(root, MARKER, new_life=False)
+    remember_head(root, MARKER, Sequence(9))
+    assert read_marker(root) == changed(head=Sequence(9))
+    newer = changed(epoch=FencingEpoch(11), claim=AttemptId("b"), head=Sequence(11))
+    take_place(root, newer, new_life=False)
+    remember_head(root, MARKER, Sequence(99))
+    assert read_marker(root) == newer
+
+
+# --- whole runs, without a sink ---
+
+
+class Lives:
+    """One run after another."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.work = root / "home", root / "work"
+        self.home.mkdir()
+        self.clock = ManualClock()
+        self.number = 0
+
+    def run(self, **settings: object) -> ChurningRun:
+        self.number += 1
+        return ChurningRun(self.home, self.work, self.clock, self.number, retained=9, **settings)
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Lives:
+    lives = Lives(tmp_path)
+    run = lives.run()
+    run.batches(2)
+    run.stop()
+    return lives
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_home_that_was_emptied_is_not_a_new_job(lives: Lives) -> None:
+    shutil.rmtree(lives.home / JOB)
+    before = contents(lives.home.parent)
+    with pytest.raises(Conflict, match="this home has never seen it, but the work directory"):
+        lives.run()
+    assert contents(lives.home.parent) == before, "a refusal leaves no trace"
+    run = lives.run(new_life=True)
+    assert state_of(lives.home).fencing_epoch > 5, "above what the old life's runs had"
+    assert list(lives.work.glob("churn.stale-*")), "the old work directory is set aside, not removed"
+    run.batches(1)
+    run.stop()
+    lives.run(new_life=True).stop()  # by a supervisor, with the same arguments: the same life goes on
+    assert len({run.lineage for run in state_of(lives.home).runs}) == 1
+
+
+def test_a_home_that_was_put_back_from_a_backup_is_older_than_its_work_directory(lives: Lives) -> None:
+    backup = shutil.copytree(lives.home, lives.home.parent / "backup")
+    run = lives.run()
+    run.batches(2)
+    run.stop()
+    seen = state_of(lives.home).head
+    shutil.rmtree(lives.home)
+    shutil.copytree(backup, lives.home)
+    before = contents(lives.home.parent)
+    with pytest.raises(Conflict, match="the home is older than what it is compared with: the work directory"):
+        lives.run()
+    assert contents(lives.home.parent) == before
+    run = lives.run(accept_older_home=True)
+    assert state_of(lives.home).fencing_epoch > seen - 2, "no number is handed out twice"
+    assert run.runtime._life.resumed.barrier == 1, "from the home's newest checkpoint, not from the newer directory"
+    run.batches(1)
+    run.stop()
+    lives.run().stop()
+
+
+def test_a_backup_of_the_very_same_run_is_noticed_too(lives: Lives) -> None:
+    """Epoch and claim are the same; only entries are missing."""
+    run = lives.run()
+    run.batches(1)
+    backup = shutil.copytree(lives.home, lives.home.parent / "backup")
+    run.batches(2)
+    shutil.rmtree(lives.home)
+    shutil.copytree(backup, lives.home)
+    with pytest.raises(Conflict, match="knows entry"):
+        lives.run()
+
+
+def test_the_same_epoch_with_another_claim_is_noticed(lives: Lives, tmp_path: Path) -> None:
+    """A home that was put back hands the same number out again, on another host."""
+    backup = shutil.copytree(lives.home, tmp_path / "backup")
+    lives.run().stop()
+    shutil.rmtree(lives.home)
+    shutil.copytree(backup, lives.home)
+    elsewhere = Lives.__new__(Lives)
+    elsewhere.home, elsewhere.work, elsewhere.clock, elsewhere.number = lives.home, tmp_path / "w2", lives.clock, 50
+    run = elsewhere.run()
+    run.batches(2)
+    run.stop()
+    with pytest.raises(Conflict, match="knows another run"):
+        lives.run()
+
+
+# --- places that overlap ---
+
+
+@pytest.mark.parametrize(
+    ("home", "work", "sink"),
+    [
+        ("file:///data/t/home", "/work", "delta:/data/t"),
+        ("file:///data", "/work", "files:/data/out"),
+        ("file:///data/home", "/data/home", None),
+        ("file:///data/home", "/data/home/work", None),
+        ("file:///work/orders", "/work", None),
+        ("file:///home", "/data/t/work", "delta:/data/t"),
+        ("hdfs://nn:8020/a", "hdfs://nn:8020/a/work", None),
+        ("s3://bucket/x", "/work", "delta:s3a://bucket/x/table"),
+        ("s3://bucket", "/work", "delta:s3://bucket/table"),
+        ("file:///data/%68ome", "/data/home/x", None),
+        ("file:///data/other/../home", "/data/home/x", None),
+    ],
+)
+def test_places_that_lie_in_one_another_are_refused(home: str, work: str, sink: str | None) -> None:
+    with pytest.raises(InvalidSettings, match="lies in"):
+        require_apart(home, work, sink)
+
+
+@pytest.mark.parametrize(
+    ("home", "work", "sink"),
+    [
+        ("file:///data/home", "/data/work", "delta:/data/table"),
+        ("file:///data/home", "/data/home2", None),
+        ("hdfs://one:8020/a", "hdfs://two:8020/a/b", None),
+        ("hdfs://one:8020/a", "/a/b", None),
+        ("s3://bucket/x", "/work", "delta:s3://bucket/y"),
+        ("s3://one/x", "/work", "delta:s3://two/x/y"),
+        ("file:///data/home", "/work", "a sink of somebody's own"),
+    ],
+)
+def test_places_side_by_side_are_fine(home: str, work: str, sink: str | None) -> None:
+    require_apart(home, work, sink)
+
+
+def test_a_symbolic_link_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    with pytest.raises(InvalidSettings, match="lies in"):
+        require_apart(f"file://{tmp_path}/home", f"{tmp_path}/link/work", None)
