@@ -26,7 +26,7 @@ from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Checkpoin
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, copying, launching, query_life, recovery, retiring, scrubbing
+from holdfast.runtime import collecting, copying, launching, query_life, recovery, resuming, retiring, scrubbing
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.query_life import QueryLife
@@ -352,11 +352,11 @@ def a_fenced_run_publishes(patch: Patch) -> None:
 
 @defect(crash=0.01)
 def recovery_does_not_roll_the_sink_forward(patch: Patch) -> None:
-    def align(sink: Any, resumed: Any) -> None:
+    def align(sink: Any, resumed: Any, new_place: bool = False) -> None:
         resumed.directory.drop_ledger_after(resumed.barrier)
         sink.discard(resumed.directory.ledger())
 
-    patch.setattr(launching, "align_sink", align)
+    patch.setattr(resuming, "align_sink", align)
 
 
 @defect(**DAMAGING)
@@ -371,7 +371,7 @@ def recovery_takes_the_directory_of_any_earlier_run(patch: Patch) -> None:
 
 @defect(flipped_read=0.15, crash=0.01)
 def a_checkpoint_that_was_passed_over_is_not_marked(patch: Patch) -> None:
-    patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail, passed_over=True: None)
+    patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail, passed_over=True, published=None: None)
 
 
 @defect(flipped_rest=0.05, crash=0.01, scrub="3s")

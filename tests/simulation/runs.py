@@ -230,7 +230,7 @@ class SimulatedRun:
         self._world.note("starts")
         try:
             self.runtime = launch(
-                self._place, self.query, self._lanes, self._send, self._finish, lambda lineage: self._workplace
+                self._place, self.query, self._lanes, self._send, self._finish, lambda marker, new: self._workplace
             )
         except HoldfastError as error:
             self.query.stop()

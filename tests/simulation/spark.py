@@ -8,14 +8,14 @@ what a directory must hold at a barrier, and what the sink must show, is known e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from holdfast.errors import Fenced
 from holdfast.identifiers import BatchId
 from holdfast.runtime.causes import WHILE_STAGING, StartFailed
-from holdfast.sinks.protocol import SinkContext
+from holdfast.sinks.protocol import SinkContext, SinkState
 from tests.simulation.checkers import Checkers
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.table import OwnTable
@@ -117,6 +117,12 @@ class SimulatedQuery:
 
     def preflight(self, directory: SimulatedDirectory, barrier: BatchId | None) -> bool:
         return False
+
+    def look_at_sink(self, context: SinkContext) -> SinkState | None:
+        return None if self.sink is None else self._sink.look(context, None, None)
+
+    def missing_input(self, paths: Sequence[str]) -> tuple[str, ...]:
+        return ()
 
     def open_sink(self, context: SinkContext) -> None:
         self._sink.open(context, None, None)

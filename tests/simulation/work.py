@@ -301,6 +301,9 @@ class SimulatedWorkplace:
                 self._host.directories[name] = {}
                 self._host.newest.pop(name, None)
 
+    def remember(self, head: int) -> None:
+        pass
+
     def _appear(self, epoch: FencingEpoch, files: dict[str, bytes]) -> SimulatedDirectory:
         """Whole or not at all."""
         number = sum(name.startswith(f"{epoch}-") for name in self._host.directories) + 1
