@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -60,6 +60,8 @@ from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
 from holdfast.storage.work_path import WorkPath
 from holdfast.version import VERSION
+
+T = TypeVar("T")
 
 
 def _new_attempt() -> AttemptId:
@@ -127,7 +129,7 @@ def look(
     require_no_work_directory(work)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
     silence = _require_claimable(place, journal)
-    compare_here(place, journal.state)
+    _agreed(place, journal, lambda state: compare_here(place, state))
     decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
     require_create_if_absent(root)
     return replace(place, begins=not journal.state.completed, silence=silence)
@@ -229,15 +231,19 @@ def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
 
 
 def _compared(place: Place, journal: Journal, query: Query) -> Outside:
-    """What others know of the job was read after the journal. Who seems to know more may be right: then the journal has
+    """What others know of the job is read after the journal. Who seems to know more may be right: then the journal has
     moved on since, and is read again."""
     looked = query.look_at_sink(known_to(place, journal.state))
     described = query.sink.describe() if query.sink is not None else ""
+    return _agreed(place, journal, lambda state: compare(place, state, looked, described))
+
+
+def _agreed(place: Place, journal: Journal, compare: Callable[[JobState], T]) -> T:
     try:
-        return compare(place, journal.state, looked, described)
+        return compare(journal.state)
     except Conflict:
         _require_claimable(place, journal)
-        return compare(place, journal.state, looked, described)
+        return compare(journal.state)
 
 
 def _home_identity(place: Place) -> str:
