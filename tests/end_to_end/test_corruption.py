@@ -67,14 +67,13 @@ def test_damage_from_one_life_to_the_next(tmp_path: Path, state_format: str) -> 
 
     live(pipeline, damage_at="recovery.aligned")
     assert len(set_aside(pipeline)) == 2, "linked, then damaged: seen by Spark"
-    assert restarts(pipeline) == ["state unreadable"]
+    assert len(restarts(pipeline)) == 1
     assert not pipeline.state().corrupt, "no checkpoint is to blame"
 
-    newest = pipeline.state().restorable()[0]
     pipeline.wipe_work()
     live(pipeline, damage_at="recovery.aligned")
-    assert newest.id in pipeline.state().corrupt, "restored, then damaged: the checkpoint is not trusted any more"
-    assert restarts(pipeline) == ["state unreadable"] * 2
+    assert len(restarts(pipeline)) == 2, "restored, then damaged: the directory's bytes differ, so it is to blame"
+    assert not pipeline.state().corrupt, "and the same checkpoint is restored once more"
 
     assert verify(pipeline) == (0, {})
     first, second, third = pipeline.state().restorable()[:3]
