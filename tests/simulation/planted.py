@@ -26,7 +26,7 @@ from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Checkpoin
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, copying, launching, query_life, recovery, resuming, retiring, scrubbing
+from holdfast.runtime import collecting, copying, query_life, recovery, resuming, retiring, scrubbing
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.query_life import QueryLife
