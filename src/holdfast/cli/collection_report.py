@@ -61,6 +61,8 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[UnneededDocument, ...]
     outworn_packs: tuple[PackDocument, ...]
     unreadable: tuple[CheckpointId, ...]
+    foreign: tuple[str, ...]
+    """Names that are none of holdfast's. They are left alone."""
     freed: Amount
     failed: tuple[FailedDocument, ...]
     answer: str | None
@@ -94,6 +96,7 @@ def document_of(
             PackDocument(key=pack.key, bytes=pack.size, needed_bytes=pack.needed) for pack in plan.outworn
         ),
         unreadable=plan.unreadable,
+        foreign=plan.foreign,
         freed=Amount(objects=freed.objects, bytes=freed.bytes) if freed else Amount(objects=0, bytes=0),
         failed=tuple(FailedDocument(key=key, error=error) for key, error in freed.failed.items()) if freed else (),
         answer=told,
@@ -124,6 +127,9 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
                 "the running job leaves them behind",
             )
         )
+    if document.foreign:
+        names = figures.counted(len(document.foreign), "name")
+        console.print(labelled("foreign", names, f" that holdfast did not give, left alone: {document.foreign[0]}"))
     if document.unreadable:
         say(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not freed")
         say("Try: holdfast verify --repair")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
-from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, CheckpointRepaired
 from holdfast.repository.inventory import objects_of
@@ -60,11 +60,12 @@ def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
 
 
 def readable_manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
+    """Without those that are missing, damaged or of a newer version: of what these name, nothing is known here."""
     manifests = {}
     for entry in entries:
         try:
             manifests[entry.id] = load_manifest(store, entry)
-        except Corrupt:
+        except (Corrupt, NewerFormat):
             continue
     return manifests
 

@@ -19,11 +19,13 @@ from holdfast.repository.entries import Process
 from holdfast.storage.interface import Created, ObjectStore
 
 KEY = "requests/next.json"
+FORMAT = 1
 
 RequestKind = Literal["savepoint", "delete-savepoint", "stop", "collect"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
+    format: int = FORMAT
     id: str
     """Unique; the answer carries it."""
     kind: RequestKind
@@ -39,6 +41,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     asker: Process
 
 
+class _Format(msgspec.Struct):
+    format: int = FORMAT
+
+
 def place_request(store: ObjectStore, request: Request) -> bool:
     """False when another one is waiting: try again later."""
     if store.create(KEY, msgspec.json.encode(request)) is Created.WON:
@@ -49,14 +55,20 @@ def place_request(store: ObjectStore, request: Request) -> bool:
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(Request)
+_FORMAT_DECODER = msgspec.json.Decoder(_Format)
 
 
 def read_request(store: ObjectStore) -> Request | None:
-    """None when there is none. One that cannot be read is nobody's, and is removed."""
+    """None when there is none. One that cannot be read is nobody's, and is removed.
+
+    One that a newer version wrote is left to it: it is not served here, and its asker takes it away again.
+    """
     try:
-        return _DECODER.decode(store.get(KEY))
+        data = store.get(KEY)
     except ObjectNotFound:
         return None
+    try:
+        return _DECODER.decode(data) if _FORMAT_DECODER.decode(data).format <= FORMAT else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         store.delete(KEY)
         return None

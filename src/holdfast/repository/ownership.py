@@ -168,8 +168,13 @@ def _named(beat: Heartbeat) -> str:
     )
 
 
+class _Format(msgspec.Struct):
+    format: int = 1
+
+
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(Heartbeat)
+_FORMAT_DECODER = msgspec.json.Decoder(_Format)
 
 
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
@@ -185,8 +190,11 @@ def heartbeat_bytes(store: ObjectStore) -> bytes | None:
 
 
 def decoded(data: bytes | None) -> Heartbeat | None:
+    """None also of one that a newer version wrote: it is not read as if it were known."""
+    if data is None:
+        return None
     try:
-        return None if data is None else _DECODER.decode(data)
+        return _DECODER.decode(data) if _FORMAT_DECODER.decode(data).format <= FORMAT else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 

@@ -15,6 +15,7 @@ from holdfast.checkpoint.manifest import Manifest, ManifestFile, blob_key, diges
 from holdfast.errors import Corrupt, ObjectNotFound
 from holdfast.identifiers import Digest
 from holdfast.repository.inventory import StoredFiles
+from holdfast.repository.names import is_blob_or_pack
 from holdfast.repository.proven import ProvenPieces
 from holdfast.storage.interface import ObjectStore
 
@@ -74,7 +75,7 @@ class Repair:
         same_name = damaged.key.rpartition(".")[0] + "."
         for item in self._store.list(same_name):
             twin = _Candidate(item.key, lambda key=item.key: self._store.stream(key))  # type: ignore[misc]
-            if item.key != damaged.key and self._taken(damaged.key, damaged.digest, twin):
+            if item.key != damaged.key and is_blob_or_pack(item.key) and self._taken(damaged.key, damaged.digest, twin):
                 return twin.where
         return None
 
@@ -133,6 +134,8 @@ class Repair:
         if file.pack is not None:
             # Not in the inventory perhaps: a blob of its own that no manifest names any more.
             for item in self._store.list(blob_key(file.digest, file.epoch).rpartition(".")[0] + "."):
+                if not is_blob_or_pack(item.key):
+                    continue
                 yield _Candidate(item.key, lambda key=item.key: self._store.stream(key))  # type: ignore[misc]
 
     def _stored(self, file: ManifestFile) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
-from holdfast.errors import Corrupt, ObjectNotFound, StorageUnreachable
+from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import CheckpointId, FencingEpoch
 from holdfast.repository.collection import (
     OutwornPack,
@@ -17,6 +17,7 @@ from holdfast.repository.collection import (
 )
 from holdfast.repository.damage import readable_manifests
 from holdfast.repository.entries import CheckpointCompleted, Retention
+from holdfast.repository.names import BLOBS, FOLDERS, MANIFESTS, PACKS, is_blob_or_pack, is_foreign, is_manifest
 from holdfast.repository.retention import checkpoints_to_retire, in_grace, keys_of
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore, StoredObject
@@ -29,6 +30,8 @@ class Found:
     objects: tuple[StoredObject, ...]
     manifests: tuple[StoredObject, ...]
     temporaries: tuple[StoredObject, ...]
+    foreign: tuple[StoredObject, ...] = ()
+    """What has a name that holdfast gives to nothing. It is told, and left alone."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +42,28 @@ class CollectionPlan:
     """What the running job is going to leave behind by itself."""
     unreadable: tuple[CheckpointId, ...]
     """Checkpoints of which it is not known what they need. As long as there is one, no object is planned to go."""
+    foreign: tuple[str, ...] = ()
+    """Names that are none of holdfast's: never read, never deleted."""
 
 
 def look(store: ObjectStore) -> Found:
-    return Found(tuple(listed_objects(store)), tuple(store.list("manifests/")), tuple(store.temporaries()))
+    listed = [item for folder in FOLDERS for item in store.list(folder)]
+    return Found(
+        objects=tuple(item for item in listed if is_blob_or_pack(item.key)),
+        manifests=tuple(item for item in listed if is_manifest(item.key)),
+        temporaries=tuple(store.temporaries()),
+        foreign=tuple(item for item in listed if is_foreign(item.key)),
+    )
 
 
 def listed_objects(store: ObjectStore) -> Iterator[StoredObject]:
     """Every blob and pack."""
-    for prefix in ("blobs/", "packs/"):
-        yield from store.list(prefix)
+    for prefix in (BLOBS, PACKS):
+        yield from (item for item in store.list(prefix) if is_blob_or_pack(item.key))
+
+
+def listed_manifests(store: ObjectStore) -> Iterator[StoredObject]:
+    yield from (item for item in store.list(MANIFESTS) if is_manifest(item.key))
 
 
 def plan_collection(
@@ -76,6 +91,7 @@ def plan_collection(
         objects=(*unneeded, *stale_temporaries(found.temporaries, now.timestamp())),
         outworn=_outworn(found, kept, manifests),
         unreadable=unreadable,
+        foreign=tuple(item.key for item in found.foreign),
     )
 
 
@@ -113,7 +129,8 @@ def retired_keys(store: ObjectStore, state: JobState, left: Mapping[CheckpointId
     """What the checkpoints in `left` name, each key with the longest time that is left to one of them.
 
     A manifest that is missing or damaged protects nothing: nobody can be restoring by it. In the grace, however, one
-    that comes wrong may come right the next time, so that is a `StorageUnreachable`, which passes with the grace.
+    that comes wrong may come right the next time, so that is a `StorageUnreachable`, which passes with the grace. So is
+    one that a newer version wrote, at any time: it is sound, and only that version can tell what it names.
     """
     keys: dict[str, float] = {}
     for id, seconds in left.items():
@@ -124,6 +141,8 @@ def retired_keys(store: ObjectStore, state: JobState, left: Mapping[CheckpointId
             named = keys_of(entry, decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest))
         except ObjectNotFound:
             continue
+        except NewerFormat as error:
+            raise StorageUnreachable(f"could not tell what checkpoint {id} names: {error.message}") from error
         except Corrupt as error:
             if seconds <= 0 or id not in state.retired:
                 continue

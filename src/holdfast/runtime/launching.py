@@ -23,6 +23,7 @@ from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, Silence, current_process, refusal
 from holdfast.repository.state import JobState
+from holdfast.repository.survey import listed_manifests
 from holdfast.runtime.alarms import Alarms, AtOnce, Delivery, InThread, Receiver
 from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
@@ -224,7 +225,7 @@ def launch(
 def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
     """Before the claim, so that none is of a newer run: what nobody needs of them can be deleted later."""
     try:
-        return tuple(item.key for item in store.list("manifests/"))
+        return tuple(item.key for item in listed_manifests(store))
     except StorageError as error:
         log.warning("manifests that earlier runs left behind stay until the next start: %s", error.message)
         return ()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.errors import Corrupt, StorageError
+from holdfast.errors import Corrupt, NewerFormat, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
@@ -83,8 +83,8 @@ class Remembering:
         return [manifests[entry.id] for entry in entries]
 
     def _load(self, entry: CheckpointCompleted) -> Manifest | None:
-        """None when it is damaged: then what it names is simply not known."""
+        """None when it is damaged, or a newer version wrote it: then what it names is simply not known."""
         try:
             return load_manifest(self._store, entry)
-        except Corrupt:
+        except (Corrupt, NewerFormat):
             return None
