@@ -13,7 +13,7 @@ from holdfast.cli import figures
 from holdfast.cli.observing import job_names, job_store
 from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict
 from holdfast.cli.output import answer, print_json, say
-from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
+from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound, StorageError
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
@@ -63,6 +63,13 @@ class CorruptDocument(msgspec.Struct, frozen=True):
     found: str
 
 
+class UnreadableDocument(msgspec.Struct, frozen=True):
+    job: str
+    checkpoint: int
+    path: str
+    why: str
+
+
 class RepairedDocument(msgspec.Struct, frozen=True, rename={"source": "from"}):
     job: str
     path: str
@@ -87,6 +94,7 @@ class VerificationDocument(msgspec.Struct, frozen=True, kw_only=True):
     journal_entries: int
     objects: int
     corrupt: tuple[CorruptDocument, ...]
+    unreadable: tuple[UnreadableDocument, ...]
     sample: SampleDocument | None
     repaired: tuple[RepairedDocument, ...]
     marked: tuple[CheckpointOf, ...]
@@ -127,6 +135,8 @@ def verify(
         _print(reports, scope)
     if any(report.left for report in reports):
         raise typer.Exit(Corrupt.exit_code)
+    if any(report.unreadable for report in reports):
+        raise typer.Exit(StorageError.exit_code)
 
 
 def _percent(sample: str | None) -> float:
@@ -182,6 +192,11 @@ def _document(home: str, reports: Sequence["JobReport"], scope: "Scope") -> Veri
             for report in reports
             for item in report.corrupt
         ),
+        unreadable=tuple(
+            UnreadableDocument(report.job, item.checkpoint, item.path, item.why.message)
+            for report in reports
+            for item in report.unreadable
+        ),
         sample=SampleDocument(scope.percent, scope.seed) if scope.percent < 100 else None,
         repaired=tuple(
             RepairedDocument(report.job, key, where)
@@ -202,6 +217,8 @@ def _print(reports: Sequence["JobReport"], scope: "Scope") -> None:
             read += f" ({scope.percent:g}% of {figures.counted(report.objects, 'object')}, --seed {scope.seed})"
         if report.corrupt:
             console.print(f"{subject}: {read}, {len(report.corrupt)} corrupt", style="bold red")
+        elif report.unreadable:
+            console.print(f"{subject}: {read}, {len(report.unreadable)} could not be read", style="bold red")
         else:
             console.print(f"{subject}: {read}, every byte as written", style="green")
         _say_damage(report)
@@ -218,6 +235,8 @@ def _say_damage(report: "JobReport") -> None:
     for item in report.corrupt:
         subject = f"checkpoint {item.checkpoint}: " if item.checkpoint is not None else ""
         say(f"corrupt: {subject}{item.path}: expected {item.expected}, found {item.found}")
+    for unread in report.unreadable:
+        say(f"unreadable: checkpoint {unread.checkpoint}: {unread.path}: {unread.why.message}")
     for key, where in report.mended.repaired.items():
         say(f"repaired: {key}: the same bytes were found in {where}")
     for id in report.mended.marked:
@@ -228,6 +247,8 @@ def _say_damage(report: "JobReport") -> None:
         say(f"nothing of job {report.job!r} was marked or repaired: {report.not_mended}")
     if report.left:
         say(f"Try: {_advice(report)}")
+    elif report.unreadable:
+        say(f"Try: {report.unreadable[0].why.hint or 'again, when the home answers'}")
 
 
 def _advice(report: "JobReport") -> str:

@@ -3,15 +3,17 @@
 import math
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from holdfast.checkpoint.manifest import Manifest
 from holdfast.cli.choosing import named_checkpoint, to_verify
 from holdfast.cli.observing import observe
 from holdfast.cli.output import say
 from holdfast.cli.owning import owning
 from holdfast.cli.progress import byte_progress
-from holdfast.errors import OwnedByAnotherRun
+from holdfast.errors import OwnedByAnotherRun, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.repository import verification
 from holdfast.repository.damage import Mended, mend, readable_manifests
@@ -21,7 +23,7 @@ from holdfast.repository.journal import survey_entries
 from holdfast.repository.ownership import current_process
 from holdfast.repository.repair import LocalFiles
 from holdfast.repository.state import JobState
-from holdfast.repository.verification import CorruptObject, Verified
+from holdfast.repository.verification import CorruptObject, UnreadableObject, Verified
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
 
@@ -47,6 +49,8 @@ class JobReport:
     """Blobs and packs that the checkpoints name; with a sample, not all of them are checked."""
     bytes: int = 0
     corrupt: list[CorruptObject] = field(default_factory=list)
+    unreadable: list[UnreadableObject] = field(default_factory=list)
+    """Neither right nor wrong."""
     mended: Mended = field(default_factory=lambda: Mended({}, (), ()))
     suspected: bool = False
     """A checkpoint that was read is marked as damaged, and may be cleared."""
@@ -65,17 +69,20 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
     if report.corrupt and not seen.state.retained():
         return report  # the journal's damage may be all that hides the checkpoints
     chosen = to_verify(seen, scope.checkpoint, scope.everything)
-    manifests = readable_manifests(store, chosen)
+    manifests = _manifests(store, chosen)
     keys = sorted(objects_of(manifests))
     report.objects = len(keys)
     only = frozenset(_sample(keys, scope)) if scope.percent < 100 else None
     verified = Verified()
     for entry in chosen:
         with byte_progress(f"verifying {job} checkpoint {entry.id}", entry.bytes_total) as advance:
-            result = verification.verify(store, entry.id, entry.manifest, advance, verified=verified, only=only)
+            result = verification.verify(
+                store, entry.id, entry.manifest, advance, verified=verified, only=only, go_on=True
+            )
         report.checked += result.checked
         report.bytes += result.bytes
         report.corrupt += result.corrupt
+        report.unreadable += result.unreadable
     report.checkpoints = tuple(entry.id for entry in chosen)
     state = seen.state
     report.suspected = any(entry.id in state.corrupt and entry.id not in state.passed_over for entry in chosen)
@@ -83,6 +90,15 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
         entries, _ = survey_entries(store)
         _forget_retired(report, observe(home, job, store, JobState.of(entries)), chosen)
     return report
+
+
+def _manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
+    """Those that can be read; the others are told when their turn comes."""
+    manifests: dict[CheckpointId, Manifest] = {}
+    for entry in entries:
+        with suppress(StorageError):
+            manifests |= readable_manifests(store, [entry])
+    return manifests
 
 
 def _survey(home: str, job: str, store: ObjectStore) -> tuple[Observation, JobReport]:

@@ -118,7 +118,7 @@ def _clear(store: ObjectStore, journal: Journal, entries: Sequence[CheckpointCom
     """Damaged ones that were never passed over and now verify whole."""
     state = journal.state
     candidates = [entry for entry in entries if entry.id in state.corrupt and entry.id not in state.passed_over]
-    sound = [entry.id for entry in candidates if not verify(store, entry.id, entry.manifest).corrupt]
+    sound = [entry.id for entry in candidates if verify(store, entry.id, entry.manifest).sound]
     for id in sound:
         mark_repaired(journal, id, "every byte was read and is right again")
     return tuple(sound)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from blake3 import blake3
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
-from holdfast.errors import Corrupt, ObjectNotFound
+from holdfast.errors import Corrupt, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.storage.interface import ObjectStore
 
 MISSING = "missing"
+_SILENT = 4
+"""So many objects that do not answer, and none that does: it is the store."""
 
 Progress = Callable[[int], None]
 
@@ -32,11 +34,26 @@ class CorruptObject:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadableObject:
+    """Neither right nor wrong: its bytes did not come."""
+
+    checkpoint: CheckpointId
+    path: str
+    why: StorageError
+
+
+@dataclass(frozen=True, slots=True)
 class VerificationReport:
     checked: int
     """Objects that were read; one that an earlier verification with the same cache had read is not counted again."""
     bytes: int
     corrupt: tuple[CorruptObject, ...]
+    unreadable: tuple[UnreadableObject, ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Every byte was read and is right."""
+        return not self.corrupt and not self.unreadable
 
 
 @dataclass
@@ -47,6 +64,7 @@ class Verified:
     """Key → the digest that was found there, or "missing"."""
     parts: dict[tuple[str, int, int], str] = field(default_factory=dict)
     """Key, offset and size in a pack → digest."""
+    unreadable: dict[str, StorageError] = field(default_factory=dict)
 
 
 def verify(
@@ -58,13 +76,15 @@ def verify(
     verified: Verified | None = None,
     only: Collection[str] | None = None,
     parallelism: int = 8,
+    go_on: bool = False,
 ) -> VerificationReport:
-    """Never raises for damage, which is what the report is for; a store that cannot be reached is a `StorageError`.
+    """Never raises for damage, which is what the report is for; an object that cannot be read is a `StorageError`. With
+    `go_on` that is reported too and the others are looked at, unless the store does not answer at all.
 
     `progress` hears of bytes as they are read, from several threads. `only` limits it to these blobs and packs; the
     manifest is always read.
     """
-    run = _Verification(store, checkpoint, verified or Verified(), progress or (lambda size: None))
+    run = _Verification(store, checkpoint, verified or Verified(), progress or (lambda size: None), go_on)
     manifest = run.manifest(manifest_digest)
     if manifest is not None:
         by_key: dict[str, list[ManifestFile]] = {}
@@ -72,7 +92,7 @@ def verify(
             if only is None or file.key in only:
                 by_key.setdefault(file.key, []).append(file)
         run.check_all([*by_key.values()], parallelism)
-    return VerificationReport(sum(run.checked), sum(run.read), tuple(run.corrupt))
+    return VerificationReport(sum(run.checked), sum(run.read), tuple(run.corrupt), tuple(run.unreadable))
 
 
 def digest_in(store: ObjectStore, key: str, expected: Digest) -> str:
@@ -92,15 +112,19 @@ def _digest_at(store: ObjectStore, key: str) -> str:
 
 
 class _Verification:
-    def __init__(self, store: ObjectStore, checkpoint: CheckpointId, verified: Verified, progress: Progress) -> None:
+    def __init__(
+        self, store: ObjectStore, checkpoint: CheckpointId, verified: Verified, progress: Progress, go_on: bool
+    ) -> None:
         self._store = store
         self._checkpoint = checkpoint
         self._verified = verified
         self._progress = progress
+        self._go_on = go_on
         # Lists, since appending from many threads loses nothing.
         self.checked: list[int] = []
         self.read: list[int] = []
         self.corrupt: list[CorruptObject] = []
+        self.unreadable: list[UnreadableObject] = []
 
     def manifest(self, digest: Digest) -> Manifest | None:
         key = manifest_key(digest)
@@ -114,6 +138,9 @@ class _Verification:
                 wrong = MISSING
             except Corrupt as error:
                 wrong = found if (found := digest_of(data)) != digest else error.message
+            except StorageError as error:
+                self._not_read(key, error)
+                return None
             if not again:
                 self.corrupt.append(CorruptObject(self._checkpoint, key, digest, wrong))
         return None
@@ -135,15 +162,32 @@ class _Verification:
         key = files[0].key
         expected = files[0].pack or files[0].digest
         parts = {(file.offset, file.size) for file in files if file.pack is not None}
-        if key not in self._verified.objects:
-            self.checked.append(1)
-            self._read_whole(key, parts)
-            if self._verified.objects[key] != expected:
-                self._read_whole(key, parts)  # bytes that came wrong may lie right
-        found = self._verified.objects[key]
-        if found != expected:
-            return [CorruptObject(self._checkpoint, key, expected, found)]
-        return [*self._wrong_parts(key, files)]
+        try:
+            if key not in self._verified.objects:
+                self._read_object(key, expected, parts)
+            found = self._verified.objects[key]
+            if found != expected:
+                return [CorruptObject(self._checkpoint, key, expected, found)]
+            return [*self._wrong_parts(key, files)]
+        except StorageError as error:
+            self._not_read(key, error)
+            return []
+
+    def _read_object(self, key: str, expected: Digest, parts: set[tuple[int, int]]) -> None:
+        if key in self._verified.unreadable:
+            raise self._verified.unreadable[key]
+        self.checked.append(1)
+        self._read_whole(key, parts)
+        if self._verified.objects[key] != expected:
+            self._read_whole(key, parts)  # bytes that came wrong may lie right
+
+    def _not_read(self, key: str, error: StorageError) -> None:
+        """The others are still looked at, unless nothing answers: then each would be waited for."""
+        known = self._verified.unreadable.setdefault(key, error)
+        silent = isinstance(error, StorageUnreachable) and len(self._verified.unreadable) >= _SILENT
+        if not self._go_on or (silent and not self.read and not self._verified.objects):
+            raise error
+        self.unreadable.append(UnreadableObject(self._checkpoint, key, known))
 
     def _wrong_parts(self, key: str, files: Sequence[ManifestFile]) -> Iterator[CorruptObject]:
         for file in files:

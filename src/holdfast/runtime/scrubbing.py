@@ -225,7 +225,7 @@ class Scrubbing:
         """Marked ones of these that verify whole now."""
         state = self._journal.state
         marked = [state.completed[id] for id in ids if id in state.corrupt and id not in state.passed_over]
-        sound = [e.id for e in marked if not verify(self._store, e.id, e.manifest, parallelism=1).corrupt]
+        sound = [e.id for e in marked if verify(self._store, e.id, e.manifest, parallelism=1).sound]
         if sound:
             self._lanes.submit("journal", lambda: self._appending(lambda: self._mark_repaired(sound)))
 

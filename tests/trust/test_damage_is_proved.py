@@ -1,0 +1,357 @@
+"""R4: an error while reading is a reason to look, not a verdict."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.checkpoint.manifest import manifest_key
+from holdfast.cli.main import main
+from holdfast.errors import Corrupt, ObjectNotFound, StorageDenied, StorageError, StorageUnreachable
+from holdfast.identifiers import BatchId
+from holdfast.repository.journal import Journal
+from holdfast.runtime.causes import Cause, StartFailed, death_of_text
+from holdfast.runtime.evidence import REFUSALS, Verdict, difference, verdict
+from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
+from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.work_marker import WorkMarker
+from holdfast.storage.local import LocalStore
+from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, manifest_of, state_of
+from tests.unit.test_cli_restore_verify import flip_one_byte
+
+CANNOT_LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
+FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
+MALFORMED = (
+    "com.fasterxml.jackson.core.JsonParseException: Unexpected character ('U' (code 85))\n"
+    "\tat org.apache.spark.sql.execution.streaming.checkpointing.StreamMetadata$.read(StreamMetadata.scala:61)"
+)
+
+
+def below(*inner: str) -> str:
+    return f"\n{FRAMES}\nCaused by: ".join((CANNOT_LOAD, *inner)) + f"\n{FRAMES}"
+
+
+# --- what Spark's words are worth ---
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "java.io.IOException: Input/output error",
+        "java.io.FileNotFoundException: /w/state/0/0/3.zip (Too many open files)",
+        "java.io.FileNotFoundException: /w/state/0/0/3.zip (Permission denied)",
+        "java.nio.file.AccessDeniedException: /w/state/0/0/3.zip",
+        "java.io.IOException: Cannot allocate memory",
+        "java.io.IOException: No space left on device",
+        "java.io.IOException: Stale file handle",
+        "java.nio.channels.ClosedByInterruptException",
+        "java.lang.InterruptedException",
+        "java.io.InterruptedIOException: Interrupted while waiting",
+        "org.apache.hadoop.hdfs.BlockMissingException: Could not obtain block: BP-1 file=/w/state/0/0/3.zip",
+        "java.io.IOException: Transport endpoint is not connected",
+        "java.net.ConnectException: Connection refused",
+        "org.rocksdb.RocksDBException: While open a file for random read: /tmp/000007.sst: Too many open files",
+        "org.rocksdb.RocksDBException: IO error: No space left on device: While appending to file",
+    ],
+)
+def test_what_the_machine_did_is_no_damage_wherever_it_stands(inner: str) -> None:
+    assert death_of_text(below(inner)).cause is Cause.STORAGE
+    assert death_of_text(below(inner, "x.y.Wrapped: bad table magic number")).cause is Cause.STORAGE
+    assert death_of_text(below("x.y.Wrapped: state could not be read", inner)).cause is Cause.STORAGE
+
+
+@pytest.mark.parametrize(
+    ("inner", "cause"),
+    [
+        ("x.y.NobodyKnows: something went wrong", Cause.STATE_NOT_LOADED),
+        ("java.lang.NullPointerException", Cause.STATE_NOT_LOADED),
+        ("java.io.FileNotFoundException: /w/state/0/0/3.delta (No such file or directory)", Cause.STATE_NOT_LOADED),
+        ("org.rocksdb.RocksDBException: Corruption: bad block contents", Cause.STATE_UNREADABLE),
+        ("org.apache.hadoop.fs.ChecksumException: Checksum error: /w/state/0/0/3.delta", Cause.STATE_UNREADABLE),
+    ],
+)
+def test_only_what_spark_has_read_and_found_wrong_is_called_unreadable(inner: str, cause: Cause) -> None:
+    assert death_of_text(below(inner)).cause is cause
+
+
+@pytest.mark.parametrize(
+    ("found_wrong", "different", "covered", "restored", "refusals"),
+    list(itertools.product((True, False), (True, False), (True, False), (True, False), (1, REFUSALS))),
+)
+def test_what_follows_from_what(
+    found_wrong: bool, different: bool, covered: bool, restored: bool, refusals: int
+) -> None:
+    found = verdict(found_wrong=found_wrong, different=different, covered=covered, restored=restored, refusals=refusals)
+    blamed = found_wrong and not different and covered and restored and refusals >= REFUSALS
+    assert (found is Verdict.CHECKPOINT) == blamed, "only what was proved right and refused twice is given up"
+    assert not different or found is Verdict.SET_ASIDE
+    assert not (covered and not different and not found_wrong) or found is Verdict.KEEP
+
+
+# --- whole runs ---
+
+
+class Places:
+    """A home with checkpoints 1, 2 and 3, at batches 0, 1 and 2, and the work directory of a run that was killed."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.work = root / "home", root / "work"
+        self.home.mkdir()
+        self.clock = ManualClock()
+        self.number = 0
+        self.run().batches(3)
+
+    def run(self, **settings: object) -> ChurningRun:
+        self.number += 1
+        return ChurningRun(self.home, self.work, self.clock, seed=self.number, retained=5, **settings)
+
+    def aside(self) -> int:
+        return len(list(self.work.glob("*/*.aside")))
+
+    def wipe(self) -> None:
+        self.work.rename(self.work.with_name(f"gone-{self.number}"))
+
+    def object_of_newest(self) -> Path:
+        """One that no older checkpoint names."""
+        newest, older = state_of(self.home).restorable()[:2]
+        shared = {file.key for file in manifest_of(self.home, older).files()}
+        key = next(file.key for file in manifest_of(self.home, newest).files() if file.key not in shared)
+        return self.home / JOB / key
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    return Places(tmp_path)
+
+
+def failing_starts(patch: pytest.MonkeyPatch, why: str, times: int) -> list[str]:
+    """The next starts fail like that; where they were tried."""
+    tried: list[str] = []
+    start = ChurningQuery.start
+
+    def failing(query: ChurningQuery, directory: WorkDirectory) -> None:
+        tried.append(directory.location)
+        if len(tried) <= times:
+            raise StartFailed(why)
+        start(query, directory)
+
+    patch.setattr(ChurningQuery, "start", failing)
+    return tried
+
+
+@pytest.mark.parametrize(
+    "why", [below("java.io.IOException: Input/output error"), below("x.y.NobodyKnows: something went wrong")]
+)
+@pytest.mark.parametrize("wiped", [False, True])
+def test_seconds_of_trouble_at_a_start_give_nothing_up(
+    places: Places, monkeypatch: pytest.MonkeyPatch, why: str, wiped: bool
+) -> None:
+    if wiped:
+        places.wipe()
+    with monkeypatch.context() as trouble:
+        failing_starts(trouble, why, times=1)
+        with pytest.raises(StartFailed):
+            places.run()
+    assert state_of(places.home).corrupt == {}
+    assert places.aside() == 0
+    run = places.run()
+    assert run.runtime._life.resumed.barrier == 2
+    run.stop()
+
+
+@pytest.mark.parametrize(
+    "why", [below("java.io.IOException: Input/output error"), below("x.y.NobodyKnows: something went wrong")]
+)
+def test_trouble_within_a_run_restarts_the_query_where_it_was(places: Places, why: str) -> None:
+    run = places.run(restart_delay="1s")
+    where = run.query.directory
+    for _ in range(4):
+        run.query.die(why)
+        run.wait(30.25)
+    assert run.runtime.status.running
+    assert run.query.directory == where
+    assert state_of(places.home).corrupt == {}
+    assert places.aside() == 0
+    run.batches(1)
+    run.stop()
+    assert state_of(places.home).restorable()[0].barrier_batch_id == 3
+
+
+def test_what_always_fails_without_being_damaged_ends_the_job_and_costs_nothing(places: Places) -> None:
+    run = places.run(restart_delay="1s", restart_attempts=2)
+    for _ in range(3):
+        run.query.die(below("x.y.NobodyKnows: something went wrong"))
+        run.wait(8.25)
+    assert run.over
+    assert state_of(places.home).corrupt == {}
+    assert [entry.id for entry in state_of(places.home).restorable()] == [3, 2, 1]
+
+
+@pytest.mark.parametrize("why", [MALFORMED, below("x.y.NobodyKnows: something went wrong")])
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_damaged_directory_is_to_blame_and_its_checkpoint_is_restored(
+    places: Places, monkeypatch: pytest.MonkeyPatch, why: str, wiped: bool
+) -> None:
+    if wiped:
+        places.wipe()
+    start = ChurningQuery.start
+    tried: list[str] = []
+
+    def start_on_damage(query: ChurningQuery, directory: WorkDirectory) -> None:
+        tried.append(directory.location)
+        if len(tried) == 1:
+            path = next(Path(directory.location).glob("state/0/0/3.*"))
+            data = path.read_bytes()
+            path.unlink()  # it may be linked to another directory
+            path.write_bytes(data)
+            flip_one_byte(path)
+            raise StartFailed(why)
+        start(query, directory)
+
+    monkeypatch.setattr(ChurningQuery, "start", start_on_damage)
+    run = places.run()
+    assert run.runtime._life.resumed.checkpoint == 3
+    assert places.aside() == 1
+    assert state_of(places.home).corrupt == {}
+    assert len(tried) == 2
+    run.stop()
+
+
+def test_a_directory_whose_disk_is_away_is_not_called_damaged(places: Places) -> None:
+    entry = state_of(places.home).restorable()[0]
+    manifest = manifest_of(places.home, entry)
+    with pytest.raises(StorageUnreachable, match="is its disk mounted"):
+        difference(LocalWorkDirectory(places.work / "churn" / "away"), manifest)
+
+
+def test_a_file_that_cannot_be_read_is_not_called_damaged(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run = places.run()
+    directory = run.runtime._life.resumed.directory
+
+    def pieces(self: LocalWorkDirectory, path: str) -> Iterator[bytes]:
+        raise OSError(5, "Input/output error")
+        yield b""
+
+    monkeypatch.setattr(LocalWorkDirectory, "pieces", pieces)
+    manifest = manifest_of(places.home, state_of(places.home).restorable()[0])
+    with pytest.raises(StorageError, match="Input/output error"):
+        difference(directory, manifest)
+    run.query.die(MALFORMED)
+    run.wait(8.25)
+    assert places.aside() == 0
+    assert state_of(places.home).corrupt == {}
+
+
+# --- objects of the home that cannot be read ---
+
+
+def deny(patch: pytest.MonkeyPatch, path: Path, error: StorageError) -> None:
+    """Every read of this object fails."""
+    for name in ("stream", "read", "get"):
+        real = getattr(LocalStore, name)
+
+        def denied(self: LocalStore, key: str, *others: object, real: object = real) -> object:
+            if key.endswith(path.name):
+                raise error
+            return real(self, key, *others)  # type: ignore[operator]
+
+        patch.setattr(LocalStore, name, denied)
+
+
+DENIED = StorageDenied("could not read blobs/x: 403, the object is archived")
+
+
+def test_an_object_that_cannot_be_read_blocks_until_somebody_asks_for_an_older_one(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places.wipe()
+    with monkeypatch.context() as trouble:
+        deny(trouble, places.object_of_newest(), DENIED)
+        with pytest.raises(StorageDenied, match="Checkpoint 2 at batch 1 can be read, but going on from it") as refused:
+            places.run()
+        assert "--from-checkpoint 2" in (refused.value.hint or "")
+        assert state_of(places.home).corrupt == {}
+        assert state_of(places.home).abandoned == set()
+        run = places.run(from_checkpoint=2)  # the hint, followed
+        assert run.runtime._life.resumed.barrier == 1
+        run.stop()
+    assert state_of(places.home).abandoned == {3}
+
+
+def test_when_it_can_be_read_again_nothing_has_happened(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    places.wipe()
+    with monkeypatch.context() as trouble:
+        deny(trouble, places.object_of_newest(), DENIED)
+        with pytest.raises(StorageDenied):
+            places.run()
+    run = places.run()
+    assert run.runtime._life.resumed.barrier == 2
+    run.stop()
+
+
+def recovery_of(places: Places) -> Recovery:
+    store = LocalStore(places.home, within=JOB)
+    run = places.run()
+    journal = run.runtime._parts.journal
+    assert isinstance(journal, Journal)
+    marker = WorkMarker(job=JOB, home=f"file://{places.home}", lineage="x")
+    return Recovery(store, journal, LocalWorkplace(places.work / "elsewhere", marker))
+
+
+def test_an_older_one_may_run_when_it_takes_nothing_back_from_readers(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recovery = recovery_of(places)
+    deny(monkeypatch, places.object_of_newest(), DENIED)
+    recovery.cost = lambda barrier: None if barrier >= 1 else "takes rows back"
+    resumed = recovery.resume(local=False)
+    assert resumed.barrier == 1
+    assert resumed.gives_up is not None
+    assert resumed.gives_up.passed_over.keys() == {3}
+    assert state_of(places.home).corrupt == {}, "nothing is decided before everyone was asked"
+    recovery.give_up(resumed, BatchId(1))
+    assert state_of(places.home).passed_over == {3}
+
+
+def test_an_answer_that_denies_what_is_there_is_no_damage(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two 404s on a blob, and a listing that has it."""
+    places.wipe()
+    with monkeypatch.context() as trouble:
+        deny(trouble, places.object_of_newest(), ObjectNotFound("could not read blobs/x: 404"))
+        with pytest.raises(StorageError, match="denied and is there"):
+            places.run()
+    assert state_of(places.home).corrupt == {}
+    run = places.run()
+    assert run.runtime._life.resumed.barrier == 2
+
+
+def test_what_is_gone_by_both_witnesses_is_passed_over(places: Places) -> None:
+    places.wipe()
+    places.object_of_newest().unlink()
+    run = places.run()
+    assert run.runtime._life.resumed.barrier == 1
+    assert state_of(places.home).passed_over == {3}
+
+
+def test_verify_goes_on_after_an_object_that_it_cannot_read(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = places.object_of_newest()
+    damaged = places.home / JOB / manifest_key(state_of(places.home).restorable()[2].manifest)
+    deny(monkeypatch, newest, DENIED)
+    home = ["--home", f"file://{places.home}", "--job", JOB, "--all"]
+    assert main(["verify", *home]) == StorageError.exit_code
+    assert f"unreadable: checkpoint 3: {newest.relative_to(places.home / JOB)}" in capsys.readouterr().err
+    flip_one_byte(damaged)
+    assert main(["verify", *home, "--json"]) == Corrupt.exit_code
+    found = json.loads(capsys.readouterr().out)
+    assert [item["checkpoint"] for item in found["unreadable"]] == [3]
+    assert [item["checkpoint"] for item in found["corrupt"]] == [1], "what comes after it is found all the same"
