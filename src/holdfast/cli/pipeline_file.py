@@ -55,6 +55,11 @@ def load_pipeline(reference: PipelineReference, job: str | None) -> tuple[str, B
         raise InvalidSettings(
             f"could not run {reference}: {reference.path} has no function {name!r}", hint=_candidates_hint(functions)
         )
+    if inspect.iscoroutinefunction(function):
+        raise InvalidSettings(
+            f"could not run {reference}: {name!r} is an `async def`, whose body would never run",
+            hint="def instead of async def; it is called once, and returns a streaming DataFrame",
+        )
     return name, _shipped_by_value(function, module)
 
 

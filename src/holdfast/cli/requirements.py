@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from holdfast.errors import HoldfastError
+from holdfast.spark.user_name import require_a_name
 
 _LEAST_JAVA = 17
 _HINT = "install one, e.g. apt-get install openjdk-17-jre-headless, or point JAVA_HOME at one"
@@ -20,6 +21,7 @@ def require_java_and_packages(purpose: str, packages: Mapping[str, str]) -> None
     `packages`: each with the extra of holdfast that brings it.
     """
     _require_java(purpose)
+    require_a_name()
     for package, extra in packages.items():
         if importlib.util.find_spec(package) is None:
             raise HoldfastError(

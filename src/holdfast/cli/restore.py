@@ -18,8 +18,23 @@ from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
 
+
+def _directory(text: str) -> Path:
+    """An empty text, such as an unset variable of a script, is not the current directory."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty, and must name a directory")
+    return Path(text)
+
+
 To = Annotated[
-    Path, typer.Option("--to", metavar="DIR", show_default=False, help="Where to; must be empty or not exist.")
+    Path,
+    typer.Option(
+        "--to",
+        metavar="DIR",
+        show_default=False,
+        parser=_directory,
+        help="Where to; must be empty or not exist.",
+    ),
 ]
 SavepointOption = Annotated[
     str | None, typer.Option("--savepoint", metavar="NAME", show_default=False, help="This savepoint.")

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from holdfast.doctor.blocks import compression_of
 from holdfast.doctor.scanning import Piece
-from holdfast.errors import NotFound
+from holdfast.errors import InvalidSettings, NotFound
 
 PIECE = 64 * 1024 * 1024
 _GLOB = frozenset("*?[")
@@ -40,10 +40,20 @@ def resolve(named: Iterable[str]) -> Inputs:
     for name in named:
         path = local_path(name)
         if path is None:
+            _require_file_system(name)
             urls.append(name)
         else:
             files.update(_files(path))
     return Inputs(tuple(sorted(files)), tuple(urls))
+
+
+def _require_file_system(url: str) -> None:
+    """Spark starts, waits and then says that it cannot list what a web server has."""
+    if urlsplit(url).scheme in ("http", "https", "ftp"):
+        raise InvalidSettings(
+            f"could not read {url}: logs are read from file systems and object stores, not from web servers",
+            hint=f"curl -sS '{url}' | holdfast doctor -",
+        )
 
 
 def local_path(name: str) -> str | None:

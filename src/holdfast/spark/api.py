@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +125,23 @@ def default_spark_log(job: str, home: str, work: str | Path | None) -> Path:
     return (place if isinstance(place, Path) else _default_work(home)) / f"{job}.spark.log"
 
 
+def _home_directory() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise InvalidSettings(
+            "could not find a place for the work directory: neither HOME nor XDG_DATA_HOME is set, and user "
+            f"{os.getuid()} has no entry in /etc/passwd",
+            hint="say where: --work /var/lib/holdfast/work, or work=… in Python",
+        ) from error
+
+
 def _require_pipeline(build: Any) -> None:
+    if inspect.iscoroutinefunction(build):
+        raise InvalidSettings(
+            f"could not use {build.__name__}: it is an `async def`, whose body would never run",
+            hint="def instead of async def; it is called once, and returns a streaming DataFrame",
+        )
     if not callable(build) and not hasattr(build, "start"):
         raise InvalidSettings.of(
             "build", build, "must be a function from a SparkSession to a streaming DataFrame, or a DataStreamWriter"
@@ -165,5 +182,5 @@ def _work_path(work: str | Path) -> WorkPath:
 
 def _default_work(home: str) -> Path:
     """Below the user's data directory, apart for each home, so that equal job names of two homes do not meet."""
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    data = os.environ.get("XDG_DATA_HOME") or _home_directory() / ".local" / "share"
     return Path(data) / "holdfast" / "work" / hashlib.sha256(home.rstrip("/").encode()).hexdigest()[:12]

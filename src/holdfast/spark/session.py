@@ -13,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.spark.user_name import require_a_name
 
 _FAIR = ("spark.scheduler.mode", "FAIR")
 """Batches and the copying of checkpoints take turns, each in its own pool."""
@@ -31,6 +32,8 @@ def session_for(job: str, spark_log: Path | None = None) -> SparkSession:
     settings = {"spark.app.name": f"holdfast: {job}", "spark.ui.showConsoleProgress": "false"}
     if not SparkConf().contains(_FAIR[0]):
         settings.update([_FAIR])
+    if SparkContext._gateway is None:
+        require_a_name()
     if spark_log is not None and SparkContext._gateway is None:
         _start_jvm(settings, spark_log)
     return SparkSession.builder.config(map=settings).getOrCreate()
@@ -50,8 +53,8 @@ def _start_jvm(settings: dict[str, str], spark_log: Path) -> None:
 
 
 def _fresh(path: Path) -> BinaryIO:
-    """The file, empty; the one of the run before is kept beside it."""
+    """The file, empty and for its owner only: Spark prints settings. The one of the run before is kept beside it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         path.replace(path.with_name(f"{path.name}.1"))
-    return path.open("xb")
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")

@@ -5,6 +5,7 @@ Profiles that need more than keys (single sign-on, roles, external processes) ar
 """
 
 import configparser
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -59,7 +60,7 @@ class Profile:
 
 def chosen_profile(asked: str | None, environment: Mapping[str, str]) -> Profile:
     """The profile that the URL or AWS_PROFILE names, else the default one. Only a named one has to exist."""
-    home = Path(environment.get("HOME") or Path.home())
+    home = Path(environment.get("HOME") or os.path.expanduser("~"))
     profile = Profile(
         asked or environment.get("AWS_PROFILE") or "default",
         Path(environment.get("AWS_CONFIG_FILE") or home / ".aws" / "config"),
