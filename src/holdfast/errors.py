@@ -22,6 +22,7 @@
     │   └── DamagedJournal         exit 4   an entry of the journal is not what was written; is also a Corrupt
     ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
     └── JobFailed                  exit 1   the pipeline ended and will not be restarted
+        └── StopOverdue                     it was asked to stop, and something did not return
 
 Each says what was attempted on what, why it failed, and (`hint`) what to try. None shows the secrets of a URL.
 """
@@ -148,6 +149,10 @@ class CheckpointFailed(HoldfastError):
 
 class JobFailed(HoldfastError):
     pass
+
+
+class StopOverdue(JobFailed):
+    """A stop did not end in time. What hangs may hang for ever, also threads that the interpreter would wait for."""
 
 
 class StopAsked(BaseException):

@@ -111,6 +111,9 @@ class Settings:
     storage_deadline: Duration = "30s"
     """How long one call to a home on other machines is tried again before it counts as failed. One small request has a
     third of it to be answered, one part of an upload twice of it."""
+    stop_timeout: Duration = "2m"
+    """How long a stop may take, from the signal to the end of the process. What is not finished then is left to the
+    next start, which is exact all the same."""
     spark_log: str | Path | None = None
     """A file for what Spark prints, when holdfast starts the JVM; None or "-": with everything else."""
     alarms: tuple[Callable[[Any], None], ...] = field(default=())
@@ -174,6 +177,7 @@ _DURATION_LEAST = {
     "heartbeat": 0.1,
     "storage_deadline": 0.0,
     "grace": 0.0,
+    "stop_timeout": 1.0,
 }
 _COUNT_LEAST = {
     "max_concurrent": 1,

@@ -1,7 +1,8 @@
 """A real driver process: a stateful pipeline under holdfast, which reports each step it takes on standard output.
 
 Settings come as JSON in the first argument. With `crash_at` = "step:n" it kills itself with SIGKILL at the n-th time
-that it reaches the step; with `freeze_at` it stops there until SIGCONT. With `damage_at` it overwrites every state file
+that it reaches the step; with `freeze_at` it stops there until SIGCONT; with `hang_at` the thread that reaches it never
+goes on. With `damage_at` it overwrites every state file
 of the newest work directory instead, once.
 """
 
@@ -20,11 +21,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StopOverdue
 from holdfast.runtime.alarms import Alarm
 from holdfast.settings import Settings
 from holdfast.sinks import Delta, Files
 from holdfast.spark.api import start_stepwise
+from holdfast.spark.uncaught import leave_at_once
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -92,6 +94,7 @@ class Steps:
     def __init__(self, given: dict[str, Any]) -> None:
         self._seen: Counter[str] = Counter()
         self._damage_at = given.get("damage_at")
+        self._hang_at = given.get("hang_at")
         self._work = Path(given["work"])
         self._lock = threading.Lock()
         self._signals = {
@@ -109,6 +112,10 @@ class Steps:
             if name == self._damage_at:
                 self._damage_at = None
                 damage_state(self._work)
+            hangs = self._hang_at == f"{name}:{self._seen[name]}"
+        if hangs:
+            tell(f"hangs {name}")
+            threading.Event().wait()
 
 
 def newest_directory(work: Path) -> Path:
@@ -156,6 +163,8 @@ def main() -> int:
             pass
     except HoldfastError as error:
         tell(f"error {error.exit_code} {' '.join(str(error).splitlines())}")
+        if isinstance(error, StopOverdue):
+            leave_at_once(error.exit_code)
         return error.exit_code
     return 0
 

@@ -60,7 +60,7 @@ def test_a_manifest_is_what_kubernetes_accepts(document: dict[str, Any], version
     ("right", "wrong"),
     [
         ("replicas: 1", "replicas: one"),
-        ("terminationGracePeriodSeconds: 660", "terminationGracePeriod: 660"),
+        ("terminationGracePeriodSeconds: 150", "terminationGracePeriod: 150"),
         ("image: holdfast:0.1.0", "imagePullPolicy: Always\n          imge: holdfast:0.1.0"),
         ("            - name: HOLDFAST_JOB\n              value: orders", "            - value: orders"),
         ("periodSeconds: 20", "periodSeconds: 20s"),
@@ -109,7 +109,7 @@ def test_holdfast_understands_the_pods_command(
     assert given["job"] == "orders"
     assert given["settings"].work == "/work"
     grace = pod_of(stateful_set)["terminationGracePeriodSeconds"]
-    assert grace > given["settings"].duration("timeout"), "the last checkpoint must have its time"
+    assert grace > given["settings"].duration("stop_timeout"), "holdfast ends by itself, and says how"
     program, *probe = container["readinessProbe"]["exec"]["command"]
     assert (program, main(probe)) == ("holdfast", 3), "nothing has run yet, which is what it says"
 
@@ -159,8 +159,7 @@ def service() -> configparser.SectionProxy:
 
 def test_the_unit_gives_the_last_checkpoint_its_time_and_its_jvm(service: configparser.SectionProxy) -> None:
     assert service["KillMode"] == "mixed"
-    limit = seconds("TimeoutStopSec", service["TimeoutStopSec"].removesuffix("in"))
-    assert limit > Settings().duration("timeout")
+    assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().duration("stop_timeout")
 
 
 def test_what_would_fail_again_is_not_restarted(service: configparser.SectionProxy) -> None:

@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -25,8 +25,9 @@ from holdfast.cli import checkpoints, collect, copy, doctor, jobs, restore, run,
 from holdfast.cli.demo import command as demo
 from holdfast.cli.output import say, write_document
 from holdfast.cli.standard_streams import with_standard_streams
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StopOverdue
 from holdfast.showing import shown
+from holdfast.spark.uncaught import leave_at_once
 from holdfast.version import VERSION
 
 # typer has brought its own copy of click since 0.26 and used the real one before; both are reachable from here.
@@ -108,6 +109,8 @@ def _run(arguments: Sequence[str]) -> int:
             raise
         told = _explain(error)
     write_document(told.document() if told.message and _wants_json(arguments) else None)
+    if told.at_once:
+        leave_at_once(told.exit_code)
     return told.exit_code
 
 
@@ -117,6 +120,8 @@ class Ended:
     message: str | None = None
     """None when it did not fail of an error."""
     hint: str | None = None
+    at_once: bool = False
+    """Without waiting for threads."""
 
     def document(self) -> dict[str, Any]:
         return {"message": self.message, "hint": self.hint, "exit_code": self.exit_code}
@@ -130,7 +135,8 @@ def _explain(error: Exception) -> Ended:
     if os.environ.get("HOLDFAST_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, HoldfastError):
-        return _report(error.exit_code, error.message, error.hint)
+        told = _report(error.exit_code, error.message, error.hint)
+        return replace(told, at_once=isinstance(error, StopOverdue))
     if isinstance(error, _UsageError):
         return _explain_usage(error)
     hint = None if os.environ.get("HOLDFAST_DEBUG") else "HOLDFAST_DEBUG=1 shows where it happened; please report it"

@@ -56,6 +56,7 @@ OPTION_HELP = {
     "carrier": "Who copies shards: driver, executors, or auto (executors on a cluster).",
     "bandwidth": "What copying may send to the home, over all machines, such as 100MB/s.",
     "scrub": "Read every retained object back once in this time, such as 7d; or off.",
+    "stop_timeout": "How long a stop may take; what is not finished then is left to the next start.",
     "spark_log": "A file for what Spark prints; - for standard error. Default: WORK/JOB.spark.log.",
     "storage_deadline": "How long a call to a remote home is tried again before it has failed.",
 }

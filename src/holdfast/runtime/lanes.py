@@ -18,6 +18,17 @@ from typing import Literal, Protocol
 
 from holdfast.job_log import about_the_same, log
 
+DOING = {
+    "journal": "a write to the journal",
+    "copy": "copying to the home",
+    "publish": "publishing to the sink",
+    "query": "starting or stopping the query",
+    "heartbeat": "the heartbeat",
+    "collect": "deleting from the home",
+    "scrub": "reading back from the home",
+}
+"""What a lane is at, for messages."""
+
 Lane = Literal["journal", "copy", "publish", "query", "heartbeat", "collect", "scrub"]
 Work = Callable[[], None]
 

@@ -4,7 +4,7 @@ hangs. Nothing can end such a call from outside, so a person is told which one i
 from collections.abc import Callable, Mapping
 
 from holdfast.coordination.commands import Severity
-from holdfast.runtime.lanes import Lane
+from holdfast.runtime.lanes import DOING, Lane
 
 RaiseAlarm = Callable[[str, Severity, str, str], None]
 ClearAlarm = Callable[[str, str], None]
@@ -19,13 +19,6 @@ LIMITS_S: Mapping[Lane, float] = {
 """After so long without an end the work of a lane is called stuck. Stores that try again give up well before; a query
 with much state may take minutes to start. The lanes that are not named here do nothing that anybody waits for."""
 
-_DOING: Mapping[Lane, str] = {
-    "journal": "a write to the journal",
-    "publish": "publishing to the sink",
-    "heartbeat": "the heartbeat",
-    "query": "starting or stopping the query",
-    "copy": "copying to the home",
-}
 _HINTS: Mapping[Lane, str] = {
     "publish": "look at the sink's storage: does `ls` of it return? Batches go on being staged, nothing is lost",
     "query": "look at Spark: its log, a thread dump of the driver, the file system of the work directory",
@@ -43,12 +36,12 @@ class StuckWatch:
     def look(self, busy_since: Mapping[Lane, float], now: float) -> None:
         for lane in [lane for lane, began in self._stuck.items() if busy_since.get(lane) != began]:
             del self._stuck[lane]
-            self._clear(_code(lane), f"{_DOING[lane]} has come to an end")
+            self._clear(_code(lane), f"{DOING[lane]} has come to an end")
         for lane, limit in LIMITS_S.items():
             began = busy_since.get(lane)
             if began is not None and now - began >= limit and lane not in self._stuck:
                 self._stuck[lane] = began
-                message = f"{_DOING[lane]} has not returned for {now - began:.0f} s"
+                message = f"{DOING[lane]} has not returned for {now - began:.0f} s"
                 self._raise(_code(lane), "critical", message, _HINTS.get(lane, _HOME_HINT))
 
 

@@ -12,11 +12,11 @@ from pyspark.sql.streaming import StreamingQuery
 
 from holdfast.coordination.commands import AnswerRequest
 from holdfast.coordination.events import Kind
-from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed, StopAsked
+from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed, StopAsked, StopOverdue
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
 from holdfast.runtime.hdfs_work import workplace_at
-from holdfast.runtime.lanes import ThreadLanes
+from holdfast.runtime.lanes import DOING, ThreadLanes
 from holdfast.runtime.launching import Place, launch
 from holdfast.runtime.loop import Item, Runtime
 from holdfast.runtime.status import JobStatus
@@ -37,6 +37,8 @@ class RunningJob:
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
         self._lanes = ThreadLanes(copying=place.settings.parallelism)
         self._done: Future[None] = Future()
+        self._finishing = threading.Lock()
+        self._over = False
         try:
             self._runtime: Runtime = launch(
                 place,
@@ -80,7 +82,25 @@ class RunningJob:
     def begin_stop(self, savepoint: str | None = None) -> None:
         """The same without waiting; safe in a signal handler."""
         name = savepoint_name(savepoint) if savepoint is not None else None
+        limit = self._place.settings.duration("stop_timeout")
+        overdue = threading.Timer(limit, about_the_same(self._overdue), args=(limit,))
+        overdue.daemon = True
+        overdue.start()
+        self._done.add_done_callback(lambda _: overdue.cancel())
         self._runtime.stop(name, lambda answer: None)
+
+    def _overdue(self, limit: float) -> None:
+        """The stop is over, whatever hangs: what it did not get to is named, and left to the next start."""
+        now = self._place.around.clock.monotonic()
+        under_way = [f"{DOING[lane]} (for {now - began:.0f} s)" for lane, began in self._lanes.busy_since().items()]
+        waiting = ", ".join(under_way) or "the last checkpoint"
+        self._finish(
+            StopOverdue(
+                f"job {self._place.job!r} did not stop within {limit:.0f} s: unfinished: {waiting}",
+                hint="start it again when that works: the next run goes on exactly; or give a stop longer: "
+                "--stop-timeout 10m",
+            )
+        )
 
     def await_termination(self, timeout: Duration | None = None) -> bool:
         """Wait until the job ends, True when it has. Raises what it ended with."""
@@ -134,8 +154,11 @@ class RunningJob:
             self._finish(JobFailed(f"internal error: {error}", hint="report this with the log above"))
 
     def _finish(self, failure: HoldfastError | None) -> None:
-        if self._done.done():
-            return
+        """Of those who end the job at once the first one decides how."""
+        with self._finishing:
+            if self._over:
+                return
+            self._over = True
         self._lanes.close()
         self._runtime.close_alarms(_ALARMS_CLOSE_S)
         if failure is None:

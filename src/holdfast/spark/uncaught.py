@@ -7,8 +7,9 @@ import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
+from typing import NoReturn
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StopOverdue
 
 _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
@@ -30,5 +31,14 @@ class _Explaining:
             sys.stderr.write(f"holdfast: {error}\n")
         else:
             self._otherwise(kind, error, trace)
+        if isinstance(error, StopOverdue):
+            leave_at_once(error.exit_code)
         if isinstance(error, HoldfastError):
             sys.exit(error.exit_code)
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """Without waiting for threads, which the end of the interpreter does: one of them hangs."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
