@@ -18,9 +18,17 @@ class TestLocalDirectory(StoreConformance):
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> None:
         self.path = tmp_path
+        (tmp_path / "home").mkdir()
 
     def make_store(self) -> ObjectStore:
-        return LocalStore(self.path)
+        return LocalStore(self.path / "home")
+
+    def plant_link(self, name: str, key: str) -> bool:
+        outside = self.path / "outside"
+        outside.mkdir()
+        (outside / "precious").write_bytes(b"precious")
+        (self.path / "home" / name / key).symlink_to(outside)
+        return True
 
 
 class TestS3(StoreConformance):

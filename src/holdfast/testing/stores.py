@@ -13,6 +13,8 @@ Subclass it in a test module:
 Every test works below a name of its own, so that one bucket serves them all. No key of holdfast's is a
 folder of another key, so no test asks for that.
 
+A store on a file system overrides `plant_link`, too: whatever others put there, a store never leads out of itself.
+
 `FaultyStore(store, Faults(...), seed)` makes any store fail on purpose.
 """
 
@@ -22,14 +24,18 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
 from threading import Barrier
 from typing import TypeVar
 
 import pytest
 
-from holdfast.errors import ObjectNotFound
+from holdfast.errors import InvalidKey, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.storage.faulty import Faults, FaultyStore
+from holdfast.storage.home_identity import ensure_home_identity, read_home_identity
 from holdfast.storage.interface import Created, ObjectStore
+from holdfast.storage.retrying import Patience, RetryingStore
 from holdfast.storage.urls import require_create_if_absent
 
 __all__ = ["Faults", "FaultyStore", "StoreConformance"]
@@ -48,6 +54,11 @@ ODD_NAMES = (
     "(round)", "dollar$", "star*", "dots...", ".hidden", "-dash", "UPPER", "upper",
 )  # fmt: skip
 
+NO_KEYS = ("", "/", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/.", "a/..", "a/../b", "a/./b", "a\0b")
+"""Each would be another place than it says, or none."""
+FOREIGN_NAMES = (".nfs00000000004d2a00000001", ".DS_Store", "00000000000000000001.json~", "Thumbs.db", "._x", "#x#")
+"""What file systems and people leave behind."""
+
 
 class BrokenSource(Exception):
     """What an upload's chunks raise; the store may not swallow or replace it."""
@@ -59,6 +70,11 @@ class StoreConformance:
     def make_store(self) -> ObjectStore:
         """A new handle on the same place each time. `store.scoped(name)` of a new name must be empty."""
         raise NotImplementedError
+
+    def plant_link(self, name: str, key: str) -> bool:
+        """Make a symbolic link at `key` of the scope `name` that leads to a folder with a file `precious` outside of
+        the store. False: there are no links where this store is."""
+        return False
 
     @pytest.fixture
     def name(self) -> str:
@@ -249,6 +265,91 @@ class StoreConformance:
             store.delete("never/there")
         assert [item.key for item in store.list("")] == ["a/2"]
 
+    # -- what others put there, and what a network makes of it
+
+    def test_what_is_listed_is_read_whole_or_not_at_all(self, store: ObjectStore) -> None:
+        """At once, when other machines may not know all of it yet: too few bytes would be taken for another object."""
+        for number in range(60):
+            key, data = f"journal/{number:03}", _bytes(number * 37)
+            store.put(key, data)
+            (listed,) = store.list(key)
+            assert listed.size == len(data)
+            for read in (store.get, partial(_streamed, store), partial(store.read, offset=0, length=len(data))):
+                try:
+                    found = read(key)
+                except StorageUnreachable:
+                    continue
+                assert found == data
+
+    @pytest.mark.parametrize("key", NO_KEYS)
+    def test_what_is_no_key_is_refused_before_anything_is_touched(self, store: ObjectStore, key: str) -> None:
+        store.put("a", b"value")
+        for attempt in (
+            lambda: store.create(key, b"x"),
+            lambda: store.put(key, b"x"),
+            lambda: store.upload(key, [b"x"]),
+            lambda: store.get(key),
+            lambda: store.read(key, 0, 1),
+            lambda: list(store.stream(key)),
+            lambda: store.exists(key),
+            lambda: store.delete(key),
+            lambda: store.scoped(key),
+        ):
+            with pytest.raises(InvalidKey):
+                attempt()
+        assert [(item.key, item.size) for item in store.list("")] == [("a", 5)]
+
+    @pytest.mark.parametrize("prefix", ["/", "/a", "a//", "../", "a/../", "./a", "a\0"])
+    def test_what_begins_no_key_is_not_listed(self, store: ObjectStore, prefix: str) -> None:
+        with pytest.raises(InvalidKey):
+            list(store.list(prefix))
+
+    def test_foreign_names_are_listed_as_they_are(self, store: ObjectStore) -> None:
+        keys = sorted(f"journal/{name}" for name in FOREIGN_NAMES)
+        for key in keys:
+            store.put(key, b"somebody's")
+        assert [item.key for item in store.list("journal/")] == keys
+
+    def test_a_link_leads_nowhere(self, store: ObjectStore, name: str) -> None:
+        store.put("blobs/aa/1", b"whole")
+        if not self.plant_link(name, "blobs/ab"):
+            pytest.skip("there are no links where this store is")
+        assert [item.key for item in store.list("")] == ["blobs/aa/1"]
+        assert store.scoped("blobs").children() == ("aa",)
+        for attempt in (
+            lambda: store.get("blobs/ab/precious"),
+            lambda: store.read("blobs/ab/precious", 0, 1),
+            lambda: store.exists("blobs/ab/precious"),
+            lambda: store.put("blobs/ab/precious", b""),
+            lambda: store.delete("blobs/ab/precious"),
+            lambda: list(store.list("blobs/ab/")),
+        ):
+            with pytest.raises(StorageError):
+                attempt()
+
+    def test_an_answer_that_is_lost_does_not_change_who_won(self, store: ObjectStore) -> None:
+        faulty = FaultyStore(store, Faults(after=1.0))
+
+        def heal(seconds: float) -> None:
+            faulty.faults = Faults()
+
+        retrying = RetryingStore(faulty, Patience(sleep=heal))
+        assert retrying.create("journal/1", b"mine") is Created.WON
+        faulty.faults = Faults(after=1.0)
+        assert retrying.create("journal/1", b"another's") is Created.LOST
+        faulty.faults = Faults(after=1.0)
+        retrying.delete("journal/1")
+        assert not store.exists("journal/1")
+
+    def test_of_many_that_claim_a_home_at_once_all_see_the_same(self, store: ObjectStore, name: str) -> None:
+        assert read_home_identity(store) is None
+        handles = [self.make_store().scoped(name) for _ in range(8)]
+        now = datetime.now(UTC)
+        made = at_once(lambda handle: ensure_home_identity(handle, id=uuid.uuid4().hex, now=now), handles, 8)
+        assert len(set(made)) == 1
+        assert read_home_identity(store) == made[0]
+        assert store.children() == (), "it is no job"
+
     # -- two homes
 
     def test_homes_whose_names_begin_alike_never_meet(self, store: ObjectStore) -> None:
@@ -279,6 +380,10 @@ def at_once(work: Callable[[T], object], items: Iterable[T], threads: int) -> li
 def _bytes(size: int) -> bytes:
     """The same for the same size, without a pattern that a mixed-up part would fit into."""
     return hashlib.shake_128(str(size).encode()).digest(size)
+
+
+def _streamed(store: ObjectStore, key: str) -> bytes:
+    return b"".join(store.stream(key))
 
 
 def _pieces(data: bytes, size: int = 1 << 20) -> list[bytes]:
