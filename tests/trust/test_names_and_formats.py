@@ -29,6 +29,8 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Retention
 from holdfast.repository.mailbox import read_request
 from holdfast.repository.ownership import read_heartbeat
+from holdfast.sinks import ledger
+from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.home_identity import KEY, ensure_home_identity, read_home_identity
 from holdfast.storage.local import LocalStore
 from tests.unit.job_histories import History, complete_with_bytes
@@ -192,6 +194,14 @@ class TestDocuments:
         store.put("requests/next.json", b'{"format":2,"id":"x","kind":"stop"}')
         assert read_request(store) is None
         assert store.exists("requests/next.json")
+
+    def test_a_ledger_entry_of_a_newer_version_is_no_damage_and_is_not_read(self, tmp_path: Path) -> None:
+        ledger.write(tmp_path, StagedBatch(BatchId(3), FencingEpoch(1), ()))
+        assert ledger.read(tmp_path) == (StagedBatch(BatchId(3), FencingEpoch(1), ()),)
+        path = tmp_path / ledger.FOLDER / "3.json"
+        path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | {"format": 2}))
+        with pytest.raises(NewerFormat, match="written by a newer version"):
+            ledger.read(tmp_path)
 
     def test_a_heartbeat_of_a_newer_version_is_not_read_as_if_it_were_known(self, tmp_path: Path) -> None:
         history = History(tmp_path / "home")

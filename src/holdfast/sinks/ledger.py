@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.errors import Conflict, Corrupt
+from holdfast.errors import Conflict, Corrupt, NewerFormat
 from holdfast.identifiers import BatchId
 from holdfast.sinks.durable import flush, storage_errors, write_atomically
-from holdfast.sinks.protocol import StagedBatch
+from holdfast.sinks.protocol import LEDGER_FORMAT, StagedBatch
 from holdfast.storage.retrying import Patience, repeated
 from holdfast.storage.work_path import WorkPath
 
@@ -86,14 +86,22 @@ def _entries(directory: WorkPath) -> Iterator[tuple[BatchId, WorkPath]]:
             yield BatchId(int(path.stem)), path
 
 
+class _Format(msgspec.Struct):
+    format: int = LEDGER_FORMAT
+
+
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(StagedBatch)
+_FORMAT_DECODER = msgspec.json.Decoder(_Format)
 
 
 def _decoded(path: WorkPath, batch_id: BatchId) -> StagedBatch:
     try:
-        staged = _DECODER.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
+        data = path.read_bytes()
+        if (version := _FORMAT_DECODER.decode(data).format) > LEDGER_FORMAT:
+            raise NewerFormat.of_format(f"the ledger entry {path}", version, LEDGER_FORMAT)
+        staged = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"could not read the ledger entry {path}: {error}") from error
     if staged.batch_id != batch_id:
         raise Corrupt(f"could not read the ledger entry {path}: it holds batch {staged.batch_id}")

@@ -71,12 +71,16 @@ class StagedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whatever the sink wants to remember about the file."""
 
 
+LEDGER_FORMAT = 1
+
+
 class StagedBatch(msgspec.Struct, frozen=True):
     """One entry of the ledger: what a batch staged. Travels with the checkpoint, so it must stay small."""
 
     batch_id: BatchId
     fencing_epoch: FencingEpoch
     files: tuple[StagedFile, ...]
+    format: int = LEDGER_FORMAT
 
 
 class SinkContext(msgspec.Struct, frozen=True):
