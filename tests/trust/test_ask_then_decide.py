@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, InvalidSettings
 from holdfast.identifiers import BatchId
 from holdfast.sinks import Files, RewindPlan
 from tests.trust.files_sink import columns, compact, context, expected, files_of, opened, published, rows, snapshot
+from tests.trust.jobs_with_sinks import Job, dying_at
+from tests.trust.jobs_with_sinks import job as job
+from tests.unit.churning_runs import manifest_of, state_of
 
 
 class TestRewindOfFiles:
@@ -66,3 +70,106 @@ class TestRewindOfFiles:
         sink.rewind(BatchId(0))
         assert rows(tmp_path) == expected(0)
         assert opened(tmp_path, context(3)).published() == 0
+
+
+# --- a job asks its query, its sink and its source before it gives anything up ---
+
+
+def went_back(job: Job) -> bool:
+    state = state_of(job.home)
+    return state.went_back is not None or bool(state.abandoned) or bool(state.corrupt)
+
+
+def test_a_job_goes_back_and_no_row_is_there_twice(job: Job) -> None:
+    job.lived(4)
+    run = job.run(from_checkpoint=2)
+    job.require_rows(2)
+    run.batches(3)
+    run.stop()
+    job.require_rows(5)
+
+
+def test_a_sink_that_cannot_take_rows_back_is_asked_first(job: Job) -> None:
+    """Sound checkpoints were abandoned, and the job was stuck for good."""
+    job.lived(4)
+    job.rewritten_by_others()
+    before = job.rows()
+    with pytest.raises(
+        Conflict, match=r"could not go back to checkpoint 1: .* cannot be taken back to batch 0"
+    ) as error:
+        job.run(from_checkpoint=1)
+    assert not went_back(job)
+    assert job.rows() == before
+    assert "Start without going back" in (error.value.hint or "")
+    accept = {"accept_sink": True} if job.kind == "files" else {}  # a compacted directory is to be accepted once
+    job.lived(2, **accept)
+    job.require_rows(6)
+
+
+def test_a_query_whose_columns_do_not_fit_is_refused_before_the_claim(job: Job) -> None:
+    """Today's code journalled the way back first: the next plain start took the rows back."""
+    job.lived(4)
+    head, rows = state_of(job.home).head, job.rows()
+    with pytest.raises(InvalidSettings, match="columns"):
+        job.run(from_checkpoint=1, schema=columns(id=StringType()))
+    assert state_of(job.home).head == head, "not even claimed"
+    job.lived(1)
+    assert not went_back(job)
+    assert job.rows()[: len(rows)] == rows
+    job.require_rows(5)
+
+
+def test_a_source_that_has_forgotten_is_asked_first(job: Job) -> None:
+    job.lived(4)
+    (job.source / "2.json").unlink()
+    with pytest.raises(Conflict, match=r"1 of 2 files that must be read again are gone, .*2\.json is one") as error:
+        job.run(from_checkpoint=2)
+    assert not went_back(job)
+    job.require_rows(4)
+    assert "--force" in (error.value.hint or "")
+    run = job.run(from_checkpoint=2, force=True)  # the hint, followed
+    assert run.runtime._life.resumed.barrier == 1
+    job.require_rows(2)
+    run.stop()
+
+
+def test_damage_of_the_newest_checkpoint_is_no_reason_to_lose_rows_of_a_source_that_has_forgotten(job: Job) -> None:
+    job.lived(4)
+    job.wipe_work()
+    newest = state_of(job.home).restorable()[0]
+    keys = {file.key for file in manifest_of(job.home, newest).files() if file.path.startswith("state/")}
+    older = {file.key for entry in state_of(job.home).restorable()[1:] for file in manifest_of(job.home, entry).files()}
+    path = job.home / "churn" / sorted(keys - older)[0]
+    data = path.read_bytes()
+    path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    (job.source / "3.json").unlink()
+    with pytest.raises(Conflict, match=r"could not go on without checkpoint .* must be read again are gone"):
+        job.run()
+    assert not went_back(job)
+    path.write_bytes(data)
+    job.lived(1)
+    job.require_rows(5)
+
+
+@pytest.mark.parametrize("step", ["recovery.directory", "recovery.back", "recovery.fenced", "recovery.aligned"])
+def test_a_death_anywhere_on_the_way_back_costs_no_row(job: Job, step: str) -> None:
+    job.lived(4)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(from_checkpoint=2, step=dying_at(step))
+    job.lived(3, from_checkpoint=2)
+    job.require_rows(5)
+    job.lived(1)
+    job.require_rows(6)
+
+
+@pytest.mark.parametrize("step", ["recovery.back", "recovery.fenced"])
+def test_what_the_journal_gave_up_is_taken_back_by_the_next_start_whatever_it_asks_for(job: Job, step: str) -> None:
+    job.lived(4)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(from_checkpoint=2, step=dying_at(step))
+    job.require_rows(4)
+    run = job.run()
+    job.require_rows(2)
+    run.batches(2)
+    run.stop()
+    job.require_rows(4)

@@ -20,6 +20,9 @@ from holdfast.runtime.memory import Asked, Memory, agree, given_up
 from holdfast.runtime.places import require_apart
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
 from holdfast.sinks.protocol import fingerprint
+from tests.trust.files_sink import expected
+from tests.trust.jobs_with_sinks import Job, dying_at
+from tests.trust.jobs_with_sinks import job as job
 from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, state_of
 from tests.unit.job_histories import History
 
@@ -405,3 +408,112 @@ def test_a_symbolic_link_does_not_hide_it(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "home")
     with pytest.raises(InvalidSettings, match="lies in"):
         require_apart(f"file://{tmp_path}/home", f"{tmp_path}/link/work", None)
+
+
+# --- whole jobs with a sink ---
+
+
+def test_an_emptied_home_does_not_write_every_row_again(job: Job) -> None:
+    """Mount missing, bucket replaced: today's code began anew, exit 0, and each row stood there twice."""
+    job.lived(3)
+    shutil.rmtree(job.home)
+    job.home.mkdir()
+    job.wipe_work()
+    before = contents(job.root)
+    with pytest.raises(Conflict, match=r"this home has never seen it, but .*out knows run \d+, output up to batch 2"):
+        job.run()
+    assert contents(job.root) == before, "a refusal leaves no trace"
+    run = job.run(new_life=True)  # the hint, followed: it says that rows will stand there twice
+    run.batches(2)
+    run.stop()
+    assert job.rows() == sorted(delta_rows(3) + delta_rows(2))
+    job.lived(1)  # the new life goes on without being told
+    assert job.rows() == sorted(delta_rows(3) + delta_rows(3))
+
+
+def test_another_home_by_mistake_is_refused(job: Job) -> None:
+    job.lived(2)
+    other = Job(job.root / "other", job.kind)
+    other.number = 40  # its lineage comes from another process
+    other.lived(1)
+    other.place = job.place
+    with pytest.raises(Conflict, match="another life is known elsewhere"):
+        other.run()
+    job.lived(1)
+    job.require_rows(3)
+
+
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_home_older_than_its_sink_is_refused_and_carried_out_exactly_when_asked_for(job: Job, wiped: bool) -> None:
+    """Rows that readers had seen were taken back without a word, or were gone for good."""
+    job.lived(2)
+    backup = shutil.copytree(job.home, job.root / "backup")
+    job.lived(3)
+    shutil.rmtree(job.home)
+    shutil.copytree(backup, job.home)
+    if wiped:
+        job.wipe_work()
+    before = contents(job.root)
+    with pytest.raises(Conflict, match="the home is older than what it is compared with"):
+        job.run()
+    assert contents(job.root) == before
+    job.require_rows(5)
+    run = job.run(accept_older_home=True)
+    job.require_rows(2)
+    run.batches(2)
+    run.stop()
+    job.require_rows(4)
+    job.lived(1)
+    job.require_rows(5)
+
+
+def test_output_beyond_what_the_journal_has_is_refused(job: Job) -> None:
+    """Epochs may have caught up by restarts: it is what readers see that counts."""
+    job.lived(2)
+    backup = shutil.copytree(job.home, job.root / "backup")
+    run = job.run()
+    run.batches(2)
+    run.stop()
+    shutil.rmtree(job.home)
+    shutil.copytree(backup, job.home)
+    job.wipe_work()
+    with pytest.raises(Conflict):
+        job.run()
+    job.require_rows(4)
+
+
+@pytest.mark.parametrize("step", ["run.claimed", "recovery.directory", "recovery.fenced"])
+def test_a_death_while_an_older_home_is_accepted(job: Job, step: str) -> None:
+    job.lived(2)
+    backup = shutil.copytree(job.home, job.root / "backup")
+    job.lived(3)
+    shutil.rmtree(job.home)
+    shutil.copytree(backup, job.home)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(accept_older_home=True, step=dying_at(step))
+    with pytest.raises(Conflict):
+        job.run()
+    job.lived(1, accept_older_home=True)
+    job.require_rows(3)
+
+
+def test_a_sink_that_was_emptied_is_refused_and_taken_as_it_is_when_asked_for(job: Job) -> None:
+    job.lived(3)
+    shutil.rmtree(job.place)
+    with pytest.raises(Conflict, match=r"it has a checkpoint at batch 2, and .* holds no output of it"):
+        job.run()
+    assert not job.place.exists(), "a refusal leaves no trace"
+    run = job.run(accept_sink=True)
+    run.batches(2)
+    run.stop()
+    assert job.rows() == delta_rows(5)[6:]
+
+
+def test_one_that_another_home_wrote_to_is_not_taken_over_by_a_stale_run(job: Job) -> None:
+    job.killed(2)
+    job.lived(1)
+    job.require_rows(3)
+
+
+def delta_rows(batches: int) -> list[int]:
+    return expected(*range(batches))

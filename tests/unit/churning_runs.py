@@ -5,7 +5,7 @@ The query is a small writer of Spark's layout that changes all of its state in e
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from holdfast.runtime.launching import Place, Surroundings, launch
 from holdfast.runtime.loop import Item
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.settings import Settings
-from holdfast.sinks.protocol import no_step
+from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
 from tests.unit.work_files import write
@@ -114,7 +114,7 @@ class WatchedStore(LocalStore):
 
 
 class ChurningQuery:
-    sink = None
+    sink: Sink | None = None
     application_id = None
     batches_retained = BATCHES_RETAINED
 
@@ -130,13 +130,13 @@ class ChurningQuery:
     def describe(self) -> dict[str, str]:
         return {}
 
-    def look_at_sink(self, context: object) -> None:
+    def look_at_sink(self, context: SinkContext) -> SinkState | None:
         return None
 
-    def missing_input(self, paths: object) -> None:
+    def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return None
 
-    def open_sink(self, context: object) -> None:
+    def open_sink(self, context: SinkContext) -> None:
         raise AssertionError("there is no sink")
 
     def start(self, directory: WorkDirectory) -> None:
@@ -186,10 +186,12 @@ class ChurningRun:
         seed: int = 0,
         watch: Watch = lambda operation, key: None,
         unreadable: Callable[[str], bool] = lambda key: False,
+        query: "ChurningQuery | None" = None,
+        step: Step = no_step,
         **settings: object,
     ) -> None:
         self.clock = clock
-        self.query = ChurningQuery(seed)
+        self.query = query or ChurningQuery(seed)
         self.failure: HoldfastError | None = None
         self.over = False
         self._lanes = QueuedLanes()
@@ -200,7 +202,7 @@ class ChurningRun:
             Process("here", seed),
             lambda: AttemptId(f"{seed}-{next(numbers)}"),
             lambda: 0.5,
-            no_step,
+            step,
             1,
             sleep=clock.sleep,
         )
