@@ -295,6 +295,34 @@ class TestPathsInALedgerEntry:
                 attempt()
         assert snapshot(tmp_path) == before
 
+    @pytest.mark.parametrize("folder", ["trash", "staged", "staged/1", "published", "."])
+    def test_a_folder_of_ours_that_became_a_link_is_not_followed(self, tmp_path: Path, folder: str) -> None:
+        """Who may write to the sink's place may not have this process delete what lies elsewhere."""
+        precious, place = tmp_path / "precious", tmp_path / "out"
+        (precious / "1" / "9-x").mkdir(parents=True)
+        (precious / "9-x").mkdir()
+        for path in (precious / "1" / "9-x" / "mine", precious / "9-x" / "mine", precious / "mine"):
+            path.write_text("mine")
+        sink = published(place, 0)
+        (sink._layout.own / "staged" / "1").mkdir(exist_ok=True)
+        link = sink._layout.own / folder
+        link.rename(place / "_aside")
+        link.symlink_to(precious)
+        before = snapshot(precious)
+        for attempt in (lambda: sink.discard(()), lambda: sink.rewind(None), lambda: opened(place, context(1))):
+            with pytest.raises(Corrupt, match="symbolic link"):
+                attempt()
+        assert snapshot(precious) == before
+
+    def test_a_staged_directory_that_is_a_link_is_nobodys(self, tmp_path: Path) -> None:
+        precious, place = tmp_path / "precious", tmp_path / "out"
+        (precious / "9-x").mkdir(parents=True)
+        (precious / "9-x" / "mine").write_text("mine")
+        sink = opened(place, context(7))
+        (sink._layout.own / "staged" / "3").symlink_to(precious)
+        sink.discard(())
+        assert snapshot(precious) == {"9-x/mine": b"mine"}
+
 
 class TestLivesOfFiles:
     """R3 at the sink: one ledger per job name, its lineage a checked value."""

@@ -362,4 +362,7 @@ def _differ(one: int, other: int) -> bool:
 
 
 def _directories(parent: Path) -> list[Path]:
-    return sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
+    """Without what a symbolic link leads to: that is not ours to delete."""
+    if parent.is_symlink() or not parent.is_dir():
+        return []
+    return sorted(path for path in parent.iterdir() if path.is_dir() and not path.is_symlink())

@@ -91,6 +91,7 @@ class Files:
             if life is not None and life.life != own.life and not context.new_life:
                 raise self._another_life(context, life)
             self._opened = (context, FilesLayout(self._place, context.job, own))
+            self._layout.require_no_links(self._epoch)
             self._refuse_if_fenced("open")
             self._require_own_claim()
             if not context.accept:
@@ -106,6 +107,7 @@ class Files:
             return _newest_published(self._layout.markers()).batch_id
 
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
+        self._layout.require_no_links(self._epoch)
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
         produced = write_parquet(batch, directory)
         self._step("written")
@@ -248,6 +250,7 @@ class Files:
 
     def _finish_rewind(self, operation: str) -> Marker:
         """What is published, after completing a rewind that this run or an older one began."""
+        self._layout.require_no_links(self._epoch)
         self._refuse_if_fenced(operation)
         marker = self._layout.own_marker(self._epoch)
         if marker is None or marker.claim:

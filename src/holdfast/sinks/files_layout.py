@@ -160,6 +160,13 @@ class FilesLayout:
         for folder in (self.own / "staged", self._markers, self._schemas, self._columns, self.trash):
             folder.mkdir(parents=True, exist_ok=True)
 
+    def require_no_links(self, fencing_epoch: FencingEpoch) -> None:
+        """Refuse when a folder of ours is a symbolic link: what lies where it leads would be taken for ours, and
+        deleted with this process's rights."""
+        own = self.own.relative_to(self.place).as_posix()
+        for folder in ("trash", "published", "schemas", "columns", "batches", f"staged/{fencing_epoch}"):
+            below(self.place, f"{own}/{folder}")
+
     def carry_over(self) -> FilesLayout:
         """What 0.1.0 left, under the names of today."""
         if self.own == self._now:
@@ -220,7 +227,7 @@ class FilesLayout:
     def staged(self) -> Iterator[StagedDirectory]:
         for path in sorted((self.own / "staged").glob("*/*-*/")):
             epoch, batch = path.parent.name, path.name.partition("-")[0]
-            if epoch.isdecimal() and batch.isdecimal():
+            if epoch.isdecimal() and batch.isdecimal() and not (path.is_symlink() or path.parent.is_symlink()):
                 yield StagedDirectory(path, BatchId(int(batch)), FencingEpoch(int(epoch)))
 
     def markers(self) -> dict[FencingEpoch, Marker]:
