@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from tests.simulation.runs import Scene
     from tests.simulation.store import Disk, Faults
 
-ENABLED: frozenset[str] = frozenset({"skew", "copied"})
+ENABLED: frozenset[str] = frozenset(
+    {
+        "table_restored", "table_rolled_back", "table_emptied", "table_replaced", "table_compacted",
+        "table_deleted_from", "table_appended_to", "denied", "gateway", "copied", "skew", "io_errors",
+    }
+)  # fmt: skip
 """What the outside world does by default: that for which the product has a rule."""
 
 
@@ -269,9 +274,7 @@ class Outsider:
         if keys:
             key = self.random.choice(keys[: len(keys) // 2 + 1])
             self._note(f"a lifecycle rule deletes {key}")
-            del disk.objects[key]
-            disk.damaged.add(key)
-            disk.ever_damaged = True
+            disk.damage(key, None)
 
     def deny(self) -> None:
         disk = self.scene.disk

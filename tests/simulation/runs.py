@@ -37,6 +37,7 @@ from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, Wo
 JOB = JobName("job")
 WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home", "--accept-sink": "accept_sink"}
 """What a person may type, and the setting that it is."""
+_MEND, _START = "Mend checkpoint", "Start without going back"
 _ATTEMPTS = 8
 """How often a person tries a way out."""
 
@@ -366,6 +367,7 @@ class Operator:
     def _ways(self, refusal: HoldfastError) -> list[str]:
         hint, incident = refusal.hint or "", self._scene.outsider.incident
         ways = [*(flag for flag in WAYS_OUT if flag in hint), *re.findall(r"--from-checkpoint \d+", hint)]
+        ways += [told for told in (_MEND, _START) if told in hint]
         return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
     def _mend(self, refused: SimulatedRun) -> None:
@@ -381,6 +383,8 @@ class Operator:
         if way == "put back" and incident is not None:
             incident.put_back()
             outsider.incident = None
+        elif way == _MEND:
+            self._scene.disk.mend()
         back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None
         run = self._run_of_last_resort(frozenset({WAYS_OUT[way]} if way in WAYS_OUT else ()), back)
         if run.runtime is not None and outsider.incident is not None:
@@ -420,6 +424,8 @@ class Operator:
         scene.settings |= {"on_exceeded": "alert", "timeout": "20s"}
         scene.clock_jumps = False
         self._world.note("--- faults end ---")
+        for host in scene.hosts:
+            host.unreadable_until = 0.0
         for run in scene.runs:
             run.query._dying = 0.0
             run.process.stalled_until = min(run.process.stalled_until, self._world.now + 4.0)

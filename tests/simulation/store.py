@@ -89,11 +89,26 @@ class Disk:
     objects: dict[str, bytes] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     """Keys whose bytes the world has changed."""
+    originals: dict[str, bytes] = field(default_factory=dict)
+    """Their bytes as they were."""
     ever_damaged: bool = False
     denied: dict[str, float] = field(default_factory=dict)
     """Keys that answer 403, until when."""
     trimmed: set[str] = field(default_factory=set)
     """Keys of the journal that were deleted. A late write does not come that late: hundreds of entries lie between."""
+
+    def damage(self, key: str, data: bytes | None) -> None:
+        """Other bytes at rest, or none."""
+        self.originals[key] = self.objects.pop(key)
+        if data is not None:
+            self.objects[key] = data
+        self.damaged.add(key)
+        self.ever_damaged = True
+
+    def mend(self) -> None:
+        """From a copy of the home that somebody has."""
+        self.objects.update({key: data for key, data in self.originals.items() if key in self.damaged})
+        self.damaged.clear()
 
 
 class SimulatedStore:
@@ -146,9 +161,7 @@ class SimulatedStore:
             self._disk.objects[key] = data
             self._disk.damaged.discard(key)
             if self._world.chance(self._faults.flipped_rest):
-                self._disk.objects[key] = _flipped(data, self._world)
-                self._disk.damaged.add(key)
-                self._disk.ever_damaged = True
+                self._disk.damage(key, _flipped(data, self._world))
 
         self._write("upload", key, effect)
 
