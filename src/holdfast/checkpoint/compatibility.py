@@ -87,7 +87,7 @@ def _sources(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
             _listed(held.sources),
             _listed(coming.sources),
             "Spark finds offsets by a source's position: with one more or less it fails, or reads with another's",
-            "keep the sources as they were; a changed set of sources needs a new job name",
+            "keep the sources as they were; a changed set of sources needs a new job name and a sink of its own",
         )
     elif _only_reordered(held.sources, coming.sources):
         yield refuse(

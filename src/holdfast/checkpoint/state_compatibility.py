@@ -19,7 +19,10 @@ from holdfast.checkpoint.query_facts import (
     operator_title,
 )
 
-_NEW_JOB = "put the operator back as it was, or give the changed query a new job name, which starts without state"
+_NEW_JOB = (
+    "put the operator back as it was, or give the changed query a new job name and a sink of its own: it starts "
+    "without state"
+)
 _RENAMED = "put it back as it was; when only names changed and the meaning did not, --force"
 
 
@@ -34,7 +37,7 @@ def operator_differences(held: QueryFacts, coming: QueryFacts) -> Iterator[Diffe
             _chain(held.operators),
             _chain(coming.operators),
             "Spark finds state by an operator's number and refuses another operator there",
-            "keep the stateful operators as they were, or give the changed query a new job name",
+            "keep the stateful operators as they were, or give the changed query a new job name and a sink of its own",
         )
     same_spark = held.spark == coming.spark
     for id in sorted(before.keys() & after.keys()):

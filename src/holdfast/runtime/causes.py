@@ -43,8 +43,8 @@ _HINTS = {
     Cause.STATE_UNREADABLE: "holdfast verify --all; what could not be read is kept in <work>/<job>/*.aside",
     Cause.STATE_NOT_LOADED: "look at Spark's log, and at the memory, the limits and the disks of the machine; nothing "
     "is given up as long as the bytes are right",
-    Cause.INCOMPATIBLE: "start the query that the checkpoint is of, or give the changed one a new job name; nothing is "
-    "lost",
+    Cause.INCOMPATIBLE: "start the query that the checkpoint is of, or give the changed one a new job name and a sink "
+    "of its own; nothing is lost",
     Cause.STORAGE: "look at the disks and file systems of the driver and the executors: full, read-only or gone?",
     Cause.OUT_OF_MEMORY: "give Spark more memory (spark.driver.memory, spark.executor.memory, and for Python "
     "spark.executor.memoryOverhead), or each batch less to do (maxFilesPerTrigger, maxOffsetsPerTrigger)",

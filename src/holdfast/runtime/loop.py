@@ -121,6 +121,8 @@ class Runtime:
         self._answers: dict[RequestId, Answer] = {}
         self._next_request = 1
         self._publishing = False
+        self._forgotten: BatchId | None = None
+        """Batches up to here the sink was told to forget."""
         self._published: BatchId | None = resumed.durable
         self._next_beat = self._clock.monotonic()
         self._beating = False
@@ -284,6 +286,7 @@ class Runtime:
                 self._publish(upto)
             case RetireCheckpoints():
                 self._parts.retiring.retire()
+                self._lanes.submit("journal", self._forget_behind)
             case AnswerRequest(request=request):
                 if answer := self._answers.pop(request, None):
                     answer(command)
@@ -315,6 +318,23 @@ class Runtime:
                 self._post(lambda: self._output_published(upto))
 
         self._lanes.submit("publish", publish)
+
+    def _forget_behind(self) -> None:
+        """No checkpoint leads back behind the oldest one that is kept. On the journal lane."""
+        sink, state = self._query.sink, self._parts.journal.state
+        barriers = [entry.barrier_batch_id for entry in state.retained() if entry.id not in state.abandoned]
+        oldest = min(barriers, default=None)
+        if sink is None or oldest is None or oldest == self._forgotten:
+            return
+        self._forgotten = oldest
+
+        def forget() -> None:
+            try:
+                sink.forget(oldest)
+            except HoldfastError as error:
+                log.debug("the sink's record of old batches stays: %s", error.message)
+
+        self._lanes.submit("publish", forget)
 
     def _output_published(self, upto: BatchId) -> None:
         self._publishing = False
