@@ -148,8 +148,8 @@ class Recovery:
             raise Corrupt(
                 "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
                 hint="if the machine was to blame, mend it and run `holdfast verify --all --mark`, which brings back "
-                "what is sound; or put a copy of the home back; or start from scratch with a new job name and a sink of its "
-                "own, since the same one would get every row again",
+                "what is sound; or put a copy of the home back; or start from scratch with a new job name and a sink "
+                "of its own, since the same one would get every row again",
             )
         return Resumed(self._workplace.fresh(self._journal.fencing_epoch), None, None, None, None)
 
