@@ -2,8 +2,9 @@
 
     python examples/own_writer.py
 
-After a crash the query goes on from the newest checkpoint, and the batches after it are written again. So a writer of
-your own must bear the same batch twice: this one replaces rows by their key, which makes the result right.
+After a crash the query goes on from the newest checkpoint, and the batches after it are written again, perhaps cut
+differently under the same batch ids. So a writer of your own must bear rows twice and skip no batch id: this one
+replaces rows by their key, which makes the result right.
 """
 
 import logging
@@ -37,4 +38,5 @@ if __name__ == "__main__":
     logging.getLogger("holdfast").setLevel(logging.INFO)
     home = PLACE / "home"
     home.mkdir(parents=True, exist_ok=True)
-    holdfast.run(readings, job="readings", home=f"file://{home}", interval="10s")
+    # The writer replaces rows, so it may get them again under batch ids that it has seen: it says so with `repeats`.
+    holdfast.run(readings, job="readings", home=f"file://{home}", interval="10s", repeats="accept")

@@ -90,6 +90,10 @@ class Settings:
     rewound to the home's newest checkpoint."""
     accept_sink: bool = False
     """The sink was restored, replaced or emptied, and that is meant: go on from what is there."""
+    sink_position: Callable[[], int | None] | None = None
+    """For a writer of your own: the newest batch id that it has written, None for none. Asked before each start."""
+    repeats: Literal["refuse", "accept"] = "refuse"
+    """`accept`: a writer of your own takes rows again under batch ids that it may have seen; it skips none."""
     restart_delay: Duration = "1s"
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -136,6 +140,8 @@ class Settings:
         if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
             raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
         object.__setattr__(self, "alarms", tuple(self.alarms))
+        if self.sink_position is not None and not callable(self.sink_position):
+            raise InvalidSettings.of("sink_position", self.sink_position, "must be a function without parameters")
         if self.work is not None and not isinstance(self.work, str | Path):
             raise InvalidSettings.of("work", self.work, "must be a path")
         if self.spark_log is not None and (not isinstance(self.spark_log, str | Path) or not str(self.spark_log)):
@@ -195,6 +201,7 @@ _CHOICES = {
     "on_exceeded": ("alert", "fail"),
     "on_conflict": ("refuse", "takeover"),
     "carrier": ("auto", "driver", "executors"),
+    "repeats": ("refuse", "accept"),
 }
 _SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink")
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}

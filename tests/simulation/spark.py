@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import Fenced
 from holdfast.identifiers import BatchId
 from holdfast.runtime.causes import WHILE_STAGING, StartFailed
+from holdfast.runtime.own_writer import NONE_YET, Taken
 from holdfast.sinks.protocol import SinkContext, SinkState
 from tests.simulation.checkers import Checkers
 from tests.simulation.sink import SimulatedSink
@@ -123,6 +125,14 @@ class SimulatedQuery:
 
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
+
+    def own_writer(self, directory: SimulatedDirectory) -> Taken | None:
+        if self.own is None:
+            return None
+        offsets = (path.removeprefix("offsets/") for path in directory.files if path.startswith("offsets/"))
+        found = newest_barrier(offsets)
+        planned = NONE_YET if found is None else found
+        return Taken("the own table", self.own.newest, known=True, always_skips=not self.own.appends, planned=planned)
 
     def open_sink(self, context: SinkContext) -> None:
         self._sink.open(context, None, None)

@@ -102,8 +102,9 @@ def test_a_query_without_barriers_is_refused(
     spark: SparkSession, tmp_path: Path, options: dict[str, str], trigger: dict[str, str], words: str
 ) -> None:
     writer = events(spark).writeStream.format("noop").options(**options).trigger(**trigger)
+    (home := tmp_path / "home").mkdir()
     with pytest.raises(InvalidSettings, match=words):
-        holdfast.start(writer, job="j", home=f"file://{tmp_path}", spark=spark, work=tmp_path / "work")
+        holdfast.start(writer, job="j", home=f"file://{home}", spark=spark, work=tmp_path / "work")
     assert not spark.streams.active
 
 

@@ -136,6 +136,9 @@ class ChurningQuery:
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return None
 
+    def own_writer(self, directory: WorkDirectory) -> None:
+        return None
+
     def open_sink(self, context: SinkContext) -> None:
         raise AssertionError("there is no sink")
 

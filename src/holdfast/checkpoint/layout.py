@@ -72,8 +72,12 @@ def newest_barrier(names: Iterable[str]) -> BatchId | None:
     return max((BatchId(int(name)) for name in names if name.isascii() and name.isdigit()), default=None)
 
 
-def plan_snapshot(barrier: BatchId, files: Iterable[WorkFile], read: ReadFile, sst_files: SstFiles) -> SnapshotPlan:
+def plan_snapshot(
+    barrier: BatchId, files: Iterable[WorkFile], read: ReadFile, sst_files: SstFiles, *, planned: bool = False
+) -> SnapshotPlan:
     """Every file of `barrier` among `files`, by shard: the control shard first, then the state stores by name.
+
+    With `planned` also the offsets of the batch after it, if Spark has planned that: it is repeated as it was then.
 
     `read` gives the bytes of a commit file, `sst_files` the names that a RocksDB zip refers to; a FileNotFoundError
     from either means that Spark deleted the file meanwhile.
@@ -81,7 +85,7 @@ def plan_snapshot(barrier: BatchId, files: Iterable[WorkFile], read: ReadFile, s
     seen = {file.path: file for file in files}
     tree = {path: file for path, file in seen.items() if not _hidden(path)}
     stores = _stores(tree)
-    control = ShardPlan(CONTROL_SHARD, _control_files(barrier, tree, stores))
+    control = ShardPlan(CONTROL_SHARD, _control_files(barrier, tree, stores, planned=planned))
     commits = _Commits(tree, read)
     ids = commits.of_batch(barrier)
     if ids is None:
@@ -102,7 +106,9 @@ def _hidden(path: str) -> bool:
 # --- the control shard ---
 
 
-def _control_files(barrier: BatchId, tree: Mapping[str, WorkFile], stores: Collection[str]) -> tuple[WorkFile, ...]:
+def _control_files(
+    barrier: BatchId, tree: Mapping[str, WorkFile], stores: Collection[str], *, planned: bool
+) -> tuple[WorkFile, ...]:
     required = ["metadata", f"offsets/{barrier}", f"commits/{barrier}"]
     if barrier > 0:
         # Spark resumes from the newest offsets only when it has the ones before, too.
@@ -111,6 +117,8 @@ def _control_files(barrier: BatchId, tree: Mapping[str, WorkFile], stores: Colle
         if path not in tree:
             raise NotPlannable(f"{path} does not exist")
     wanted = {*required, f"commits/{barrier - 1}"}
+    if planned:
+        wanted.add(f"offsets/{barrier + 1}")
     wanted.update(path for path in tree if _is_control(path, barrier, stores))
     return _with_side_cars(wanted, tree)
 

@@ -48,6 +48,7 @@ OPTION_HELP = {
     "new_life": "Begin anew although the work directory or the sink know another life of this job.",
     "accept_older_home": "Go on from a home that was put back from a backup; the sink is rewound to it.",
     "accept_sink": "Go on from a sink that was restored, replaced or emptied since the last run.",
+    "repeats": "A writer of your own: refuse a start that may make it skip rows, or accept: it skips none.",
     "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
     "restart_attempts": "Restarts in a row without a completed batch before the job is given up.",
     "restart_same_error": "Deaths in a row by the same error of the pipeline's own code before it is given up.",

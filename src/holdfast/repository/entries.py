@@ -121,6 +121,11 @@ class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
     """The run stopped by itself: the next one need not wait for its heartbeat to go stale."""
 
     reason: str
+    planned: BatchId | None = None
+    """Where the query brings a writer of its own: the newest batch that it may have got, -1 for none; None when that is
+    not known."""
+    never_ran: bool = False
+    """It could not start: its query wrote nothing."""
 
 
 class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):

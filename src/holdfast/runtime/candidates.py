@@ -11,11 +11,12 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from holdfast.errors import Corrupt, Incompatible
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
 from holdfast.runtime.causes import SUSPICIONS, Cause, Death, StartFailed, death_of_start
 from holdfast.runtime.evidence import Verdict, difference, verdict
+from holdfast.runtime.own_writer import Repeats, require_no_skips
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.resuming import Resuming
@@ -29,13 +30,17 @@ class Candidates:
     def __init__(
         self,
         *,
+        job: JobName,
         query: Query,
         recovery: Recovery,
         resuming: Resuming,
         journal: Journal,
         supervision: Supervision,
         distrust: Distrust,
+        repeats: Repeats = "refuse",
     ) -> None:
+        self._job = job
+        self._repeats = repeats
         self._query = query
         self._recovery = recovery
         self._resuming = resuming
@@ -77,6 +82,7 @@ class Candidates:
         Raises `Corrupt` when there is none, `StorageError` when it cannot be told.
         """
         self._journal.settle()
+        written = self._query.own_writer(suspect.directory)
         found = self._examined(suspect, death)
         if found is Verdict.KEEP:
             log.warning("%s holds what it should, so it is tried again: %s", suspect.directory.location, death.message)
@@ -89,6 +95,8 @@ class Candidates:
             suspect.directory.set_aside(f"Spark could not read it: {death.message}")
             self._given_up.add(suspect.directory.location)
         resumed = self._recovery.resume(local=False, damaged=self._proved)
+        if written is not None and (taken := self._query.own_writer(resumed.directory)) is not None:
+            require_no_skips(self._job, taken, self._repeats, may_have_more=written.planned > taken.planned)
         self._supervision.overridden = self._resuming.go_on(resumed)
         self._distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         return resumed

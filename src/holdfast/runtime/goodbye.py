@@ -1,17 +1,24 @@
 """The last entry of a run that ends by itself: the next one need not wait for the heartbeat to go stale."""
 
 from holdfast.errors import Fenced, StorageError
+from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
 
 
-def say_goodbye(journal: Journal, reason: str) -> None:
+def say_goodbye(journal: Journal, reason: str, planned: BatchId | None = None, *, never_ran: bool = False) -> None:
     """Best effort: a run that cannot say it is found dead after a while."""
     try:
         journal.append(
             lambda sequence, attempt, at: RunEnded(
-                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, reason=reason
+                sequence=sequence,
+                attempt=attempt,
+                at=at,
+                fencing_epoch=journal.fencing_epoch,
+                reason=reason,
+                planned=planned,
+                never_ran=never_ran,
             )
         )
     except (StorageError, Fenced) as error:

@@ -15,7 +15,7 @@ from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.rules import Rules
 from holdfast.errors import Conflict, Fenced, HoldfastError, OwnedByAnotherRun, StopAsked, StorageError
-from holdfast.identifiers import AttemptId, FencingEpoch, JobName, Sequence
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
@@ -38,6 +38,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.memory import Agreement
 from holdfast.runtime.naming_failures import message_of
+from holdfast.runtime.own_writer import may_have_more, require_no_skips
 from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.places import require_apart
 from holdfast.runtime.ports import Query, Workplace
@@ -202,6 +203,7 @@ def launch(
     leftovers = _stored_manifests(place.store)
     home_id = _home_identity(place)
     claimed = _claim(place, journal, outside.agreement)
+    planned: list[BatchId | None] = [None]
     try:
         log.info("run %s owns the job", claimed.fencing_epoch)
         make_workplace = workplace_of or (lambda marker, new_life: workplace_at(place.work, marker, new_life=new_life))
@@ -211,12 +213,12 @@ def launch(
         # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
         parts.watch.beat()
         with around.beating(parts.watch, parts.heartbeat):
-            resumed = parts.candidates.start(_recover(place, parts, outside))
+            resumed = parts.candidates.start(_recover(place, parts, outside, planned.append))
     except (Exception, StopAsked) as error:
         # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
         query.stop()
         why = message_of(error) if isinstance(error, Exception) else "stopped"
-        say_goodbye(journal, f"could not start: {why}")
+        say_goodbye(journal, f"could not start: {why}", planned[-1], never_ran=True)
         raise
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
@@ -266,8 +268,9 @@ def _marker(place: Place, claimed: RunStarted, home_id: str) -> WorkMarker:
     )
 
 
-def _recover(place: Place, parts: Parts, outside: Outside) -> Resumed:
-    """The directory to start in, and the sink at the same point.
+def _recover(place: Place, parts: Parts, outside: Outside, proceed: Callable[[BatchId | None], None]) -> Resumed:
+    """The directory to start in, and the sink at the same point. `proceed` hears how far a writer of the query's own
+    has come at most, None when that is not known.
 
     A query that does not fit its checkpoint is refused before anything is given up: the next run goes on as before.
     """
@@ -275,6 +278,10 @@ def _recover(place: Place, parts: Parts, outside: Outside) -> Resumed:
     back = _way_back(place, parts.journal.state)
     resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
     place.around.step("recovery.directory")
+    if (taken := parts.query.own_writer(resumed.directory)) is not None:
+        more = may_have_more(parts.journal.state, taken.planned, local=resumed.is_local)
+        require_no_skips(place.job, taken, place.settings.repeats, may_have_more=more)
+        proceed(None if more else taken.planned)
     parts.supervision.overridden = parts.resuming.go_on(resumed)
     return resumed
 
@@ -463,6 +470,8 @@ def _put_together(
         recovery=recovery,
         resuming=resuming,
         candidates=Candidates(
+            job=place.job,
+            repeats=settings.repeats,
             query=query,
             recovery=recovery,
             resuming=resuming,

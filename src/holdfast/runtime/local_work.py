@@ -14,6 +14,7 @@ from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.work_folder import FolderWorkDirectory, FolderWorkplace
 from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import Pins
+from holdfast.snapshot.work_directory import has_planned, plan
 
 
 class LocalWorkDirectory(FolderWorkDirectory[Path]):
@@ -36,7 +37,9 @@ class LocalWorkplace(FolderWorkplace[Path]):
         barrier = previous.newest_barrier()
         assert barrier is not None, "only an intact directory is adopted"
         target = self._next_path(epoch)
-        local_copy(Path(previous.location), previous.plan(barrier), target)
+        # A writer of the user's own may have got the batch behind the barrier: it must be the same batch again.
+        folder = Path(previous.location)
+        local_copy(folder, plan(folder, barrier, planned=has_planned(folder, barrier)), target)
         return self._directory(target)
 
     def _directory(self, path: Path) -> LocalWorkDirectory:

@@ -52,6 +52,7 @@ from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import end_of_run, message_of
+from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
 from holdfast.runtime.query_life import QueryLife, Told
@@ -377,9 +378,23 @@ class Runtime:
     def _say_goodbye(self) -> None:
         self._checkpointing.write_unrecorded()
         if self._checkpointing.journal_answers:
-            say_goodbye(self._parts.journal, self._failure.message if self._failure else "stopped")
+            reason = self._failure.message if self._failure else "stopped"
+            say_goodbye(self._parts.journal, reason, self._written())
         else:
             log.warning("the end of the run is not recorded: the home has just failed to take an entry")
+
+    def _written(self) -> BatchId | None:
+        """How far a writer of the query's own may have got, for the next run; the query has stopped."""
+        resumed = self._life.resumed
+        try:
+            taken = self._query.own_writer(resumed.directory)
+        except Exception as error:
+            log.debug("how far the query's own writer is: %s", message_of(error))
+            return None
+        if taken is None:
+            return None
+        more = may_have_more(self._parts.journal.state, taken.planned, local=resumed.is_local)
+        return None if more else taken.planned
 
     def _snapshot(self) -> JobStatus:
         history = self._coordinator.history

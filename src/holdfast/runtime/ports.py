@@ -12,6 +12,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
+from holdfast.runtime.own_writer import Taken
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
 from holdfast.storage.interface import ObjectStore
@@ -108,6 +109,9 @@ class Query(Protocol):
 
     def missing_input(self, paths: Many[str]) -> tuple[str, ...] | None:
         """Which of these files, as Spark's file source names them, are not there; None when that cannot be asked."""
+
+    def own_writer(self, directory: WorkDirectory) -> Taken | None:
+        """How far a writer of the query's own is, which is to go on in `directory`; None when holdfast writes."""
 
     def open_sink(self, context: SinkContext) -> None:
         """Get the sink ready to write what the query produces, and fence it."""

@@ -59,6 +59,11 @@ class Resumed:
     """The checkpoint that the directory was restored from, None for a local or fresh one."""
     gives_up: GivesUp | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """It goes on in what the run before left, with what Spark had planned there."""
+        return self.checkpoint is None and self.barrier is not None
+
 
 Cost = Callable[[BatchId], str | None]
 """What would be taken back from readers by resuming at that barrier, None for nothing."""

@@ -18,6 +18,7 @@ from holdfast.storage.hdfs_path import HdfsPath
 from holdfast.storage.work_path import WorkPath, names_in
 
 _SETTLING_SCANS = 20
+_LEAST_LINES = 2
 
 
 def newest_barrier(directory: WorkPath) -> BatchId | None:
@@ -28,13 +29,27 @@ def newest_barrier(directory: WorkPath) -> BatchId | None:
         return None
 
 
-def plan(directory: WorkPath, barrier: BatchId) -> SnapshotPlan:
-    """What to copy for `barrier`, which must have been seen as committed. Raises `NotPlannable`."""
+def has_planned(directory: WorkPath, barrier: BatchId) -> bool:
+    """Whether the batch behind the barrier was planned, and a power cut has left its offsets whole: a version, the
+    batch's own line, and one line for each source."""
+    try:
+        data = (directory / f"offsets/{barrier + 1}").read_bytes()
+    except FileNotFoundError:
+        return False
+    return data.startswith(b"v") and data.count(b"\n") >= _LEAST_LINES and b"\0" not in data
+
+
+def plan(directory: WorkPath, barrier: BatchId, *, planned: bool = False) -> SnapshotPlan:
+    """What to copy for `barrier`, which must have been seen as committed. Raises `NotPlannable`.
+
+    With `planned` also the offsets of a batch that was planned behind it.
+    """
     return layout.plan_snapshot(
         barrier,
         scan(directory),
         read=lambda path: (directory / path).read_bytes(),
         sst_files=lambda path: tuple(referenced_files(directory / path)),
+        planned=planned,
     )
 
 

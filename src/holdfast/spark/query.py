@@ -18,6 +18,7 @@ from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
 from holdfast.runtime.causes import GONE, StartFailed, death_of_text
+from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.preflight import require_compatible
 from holdfast.runtime.supervision import ending_of
@@ -30,6 +31,7 @@ from holdfast.spark.checkpoint_files import quick_files
 from holdfast.spark.death_text import death_text, exception_text
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.query_facts import facts_of, frame_and_mode
+from holdfast.spark.writer_position import taken_by
 from holdfast.storage.work_path import WorkPath, work_path
 
 # A streaming DataFrame, or a DataStreamWriter of the user's own.
@@ -100,6 +102,11 @@ class SparkQuery:
         except Exception as error:
             log.warning("the file system of the source could not be asked: %s", as_holdfast_error(error).message)
             return None
+
+    def own_writer(self, directory: WorkDirectory) -> Taken | None:
+        if not isinstance(self._built, DataStreamWriter):
+            return None
+        return taken_by(self._built, self._spark, work_path(directory.location), self._settings.sink_position)
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None
@@ -205,7 +212,10 @@ def built_by(build: object, spark: SparkSession, sink: Sink | None) -> Built:
                 f"{shown} returned a DataStreamWriter, which has a sink of its own, but a sink was given too",
                 hint="return the streaming DataFrame and let holdfast write it, or leave the sink out",
             )
-        log.warning("the query writes to a sink of its own: its output is at least once, not exactly once")
+        log.warning(
+            "the query writes to a sink of its own: its output is at least once, not exactly once, and a restore that "
+            "would make it skip rows is refused"
+        )
         return built
     if not isinstance(built, DataFrame) or not built.isStreaming:
         kind = "a DataFrame that is not streaming" if isinstance(built, DataFrame) else f"{type(built).__name__}"

@@ -10,6 +10,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 from holdfast.checkpoint.query_facts import PROVIDER
 from holdfast.errors import InvalidSettings
+from holdfast.spark.forgetting import require_keeping_sources
 from holdfast.spark.planning import nodes, output_mode_of, singleton
 from holdfast.spark.query_facts import frame_and_mode
 
@@ -23,6 +24,7 @@ def require_runnable(built: DataFrame | DataStreamWriter, output_mode: str, *, b
     """`begins` says that the job has no checkpoint: with one, Spark takes the state store provider from there."""
     frame, mode = frame_and_mode(built, output_mode)
     _require_supported(frame, mode or "append")
+    require_keeping_sources(frame)
     if begins:
         _require_column_families(frame)
 

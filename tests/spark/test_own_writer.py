@@ -1,0 +1,163 @@
+"""Writers of the user's own: how far they are, and a restore that they would skip. About 40 s."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+import holdfast
+from holdfast.errors import Conflict, InvalidSettings
+from holdfast.identifiers import BatchId
+from holdfast.spark.writer_position import newest_planned, taken_by
+from tests.spark.conftest import with_state_format
+
+NO_BATCH = BatchId(-1)
+
+
+class Job:
+    """Lines of text files into a writer of the user's own; a life ends when its input is used up."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self._spark = spark
+        self.root = root
+        self.out = root / "out"
+        for name in ("in", "home"):
+            (root / name).mkdir()
+        self._files = 0
+
+    def put(self, *lines: str) -> None:
+        self._files += 1
+        (self.root / "in" / f"{self._files}.txt").write_text("\n".join(lines))
+
+    def lines(self) -> DataFrame:
+        return self._spark.readStream.format("text").load(str(self.root / "in"))
+
+    def to_files(self, spark: SparkSession) -> DataStreamWriter:
+        return self.lines().writeStream.format("json").option("path", str(self.out)).trigger(availableNow=True)
+
+    def run(self, build: Any = None, **options: Any) -> None:
+        holdfast.start(
+            build or self.to_files,
+            job="lines",
+            home=f"file://{self.root / 'home'}",
+            work=self.root / "work",
+            spark=self._spark,
+            interval="1h",
+            **options,
+        ).await_termination()
+
+    def read(self) -> list[str]:
+        return sorted(row.value for row in self._spark.read.json(str(self.out)).collect())
+
+    def back_to(self, backup: Path) -> None:
+        """As after a restore of checkpoint 1: the newest one is lost, and so is the disk."""
+        shutil.rmtree(self.root / "home")
+        shutil.copytree(backup, self.root / "home")
+        shutil.rmtree(self.root / "work")
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> Job:
+    with_state_format(spark, "hdfs")
+    return Job(spark, tmp_path)
+
+
+@pytest.mark.timeout(300)
+def test_a_restore_that_sparks_file_sink_would_skip_is_refused_and_says_what_would_be_lost(
+    job: Job, tmp_path: Path
+) -> None:
+    job.put("a", "b")
+    job.run()
+    shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    job.put("c")
+    job.run()
+    assert job.read() == ["a", "b", "c"]
+    job.back_to(tmp_path / "backup")
+    job.put("d")  # batch 1 is cut anew, of c and d, and the sink has a batch 1
+    for options in ({}, {"repeats": "accept"}):
+        with pytest.raises(Conflict, match=r"has batch 1 already and skips batch 1: their rows would be lost"):
+            job.run(**options)
+    assert job.read() == ["a", "b", "c"]
+
+
+@pytest.mark.timeout(300)
+def test_the_same_directory_goes_on(job: Job) -> None:
+    job.put("a")
+    job.run()
+    job.put("b")
+    job.run()
+    assert job.read() == ["a", "b"]
+
+
+@pytest.mark.timeout(300)
+def test_a_function_of_the_user_says_how_far_its_sink_is(job: Job, tmp_path: Path) -> None:
+    written: list[tuple[int, list[str]]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        written.append((number, sorted(row.value for row in batch.collect())))
+
+    def build(spark: SparkSession) -> DataStreamWriter:
+        return job.lines().writeStream.foreachBatch(write).trigger(availableNow=True)
+
+    job.put("a")
+    job.run(build, sink_position=lambda: None)
+    shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    job.put("b")
+    job.run(build, sink_position=lambda: 0)
+    job.back_to(tmp_path / "backup")
+    with pytest.raises(Conflict, match="has batch 1 already"):
+        job.run(build, sink_position=lambda: 1)
+    with pytest.raises(InvalidSettings, match="must return the newest batch id"):
+        job.run(build, sink_position=lambda: "1")
+    job.run(build, sink_position=lambda: 1, repeats="accept")
+    assert written == [(0, ["a"]), (1, ["b"]), (1, ["b"])]
+
+
+def test_what_cannot_be_asked_is_said_to_be_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load()
+    work = tmp_path / "work"
+    asked = taken_by(rows.writeStream.foreachBatch(lambda batch, number: None), spark, work, None)
+    assert (asked.known, asked.planned) == (False, NO_BATCH)
+    assert not taken_by(rows.writeStream.format("org.example.Unheard"), spark, work, None).known
+    kafka = taken_by(rows.writeStream.format("kafka"), spark, work, None)
+    assert (kafka.known, kafka.newest) == (True, None)
+
+
+def test_the_log_of_the_file_sink_is_read_compacted_or_not(spark: SparkSession, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    writer = spark.readStream.format("rate").load().writeStream.format("parquet").option("path", str(out))
+    assert taken_by(writer, spark, tmp_path, None).newest is None
+    (out / "_spark_metadata").mkdir(parents=True)
+    for name in ("8", "9.compact", "10", ".10.crc", "_other"):
+        (out / "_spark_metadata" / name).write_text("v1")
+    assert taken_by(writer, spark, tmp_path, None).newest == 10
+    (out / "_spark_metadata" / "19.compact").write_text("v1")
+    taken = taken_by(writer, spark, tmp_path, None)
+    assert (taken.newest, taken.always_skips) == (19, True)
+
+
+def test_a_delta_table_is_asked_for_the_transaction_of_the_querys_id(spark: SparkSession, tmp_path: Path) -> None:
+    import pyarrow
+    from deltalake import CommitProperties, Transaction, write_deltalake
+
+    table, work = tmp_path / "table", tmp_path / "work"
+    writer = spark.readStream.format("rate").load().writeStream.format("delta").option("path", str(table))
+    work.mkdir()
+    assert taken_by(writer, spark, work, None).newest is None
+    mine = CommitProperties(app_transactions=[Transaction("the-id", 7)])
+    write_deltalake(str(table), pyarrow.table({"a": [1]}), commit_properties=mine)
+    (work / "metadata").write_text('{"id":"the-id"}')
+    taken = taken_by(writer, spark, work, None)
+    assert (taken.known, taken.newest, taken.always_skips) == (True, 7, True)
+    (work / "metadata").write_text('{"id":"another"}')
+    assert taken_by(writer, spark, work, None).newest is None
+
+
+def test_a_batch_counts_as_planned_from_its_offsets_on(tmp_path: Path) -> None:
+    assert newest_planned(tmp_path) == NO_BATCH
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1")
+    assert newest_planned(tmp_path) == 0

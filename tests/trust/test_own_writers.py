@@ -1,0 +1,164 @@
+"""R8. No row is lost in silence: a restore that would make a writer of the user's own skip re-cut batches is refused.
+
+What real writers of Spark say of themselves, and a job that is refused because of it: `tests/spark/test_own_writer.py`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId, JobName
+from holdfast.repository.entries import RunEnded
+from holdfast.runtime.local_work import LocalWorkDirectory
+from holdfast.runtime.own_writer import NONE_YET, Taken, may_have_more, require_no_skips
+from holdfast.settings import Settings
+from holdfast.snapshot.work_directory import has_planned, plan
+from tests.unit.job_histories import History
+from tests.unit.work_files import write
+
+JOB = JobName("orders")
+REFUSE = "refuse"
+
+
+def file_sink(newest: int | None, planned: int) -> Taken:
+    batch = None if newest is None else BatchId(newest)
+    return Taken("Spark's file sink at /out", batch, known=True, always_skips=True, planned=BatchId(planned))
+
+
+def unknown(planned: int) -> Taken:
+    return Taken("the query's own writer (foreachBatch)", None, known=False, planned=BatchId(planned))
+
+
+@pytest.mark.parametrize("repeats", ["refuse", "accept"])
+def test_a_sink_that_has_more_than_will_be_repeated_is_told_what_it_would_skip(repeats: str) -> None:
+    with pytest.raises(Conflict, match=r"has batch 14 already and skips batches 11 to 14") as caught:
+        require_no_skips(JOB, file_sink(14, 10), repeats, may_have_more=True)  # type: ignore[arg-type]
+    assert "work directory" in str(caught.value)
+    assert "--repeats" not in str(caught.value), "nobody can say that this one does not skip"
+
+
+@pytest.mark.parametrize(("newest", "planned"), [(10, 10), (9, 10), (None, 10), (None, NONE_YET), (11, 11)])
+def test_a_sink_that_has_no_more_than_that_is_fine_however_the_run_before_ended(
+    newest: int | None, planned: int
+) -> None:
+    require_no_skips(JOB, file_sink(newest, planned), REFUSE, may_have_more=True)
+
+
+def test_a_query_that_begins_over_a_sink_that_has_batches_is_refused() -> None:
+    with pytest.raises(Conflict, match="skips batches 0 to 20"):
+        require_no_skips(JOB, file_sink(20, NONE_YET), REFUSE, may_have_more=False)
+
+
+def test_a_writer_that_cannot_be_asked_is_refused_when_it_may_have_more_unless_told() -> None:
+    require_no_skips(JOB, unknown(10), REFUSE, may_have_more=False)
+    require_no_skips(JOB, unknown(10), "accept", may_have_more=True)
+    with pytest.raises(Conflict, match="may have given later ones to the query's own writer") as caught:
+        require_no_skips(JOB, unknown(10), REFUSE, may_have_more=True)
+    assert "--repeats accept" in str(caught.value)
+    assert "sink_position" in str(caught.value)
+
+
+# --- what the journal knows ---
+
+
+def ended(history: History, planned: int | None, *, never_ran: bool = False) -> None:
+    batch = None if planned is None else BatchId(planned)
+    history._append(RunEnded, reason="stopped", planned=batch, never_ran=never_ran)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    history = History(tmp_path / "home")
+    history.run()
+    return history
+
+
+def more(history: History, planned: int, *, local: bool = False) -> bool:
+    history.run()
+    return may_have_more(history.state(), BatchId(planned), local=local)
+
+
+def test_the_first_run_finds_nothing(history: History) -> None:
+    assert not may_have_more(history.state(), NONE_YET, local=False)
+
+
+def test_a_run_that_died_may_have_written_more_unless_its_directory_is_here(history: History) -> None:
+    history.complete(1, batch=10)
+    assert more(history, 10)
+    assert more(history, 10, local=False)
+
+
+def test_its_own_directory_tells_all(history: History) -> None:
+    history.complete(1, batch=10)
+    assert not more(history, 11, local=True)
+
+
+@pytest.mark.parametrize(("said", "expected"), [(10, False), (11, True), (None, True)])
+def test_a_run_that_ended_says_how_far_it_was(history: History, said: int | None, expected: bool) -> None:
+    history.complete(1, batch=10)
+    ended(history, said)
+    assert more(history, 10) is expected
+
+
+def test_a_start_that_was_refused_changes_nothing_and_its_restored_directory_proves_nothing(history: History) -> None:
+    history.complete(1, batch=10)  # and dies
+    history.run()
+    ended(history, None, never_ran=True)  # refused, after it had restored checkpoint 1
+    assert more(history, 10, local=True)
+
+
+def test_a_start_that_failed_after_a_clean_end_does_not_make_the_end_unknown(history: History) -> None:
+    history.complete(1, batch=10)
+    ended(history, 10)
+    history.run()
+    ended(history, None, never_ran=True)
+    assert not more(history, 10)
+
+
+def test_a_start_that_failed_in_the_directory_of_a_run_that_died_says_what_it_found_there(history: History) -> None:
+    history.complete(1, batch=10)  # and dies, with batch 11 planned
+    history.run()
+    ended(history, 11, never_ran=True)  # could not start for another reason
+    assert not more(history, 11, local=True)
+    assert more(history, 10)
+
+
+def test_a_copy_does_not_know_how_far_its_source_went(tmp_path: Path) -> None:
+    from tests.unit.test_copying import claimed
+
+    history = History(tmp_path / "home")
+    history.journal.claim(lambda *place: claimed(history, *place, lineage="lineage", purpose="maintenance"))
+    history.complete(1, batch=10)
+    ended(history, None)
+    assert more(history, 10)
+
+
+# --- the same directory repeats the same batch ---
+
+
+def test_the_batch_that_was_planned_behind_the_barrier_is_taken_along_by_an_adoption_and_by_no_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """Its offsets decide which rows it has. A writer may have got it before it was committed."""
+    write(
+        tmp_path,
+        {"metadata": b"{}"} | {f"offsets/{n}": b"v1" for n in range(4)} | {f"commits/{n}": b"v1\n{}" for n in range(3)},
+    )
+    adopted = {file.path for file in plan(tmp_path, BatchId(2), planned=True).files()}
+    assert "offsets/3" in adopted
+    assert not has_planned(tmp_path, BatchId(2)), "half of it is none of it: a power cut"
+    write(tmp_path, {"offsets/3": b"v1\n{}\n17"})
+    assert has_planned(tmp_path, BatchId(2))
+    assert not has_planned(tmp_path, BatchId(3))
+    assert "offsets/3" not in {file.path for file in LocalWorkDirectory(tmp_path).plan(BatchId(2)).files()}
+
+
+def test_the_settings_are_checked() -> None:
+    from holdfast.errors import InvalidSettings
+
+    Settings(sink_position=lambda: 3, repeats="accept")
+    with pytest.raises(InvalidSettings, match="repeats"):
+        Settings(repeats="sometimes")  # type: ignore[arg-type]
+    with pytest.raises(InvalidSettings, match="sink_position"):
+        Settings(sink_position=3)  # type: ignore[arg-type]
