@@ -19,13 +19,18 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageUnreachable
-from holdfast.identifiers import BatchId
+from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.sinks.delta_commits import foreign_since_own
+from holdfast.sinks.delta_fit import APPEND_ONLY, demands, has_deletion_vectors, is_append_only, misfits
 from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger, read_ledger, replace, transactions
+from holdfast.sinks.delta_legacy import epoch_app, legacy_batches, legacy_ledger, legacy_lineage
 from holdfast.sinks.delta_log import Commit, DeltaLog, LiveFile
 from holdfast.sinks.delta_partitions import (
     MARKED,
@@ -34,6 +39,8 @@ from holdfast.sinks.delta_partitions import (
     require_partition_columns,
     with_marked_values,
 )
+from holdfast.sinks.delta_place import require_free
+from holdfast.sinks.delta_proof import Checked, checked_anew, judged, last_checked, require_descendant, require_live
 from holdfast.sinks.delta_statistics import delta_statistics
 from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.ledger import require_unbroken
@@ -48,9 +55,17 @@ from holdfast.sinks.protocol import (
     fingerprint,
     no_step,
 )
-from holdfast.sinks.published_record import Page, PublishedRecord, recorded
+from holdfast.sinks.published_record import (
+    HIDDEN,
+    Page,
+    PublishedRecord,
+    Recorded,
+    RecordedBatch,
+    RecordedFile,
+    recorded,
+)
 from holdfast.sinks.same_place import require_same_place
-from holdfast.sinks.schemas import differences, fields_of, nullable
+from holdfast.sinks.schemas import Field, fields_of, nullable
 from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
 
 if TYPE_CHECKING:
@@ -85,6 +100,8 @@ class Delta:
         self._unique = unique
         self._clock = clock
         self._known: SinkContext | None = None
+        self._fields: Sequence[Field] = ()
+        self._checked: Checked | None = None
         self._may_leave_out = False
         """Whether the next publish may leave batches out that the ledger does not have."""
 
@@ -93,14 +110,20 @@ class Delta:
 
     def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
         self._known = context
-        require_partition_columns(fields_of(schema.json()), self._asked_partitions or ())
+        self._fields = fields_of(schema.json())
+        require_partition_columns(self._fields, self._asked_partitions or ())
         with storage_errors(f"look at {self.describe()}"):
             table = self._log.load_if_there()
-        if table is None:
-            return SinkState()
-        self._require_fit(table, schema)
-        require_partition_columns(fields_of(schema.json()), tuple(table.metadata().partition_columns))
-        ledger = self._ledger(table)
+            if table is None:
+                self._require_never_there()
+                require_free(self._place, self.describe())
+                return SinkState()
+            self._require_fit("open", table)
+            ledger = self._ledger(table)
+            if ledger is None:
+                self._require_never_there(table)
+            else:
+                self._proved(table, ledger, live=True)
         return SinkState() if ledger is None else ledger.state()
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
@@ -110,18 +133,22 @@ class Delta:
         self._step("table exists")
         with storage_errors(f"try {self.describe()} from the executors"):
             require_same_place(spark, self._place, self.describe())
-        self._require_fit(table, schema)
         self._partition_by = tuple(table.metadata().partition_columns)
-        self._may_leave_out = context.accept
+        self._checked, self._may_leave_out = None, context.accept
         own = DeltaLedger(fingerprint(context.lineage), context.fencing_epoch, _claim(context))
 
         def fence(table: Any) -> Commit | None:
+            self._require_fit("open", table)
             before = self._ledger(table)
             self._require_may_open(before)
-            wanted = own if before is None or before.life != own.life else replace(own, before.published, before.page)
+            if before is None or before.life != own.life:
+                wanted, checked = own, checked_anew(table, DeltaLedger(own.life, FencingEpoch(0), 0), NOTHING)
+            else:
+                wanted, checked = self._carried_over(table, before, own)
+            self._remember(checked)
             if read_ledger(table, context.job) == wanted:
                 return None
-            return Commit(transactions(context.job, wanted))
+            return self._commit_of(wanted, legacy=self._legacy_epoch(table))
 
         self._commit("open", fence)
 
@@ -147,11 +174,15 @@ class Delta:
             before = self._own_ledger("publish", table)
             if before.published >= upto:
                 return None
+            checked = self._proved(table, before)
+            self._require_fit("publish", table)
             if not self._may_leave_out:
                 require_unbroken(before.newest, upto, ledger)
             batches = [batch for batch in ledger if before.published < batch.batch_id <= upto]
-            added = tuple(self._add(file) for batch in batches for file in batch.files)
-            return self._planned(table, before, Page(upto, tuple(map(recorded, batches)), before.page), added)
+            partitions = tuple(table.metadata().partition_columns)
+            added = tuple(self._add(file, partitions) for batch in batches for file in batch.files)
+            self._remember(checked)
+            return self._planned(before, Page(upto, tuple(map(recorded, batches)), before.page), added)
 
         self._commit("publish", plan)
         self._may_leave_out = False
@@ -159,8 +190,8 @@ class Delta:
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"look at {self.describe()}"):
             table = self._log.load_if_there()
-        ledger = None if table is None else self._ledger(table)
-        return RewindPlan() if ledger is None else self._rewinding(table, ledger, _number(upto))[0]
+            ledger = None if table is None else self._ledger(table)
+            return RewindPlan() if ledger is None else self._rewinding(table, ledger, _number(upto))[0]
 
     def rewind(self, upto: BatchId | None) -> None:
         target = _number(upto)
@@ -169,38 +200,61 @@ class Delta:
             before = self._own_ledger("rewind", table)
             if before.published <= target:
                 return None
+            checked = self._proved(table, before)
             rewinding, unwanted = self._rewinding(table, before, target)
             if rewinding.obstacle is not None:
                 raise self._cannot_take_back(target, rewinding.obstacle)
             now_ms = int(self._clock() * 1000)
             removed = tuple(self._log.remove(file, now_ms) for file in unwanted)
-            return self._planned(table, before, Page(target, (), before.page), removed)
+            self._remember(msgspec.structs.replace(checked, published=target, rewritten=min(checked.rewritten, target)))
+            return self._planned(before, Page(target, (), before.page), removed)
 
         self._commit("rewind", plan)
 
-    def _planned(self, table: Any, before: DeltaLedger, page: Page, actions: tuple[Any, ...]) -> Commit:
+    def _planned(self, before: DeltaLedger, page: Page, actions: tuple[Any, ...]) -> Commit:
         """The page is written before the commit that makes it true."""
         with storage_errors(f"record what is published in {self.describe()}"):
             number = self._record.write(page)
         self._step("recorded")
-        return Commit(transactions(self._context.job, replace(before, page.upto, number)), actions)
+        return self._commit_of(replace(before, page.upto, number), actions)
+
+    def _commit_of(
+        self, ledger: DeltaLedger, actions: tuple[Any, ...] = (), legacy: Mapping[str, int] | None = None
+    ) -> Commit:
+        job = self._context.job
+        return Commit({**transactions(job, ledger), **(legacy or {})}, actions, {"job": job})
 
     def _rewinding(self, table: Any, ledger: DeltaLedger, target: int) -> tuple[RewindPlan, list[LiveFile]]:
-        with storage_errors(f"read what is published in {self.describe()}"):
-            known = self._record.read(ledger.page, target, ledger.published)
+        """What to take back, and which files that are; with `accept`, what is not there any more is not missed."""
+        known = self._recorded(table, ledger, target)
         live = {file.path: file for file in self._log.live_files(table)}
         files = [file for batch in known.batches for file in batch.files]
-        rows = sum(file.rows for file in files)
+        unwanted = [live[file.path] for file in files if file.path in live]
         obstacle = None
-        if not known.complete:
-            obstacle = f"what the batches after {target} consist of is not known any more"
-        elif any(file.path not in live for file in files):
+        if is_append_only(table):
+            obstacle = f"the table takes no deletions ({APPEND_ONLY}=true)"
+        elif has_deletion_vectors(table) and (
+            marked := self._log.with_deletion_vectors(table) & {f.path for f in unwanted}
+        ):
+            obstacle = f"another writer has deleted rows of later batches (deletion vectors of {len(marked)} files)"
+        elif not known.complete and not self._context.accept:
+            obstacle = f"what all batches after {target} consist of is not recorded in {self._place}/{HIDDEN}"
+        elif len(unwanted) < len(files) and not self._context.accept:
             obstacle = (
-                "another writer (OPTIMIZE, DELETE, UPDATE) has rewritten rows of later batches, so they cannot be told "
-                "apart any more"
+                f"another writer (OPTIMIZE, DELETE, UPDATE) has rewritten {len(files) - len(unwanted)} of the "
+                f"{len(files)} files of later batches, so their rows cannot be told apart any more"
             )
-        plan = RewindPlan(max(0, ledger.published - target), len(files), rows, obstacle)
-        return plan, [live[file.path] for file in files if file.path in live]
+        plan = RewindPlan(
+            max(0, ledger.published - target), len(unwanted), sum(file.rows for file in unwanted), obstacle
+        )
+        return plan, unwanted
+
+    def _recorded(self, table: Any, ledger: DeltaLedger, after: int) -> Recorded:
+        with storage_errors(f"read what is published in {self.describe()}"):
+            if read_ledger(table, self._context.job) is None:
+                batches = tuple(batch for batch in self._legacy_batches(table, ledger) if batch.batch_id > after)
+                return Recorded(batches, len(batches) == ledger.published - after)
+            return self._record.read(ledger.page, after, ledger.published)
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         table = self._log.load()
@@ -218,6 +272,68 @@ class Delta:
     def forget(self, upto: BatchId) -> None:
         with storage_errors(f"shorten the record of {self.describe()}"):
             self._record.forget(upto)
+
+    def _require_never_there(self, table: Any = None) -> None:
+        """Refuse to begin where this life of the job had a table, and the one that is there does not know it."""
+        last = last_checked(self._record.place(), fingerprint(self._context.lineage))
+        if last is not None and last.published != NOTHING and not self._context.accept:
+            if table is not None:
+                require_descendant(self.describe(), table, None, last)
+            raise Conflict(
+                f"could not use {self.describe()}: there is no table any more; it was table {last.id} at version "
+                f"{last.version} with batches up to {last.published}",
+                hint="bring the table back, or go on with a new one, without the rows of these batches: --accept-sink",
+            )
+
+    def _proved(self, table: Any, ledger: DeltaLedger, *, live: bool = False) -> Checked:
+        """That what this life of the job published is there. Reads only."""
+        life = fingerprint(self._context.lineage)
+        if ledger.life != life:
+            return checked_anew(table, ledger, NOTHING)
+        last = self._checked or last_checked(self._record.place(), life)
+        if self._context.accept and self._checked is None:
+            return checked_anew(table, ledger, ledger.published)
+        commits: Sequence[Mapping[str, Any]]
+        if last is None:
+            commits = foreign_since_own(self._log.history(table), self._context.job)
+        else:
+            require_descendant(self.describe(), table, ledger, last)
+            commits = self._log.commits_since(table, last.version)
+        rewrote = judged(self.describe(), commits, ledger)
+        rewritten = ledger.published if rewrote or last is None else last.rewritten
+        if live and rewritten < ledger.published:
+            self._require_live(table, ledger, rewritten)
+        return checked_anew(table, ledger, rewritten)
+
+    def _require_live(self, table: Any, ledger: DeltaLedger, after: int) -> None:
+        known = self._record.read(ledger.page, after, ledger.published)
+        files = [file for batch in known.batches for file in batch.files]
+        require_live(self.describe(), self._place, files, {file.path: file for file in self._log.live_files(table)})
+
+    def _remember(self, checked: Checked) -> None:
+        """Before the commit: a commit on top of what was checked is our own, or is judged the next time."""
+        with storage_errors(f"record what was checked of {self.describe()}"):
+            if checked != self._checked:
+                self._record.remember_place(checked.values())
+        self._checked = checked
+
+    def _carried_over(self, table: Any, before: DeltaLedger, own: DeltaLedger) -> tuple[DeltaLedger, Checked]:
+        checked = self._proved(table, before)
+        page = before.page
+        if before.published != NOTHING and read_ledger(table, self._context.job) is None:
+            page = self._record.write(Page(before.published, self._legacy_batches(table, before)))
+        return replace(own, before.published, page), checked
+
+    def _legacy_batches(self, table: Any, ledger: DeltaLedger) -> tuple[RecordedBatch, ...]:
+        lineage = legacy_lineage(self._place, table, self._context)
+        files = [RecordedFile(file.path, file.size, file.rows) for file in self._log.live_files(table)]
+        history = self._log.history(table)
+        return legacy_batches(history, files, self._context.job, lineage or "", ledger.published)
+
+    def _legacy_epoch(self, table: Any) -> Mapping[str, int]:
+        """A run of version 0.1.0 that is still there is fenced too."""
+        app = epoch_app(self._context.job, self._context.lineage)
+        return {} if table.transaction_version(app) is None else {app: self._context.fencing_epoch}
 
     def _commit(self, operation: str, plan: Callable[[Any], Commit | None]) -> None:
         """Make `plan` come true: it is shown the newest table until it wants nothing more or its commit stands."""
@@ -241,14 +357,21 @@ class Delta:
         with storage_errors(f"flush the log of {self.describe()}"):
             self._log.flush(table.version())
 
-    def _add(self, file: StagedFile) -> Any:
+    def _add(self, file: StagedFile, partitions: tuple[str, ...]) -> Any:
         path = self._place / file.path
         try:
             status = path.stat()
         except FileNotFoundError as error:
             raise lost(f"publish to {self.describe()}", path) from error
         require_size(f"publish to {self.describe()}", path, status.st_size, file)
-        return self._log.add(file.path, file.size, partition_of(file.path), status.st_mtime_ns // 1_000_000, file.stats)
+        values = partition_of(file.path)
+        if set(values) != set(partitions):
+            raise Conflict(
+                f"could not publish to {self.describe()}: {file.path} was staged for partitions by "
+                f"{', '.join(values) or 'nothing'}, the table has {', '.join(partitions) or 'nothing'}",
+                hint="give the table its partitions back; then what waits is published by itself",
+            )
+        return self._log.add(file.path, file.size, values, status.st_mtime_ns // 1_000_000, file.stats)
 
     def _cannot_take_back(self, target: int, obstacle: str) -> Conflict:
         return Conflict(
@@ -257,15 +380,17 @@ class Delta:
             "start with --accept-sink",
         )
 
-    def _require_fit(self, table: Any, schema: StructType) -> None:
-        self._log.require_ordinary(table)
-        if lines := differences(fields_of(schema.json()), fields_of(table.schema().to_json())):
+    def _require_fit(self, operation: str, table: Any) -> None:
+        """Checked on the very version that the commit lands on."""
+        lines = [*demands(table), *misfits(self._fields, table)]
+        if lines:
             raise InvalidSettings(
-                f"could not open {self.describe()}: the query's columns do not fit the table's:\n  "
-                + "\n  ".join(lines),
+                f"could not {operation} {self.describe()}: the table asks what this sink does not do, or the query's "
+                "columns do not fit:\n  " + "\n  ".join(lines),
                 hint="change the query, change the table, or write to a new one",
             )
         existing = tuple(table.metadata().partition_columns)
+        require_partition_columns(self._fields, existing)
         if self._asked_partitions is not None and self._asked_partitions != existing:
             shown = ", ".join(existing) or "nothing"
             raise InvalidSettings.of(
@@ -273,7 +398,10 @@ class Delta:
             )
 
     def _ledger(self, table: Any) -> DeltaLedger | None:
-        return read_ledger(table, self._context.job)
+        found = read_ledger(table, self._context.job)
+        if found is None and (lineage := legacy_lineage(self._place, table, self._context)) is not None:
+            return legacy_ledger(table, self._context.job, lineage)
+        return found
 
     def _require_may_open(self, found: DeltaLedger | None) -> None:
         if found is None:

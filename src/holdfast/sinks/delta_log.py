@@ -18,11 +18,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from holdfast.errors import InvalidSettings, StorageUnreachable
+from holdfast.sinks.delta_commits import NOTE
 from holdfast.sinks.durable import flush
 from holdfast.sinks.place import require
-
-NOTE = "holdfast"
-"""Key of holdfast's own note in a commit."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,7 @@ class LiveFile:
     """Relative to the table, as on disk."""
     size: int
     partition: Mapping[str, str | None]
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,27 +127,37 @@ class DeltaLog:
 
     def live_files(self, table: Any) -> list[LiveFile]:
         rows = require("pyarrow", "delta").table(table.get_add_actions(flatten=False)).to_pylist()
-        return [LiveFile(unquote(row["path"]), row["size_bytes"], _texts(row.get("partition"))) for row in rows]
+        return [
+            LiveFile(unquote(row["path"]), row["size_bytes"], _texts(row.get("partition")), row.get("num_records") or 0)
+            for row in rows
+        ]
 
     def tombstones(self, table: Any) -> set[str]:
         """Files removed from the table that readers of an older version may still want; VACUUM deletes them one day."""
         return set(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=False))
 
-    def require_ordinary(self, table: Any) -> None:
-        """Refuse a table that asks of its writers what this sink does not do."""
-        for key, value in table.metadata().configuration.items():
-            reason = "it has check constraints" if key.startswith("delta.constraints.") else _UNSUPPORTED.get(key)
-            if reason and value != "none":
-                raise InvalidSettings(
-                    f"could not open the Delta table {self._place}: {reason} ({key}={value}), which is not supported",
-                    hint="unset the property, or write to another table",
-                )
+    def commits_since(self, table: Any, version: int) -> list[dict[str, Any]]:
+        """What the commits after `version` say of themselves, newest first; those that have expired say nothing."""
+        wanted = table.version() - version
+        return [commit for commit in self._history(table, wanted) if commit.get("version", 0) > version]
 
+    def history(self, table: Any) -> list[dict[str, Any]]:
+        return self._history(table, None)
 
-_UNSUPPORTED = {
-    "delta.columnMapping.mode": "it maps column names",
-    "delta.setTransactionRetentionDuration": "it forgets transaction ids, on which exactly-once rests",
-}
+    def _history(self, table: Any, limit: int | None) -> list[dict[str, Any]]:
+        if limit == 0:
+            return []
+        try:
+            found: list[dict[str, Any]] = table.history(limit)
+        except self._failures as error:
+            raise StorageUnreachable(f"could not read the history of the Delta table {self._place}: {error}") from error
+        return found
+
+    def with_deletion_vectors(self, table: Any) -> set[str]:
+        """Files of which rows are deleted without the file being rewritten."""
+        reader = require("pyarrow", "delta").RecordBatchReader.from_stream(table.deletion_vectors())
+        paths = [unquote(str(path)) for path in reader.read_all().column("filepath").to_pylist()]
+        return {path.rpartition(f"{self._place}/")[2] for path in paths}
 
 
 def _texts(partition: Mapping[str, Any] | None) -> dict[str, str | None]:
@@ -158,23 +167,3 @@ def _texts(partition: Mapping[str, Any] | None) -> dict[str, str | None]:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def published_files(history: list[dict[str, Any]], app: str, after: int) -> tuple[dict[int, int], bool]:
-    """How many files of each batch greater than `after` the commits of `app` have shown and not taken back.
-
-    `history` is newest first, as far as it was read; the second value says whether older commits can add nothing.
-    """
-    counts: dict[int, int] = {}
-    ceiling: float = float("inf")  # batches above it were taken back by a commit newer than the one being read
-    for note in (entry[NOTE] for entry in history if isinstance(entry.get(NOTE), dict)):
-        if note.get("app") != app or "published" not in note:
-            continue
-        if note.get("rewound"):
-            ceiling = min(ceiling, note["published"])
-        for batch, files in note.get("files", {}).items():
-            if after < int(batch) <= ceiling:
-                counts[int(batch)] = counts.get(int(batch), 0) + files
-        if note["published"] <= after:
-            return counts, True
-    return counts, False

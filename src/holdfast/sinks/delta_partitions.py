@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -29,7 +29,7 @@ def column_names(value: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def require_partition_columns(fields: list[Any], partition_by: tuple[str, ...]) -> None:
+def require_partition_columns(fields: Sequence[Mapping[str, Any]], partition_by: tuple[str, ...]) -> None:
     types = {field["name"]: field["type"] for field in fields}
     for name in partition_by:
         if name not in types:

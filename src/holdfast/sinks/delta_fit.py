@@ -1,0 +1,82 @@
+"""What a Delta table asks of its writers, and whether this sink does it: protocol, properties, columns, partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from holdfast.sinks.schemas import Field, differences, fields_of
+
+_KNOWN_FEATURES = {
+    "allowColumnDefaults",
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "clustering",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "invariants",
+    "timestampNtz",
+    "timestampNtzWithoutTimezone",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
+}
+"""Those that ask nothing of a writer that adds files, or only when a column or property uses them."""
+_UNMET_PROPERTIES = {
+    "delta.columnMapping.mode": "it maps column names",
+    "delta.setTransactionRetentionDuration": "it forgets transaction ids, on which exactly-once rests",
+    "delta.enableRowTracking": "it tracks rows",
+    "delta.enableInCommitTimestamps": "it wants a time in each commit",
+    "delta.enableIcebergCompatV1": "it wants files that Iceberg can read",
+    "delta.enableIcebergCompatV2": "it wants files that Iceberg can read",
+}
+_UNSET = ("none", "false", "")
+_UNMET_NOTES = {
+    "delta.invariants": "has an invariant",
+    "delta.generationExpression": "is generated",
+    "delta.identity.start": "is an identity column",
+    "__CHAR_VARCHAR_TYPE_STRING": "is limited in length",
+}
+APPEND_ONLY = "delta.appendOnly"
+
+
+def demands(table: Any) -> Iterator[str]:
+    """What the table asks that is not done here, one line each."""
+    protocol, configuration = table.protocol(), table.metadata().configuration
+    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+    for feature in sorted(features - _KNOWN_FEATURES):
+        yield f"it has the table feature {feature}, which is not known here"
+    for key, value in configuration.items():
+        if reason := _reason(key, value):
+            yield f"{reason} ({key}={value})"
+    for field in fields_of(table.schema().to_json()):
+        for note, reason in _UNMET_NOTES.items():
+            if note in field["metadata"]:
+                yield f"column {field['name']} {reason} ({field['metadata'][note]})"
+
+
+def _reason(key: str, value: str) -> str | None:
+    if key.startswith("delta.constraints."):
+        return "it has check constraints"
+    return None if str(value).lower() in _UNSET else _UNMET_PROPERTIES.get(key)
+
+
+def misfits(ours: Sequence[Field], table: Any) -> list[str]:
+    """Why rows of `ours` do not fit into the table's columns."""
+    return differences(ours, fields_of(table.schema().to_json()))
+
+
+def is_append_only(table: Any) -> bool:
+    configuration: Mapping[str, str] = table.metadata().configuration
+    return str(configuration.get(APPEND_ONLY, "false")).lower() == "true"
+
+
+def has_deletion_vectors(table: Any) -> bool:
+    return "deletionVectors" in (table.protocol().writer_features or ())
