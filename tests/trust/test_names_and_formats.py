@@ -181,6 +181,20 @@ class TestCollecting:
         self.collect(history, capsys, code=6)
         assert {item.key for item in history.store.list("blobs/")} == before
 
+    def test_a_manifest_that_names_a_place_outside_is_damaged_and_deletes_nothing(
+        self, history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "home" / "x").write_bytes(b"precious")
+        document = msgspec.json.decode(gzip.decompress(encode_manifest(MANIFEST)))
+        document["shards"][0]["files"][0]["pack"] = "../../x"
+        data = gzip.compress(msgspec.json.encode(document))
+        history.store.upload(manifest_key(digest_of(data)), [data])
+        history.complete(3, manifest=digest_of(data))
+        before = {item.key for item in history.store.list("blobs/")}
+        assert self.collect(history, capsys)["unreadable"] == [3]
+        assert {item.key for item in history.store.list("blobs/")} == before
+        assert (tmp_path / "home" / "x").read_bytes() == b"precious"
+
     def newer(self, history: History) -> str:
         data = gzip.compress(b'{"format":2,"parts":"named in another way"}')
         history.store.upload(manifest_key(digest_of(data)), [data])

@@ -12,6 +12,7 @@ from holdfast.errors import StorageUnreachable
 from holdfast.repository.entries import Process
 from holdfast.repository.mailbox import Request, place_request, read_request
 from holdfast.repository.ownership import Heartbeat, read_heartbeat, write_heartbeat
+from holdfast.snapshot.soundness import damage
 from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.storage.interface import Created, ObjectStore
@@ -102,6 +103,13 @@ class TestHdfs:
         (path / "marker").write_bytes(b"mine")
         with pytest.raises(OSError, match="not readable now"):
             (path / "marker").read_bytes()
+
+    def test_a_work_directory_that_cannot_be_read_yet_is_not_damaged(self, late: HdfsServer) -> None:
+        path = work_path(f"{late.address}/sound").within(0.3)  # type: ignore[union-attr]
+        for name, data in {"metadata": b'{"id":"1"}', "offsets/0": b"v1\n{}\n{}", "commits/0": b"v1\n{}"}.items():
+            (path / name).write_bytes(data)
+        with pytest.raises(OSError, match="not readable now"):
+            damage(path)
 
 
 def test_a_small_step_is_given_up_long_before_a_heartbeat_is_stale(late: HdfsServer) -> None:
