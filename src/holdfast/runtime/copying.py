@@ -25,6 +25,7 @@ from holdfast.repository.replay import as_copied, missing, to_retire, to_unname,
 from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
+from holdfast.runtime.launching import Surroundings
 from holdfast.runtime.maintenance import Origin, maintenance
 from holdfast.storage.interface import ObjectStore
 
@@ -106,8 +107,10 @@ class Copy:
         source: Place,
         target: Place,
         progress: Callable[[Load], AbstractContextManager[Progress]],
+        around: Surroundings | None = None,
     ) -> None:
         """`progress` is asked for each checkpoint that is sent."""
+        self._around = around
         self._source = source
         self._target = target
         self._progress = progress
@@ -145,7 +148,7 @@ class Copy:
 
     def _own(self, origin: Origin) -> AbstractContextManager[Journal]:
         target = self._target
-        return maintenance(target.job, target.home, target.store, "copy to", origin=origin)
+        return maintenance(target.job, target.home, target.store, "copy to", self._around, origin)
 
     def _replay(self, journal: Journal, transfer: Transfer, entry: AnyEntry, copied: Copied) -> None:
         if isinstance(entry, CheckpointCompleted):
