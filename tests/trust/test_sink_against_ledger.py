@@ -157,10 +157,12 @@ class TestWhatFilesPublishedIsThere:
         published(tmp_path, 0, 1, 2)
         harm(tmp_path)
         before = snapshot(tmp_path)
-        with pytest.raises(Conflict, match=r"has published batches up to 2 .* of 6 published files") as refusal:
-            opened(tmp_path, context(2))
-        assert "--accept-sink" in str(refusal.value.hint)
+        for attempt in (lambda: look(tmp_path), lambda: opened(tmp_path, context(2))):
+            with pytest.raises(Conflict, match=r"has published batches up to 2 .* of 6 published files") as refusal:
+                attempt()
+            assert "--accept-sink" in str(refusal.value.hint)
         assert snapshot(tmp_path) == before
+        assert look(tmp_path, accept=True).published == 2
 
     @pytest.mark.parametrize("harm", HARM)
     def test_a_loss_while_it_runs_stops_the_next_publish(self, tmp_path: Path, harm: Callable[[Path], None]) -> None:

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+_LOOKING = "use"
+
+
 class Files:
     """Exactly-once output to Parquet files in the directory `place`, created when absent.
 
@@ -79,6 +82,8 @@ class Files:
                 return SinkState()
             layout = FilesLayout(self._place, context.job, life)
             self._opened = (context, layout)
+            if not context.accept and life.life == life_of(context.lineage).life:
+                self._require_published_files(_LOOKING, folded=True)
             markers = layout.markers()
             newest = next(iter(markers), FencingEpoch(0))
             run = markers[newest].run if markers else None
@@ -293,7 +298,8 @@ class Files:
             found = files_proof.loss(self._layout, marker, folded=folded)
             if found is None:
                 return
-            self._refuse_if_fenced(operation)
+            if operation != _LOOKING:
+                self._refuse_if_fenced(operation)
             before = marker
         raise Conflict(
             f"could not {operation} {self.describe()}: job {self._job!r} has published batches up to {marker.batch_id} "
