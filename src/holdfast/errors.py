@@ -18,6 +18,7 @@
     │   ├── StorageUnreachable              no answer, or a passing fault
     │   │   ├── StorageThrottled            it asks for fewer requests
     │   │   └── StorageNotThere             no such bucket or container, or not in that region
+    │   ├── HomeReplaced                    it was emptied, swapped or put back from a backup under a living run
     │   ├── OutcomeUnknown                  a write that may or may not have taken effect
     │   └── DamagedJournal         exit 4   an entry of the journal is not what was written; is also a Corrupt
     ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
@@ -133,6 +134,11 @@ class StorageThrottled(StorageUnreachable):
 
 class StorageNotThere(StorageUnreachable):
     pass
+
+
+class HomeReplaced(StorageError):
+    """What this run has written is not there any more, and nobody else has taken the job. Passes when the home is put
+    back."""
 
 
 class OutcomeUnknown(StorageError):

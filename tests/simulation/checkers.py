@@ -3,6 +3,8 @@
 1. A completed checkpoint restores, byte for byte, until it is retired, and holds the state of its barrier.
 2. Ids are unique and rise; nothing completed is overwritten or harmed.
 3. After a newer run-started no older run appends; what an older run still deletes, nobody needs.
+   What a stalled run writes into a place that a fold has emptied, nobody believes, it least of all.
+   The journal is an unbroken chain; a fold is there before it is official, and holds what is needed.
    Nothing is deleted before the grace of the checkpoints that named it is over.
 4. Readers see every row exactly once, and only rows whose checkpoint is in the journal.
 8. What was uploaded is not uploaded again, unless a later checkpoint had no use for it or little use for its pack.
@@ -29,6 +31,7 @@ from holdfast.repository.entries import (
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
+    JournalFolded,
     RequestAnswered,
     RunEnded,
     RunStarted,
@@ -49,6 +52,7 @@ StateProblem = Callable[[dict[str, bytes], int], str | None]
 Memory = dict[str, object]
 """What the checkers know of one home, apart from its bytes."""
 _OF_THE_HOME = (
+    "_folded_upto", "_folds", "_tip",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
     "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless", "_began",
     "_ever_retired", "_stored",
@@ -65,8 +69,12 @@ class Checkers:
         self._disk = disk
         self._state_problem = state_problem
         self._entries: dict[int, AnyEntry] = {}
-        self._void: set[int] = set()
-        """Claims that never held."""
+        self._void: dict[int, Process] = {}
+        """Entries in places that a fold has emptied: they never held."""
+        self._folded_upto = 0
+        self._folds: dict[str, bytes] = {}
+        self._tip = ""
+        """Digest of the newest entry."""
         self._head = 0
         self._owner: tuple[FencingEpoch, Process] | None = None
         self._started: dict[CheckpointId, FencingEpoch] = {}
@@ -156,6 +164,8 @@ class Checkers:
     # --- the store ---
 
     def created(self, key: str, data: bytes, process: Process) -> None:
+        if key.startswith("folds/"):
+            self._folds[key] = data
         if not key.startswith("journal/"):
             return
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
@@ -163,22 +173,23 @@ class Checkers:
         if process in self._astray and not isinstance(entry, RunStarted):
             self._require_soon(process, f"appends {_shown(entry)}")
             return
+        believed = [n for n, writer in self._void.items() if writer is process and n != entry.sequence]
+        self.require(not believed, f"{process.name} goes on behind entry {believed[:1]}, which never held")
+        if entry.sequence <= self._folded_upto:
+            self._void[entry.sequence] = process
+            return  # whoever put it there notices, and gives up
+        linked = (entry.previous, entry.previous_digest) == (self._head, self._tip)
+        self.require(linked, f"{_shown(entry)} does not follow entry {self._head}")
         self._newest[process] = (entry.sequence, data)
         if isinstance(entry, RunStarted):
-            self._claimed(entry, process)
+            self.require(entry.sequence == self._head + 1, "the journal has a gap")
+            if self._owner is not None and process in self.polite:
+                self._require_dead(self._owner[1], process)
+            self._owner = (entry.fencing_epoch, process)
         else:
             self._appended(entry, process)
         self._entries[entry.sequence] = entry
-        self._head = max(self._head, entry.sequence)
-
-    def _claimed(self, entry: RunStarted, process: Process) -> None:
-        if entry.sequence < self._head:
-            self._void.add(entry.sequence)
-            return  # in a place that was trimmed; whoever put it there notices, and gives up
-        self.require(entry.sequence == self._head + 1, "the journal has a gap")
-        if self._owner is not None and process in self.polite:
-            self._require_dead(self._owner[1], process)
-        self._owner = (entry.fencing_epoch, process)
+        self._head, self._tip = entry.sequence, digest_of(data)
 
     def _require_dead(self, owner: Process, by: Process) -> None:
         """Whoever watched the owner for as long as its heartbeat lives has seen it change."""
@@ -234,6 +245,8 @@ class Checkers:
             case RequestAnswered():
                 self.require(entry.request not in self._answered, f"request {entry.request} is answered twice")
                 self._answered.add(entry.request)
+            case JournalFolded():
+                self._journal_folded(entry)
 
     def _require_damage(self, entry: CheckpointCorrupt) -> None:
         if not (entry.passed_over and self.damage_is_proved and entry.id in self.completed):
@@ -312,8 +325,12 @@ class Checkers:
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
         if key.startswith("journal/"):
             known = self._entries.get(int(key[8:28]))
-            self.require(known is not None, f"{process.name} brings {key} back after the trim")
+            behind = known is not None and known.sequence > self._folded_upto
+            self.require(behind, f"{process.name} brings {key} back though a fold stands for it")
             self.require(known == msgspec.json.decode(data, type=AnyEntry), f"{key} is written with another meaning")
+            return
+        if key.startswith("folds/"):
+            self.require(self._folds.get(key) == data, f"{key} is written with another meaning")
             return
         name = key.rpartition("/")[2].partition(".")[0]
         self.require(digest_of(data) == name, f"{key} is uploaded with other bytes")
@@ -326,7 +343,10 @@ class Checkers:
             self._require_soon(process, f"deletes {key}")
             return
         if key.startswith("journal/"):
-            self._trimmed(int(key[8:28]))
+            self._entry_deleted(int(key[8:28]))
+            return
+        if key.startswith("folds/"):
+            self.require(int(key[6:26]) < self._folded_upto, f"{process.name} deletes {key}, which the journal needs")
             return
         now = START + timedelta(seconds=self._world.now)
         for id, (entry, manifest) in self.completed.items():
@@ -349,11 +369,30 @@ class Checkers:
         earlier = [key for key in stored if key.startswith("manifests/") or is_of_earlier_run(key, epoch)]
         return sorted(key for key in earlier if key not in named)
 
-    def _trimmed(self, sequence: int) -> None:
+    def _entry_deleted(self, sequence: int) -> None:
+        self._void.pop(sequence, None)
+        self.require(sequence <= self._folded_upto, f"entry {sequence} is deleted, and no fold stands for it")
+        stored = [int(key[8:28]) for key in self._disk.objects if key.startswith("journal/")]
+        before = [other for other in stored if other < sequence and other not in self._void]
+        self.require(not before, f"entry {sequence} is deleted before {before[:3]}")
+
+    def _journal_folded(self, entry: JournalFolded) -> None:
+        data = self._disk.objects.get(f"folds/{entry.upto:020d}.json")
+        self.require(data is not None and digest_of(data) == entry.digest, f"fold {entry.upto} is not there")
+        documents = msgspec.json.decode(data or b"{}")["entries"]
+        kept = {document["sequence"]: msgspec.convert(document, AnyEntry) for document in documents}
+        for sequence in [sequence for sequence in self._entries if sequence <= entry.upto]:
+            if sequence in kept:
+                self.require(kept[sequence] == self._entries[sequence], f"the fold changes entry {sequence}")
+            else:
+                self._dropped(sequence)
+        self._folded_upto = entry.upto
+
+    def _dropped(self, sequence: int) -> None:
         entry = self._entries.pop(sequence)
         match entry:
             case RunStarted():
-                self.require(sequence in self._void, "a run-started entry was trimmed")
+                self.require(self._owner is None or entry.fencing_epoch != self._owner[0], "the owner was dropped")
             case CheckpointCompleted():
                 self.require(entry.id in self._retired, f"completed checkpoint {entry.id} was trimmed")
                 self.require(entry.id < self._last_id, "the highest id was trimmed")

@@ -13,16 +13,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.checkpoint.manifest import digest_of
 from holdfast.coordination.commands import PublishOutput, SealCheckpoint
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.lifecycle import Signal
 from holdfast.errors import Fenced
 from holdfast.identifiers import AttemptId, Sequence
-from holdfast.repository import retention
+from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import OutwornPack
-from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointStarted, RunStarted
+from holdfast.repository.entries import (
+    AnyEntry,
+    CheckpointCompleted,
+    CheckpointsRetired,
+    CheckpointStarted,
+    JournalFolded,
+)
+from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
@@ -57,6 +65,7 @@ def defect(**emphasis: object) -> Callable[[Callable[[Patch], None]], Callable[[
 
 
 STALLING = {"stall": 0.02}
+FOLDING = {"stall": 0.02, "history_kept": 4, "interval": "500ms", "retained": 1}
 DAMAGING = {"flipped_rest": 0.05, "crash": 0.01}
 DYING = {"dying": 0.06}
 
@@ -153,11 +162,12 @@ def the_id_is_chosen_before_an_undecided_append_is_settled(patch: Patch) -> None
 def a_put_that_was_won_is_taken_as_lost(patch: Patch) -> None:
     original = Journal._try_create
 
-    def try_create(self: Any, entry: AnyEntry) -> AnyEntry:
+    def try_create(self: Any, mine: StoredEntry) -> StoredEntry:
         before = len(self._store._disk.objects)
-        standing = original(self, entry)
-        if standing == entry and before == len(self._store._disk.objects):
-            return msgspec.structs.replace(entry, attempt=AttemptId("another's"))
+        standing = original(self, mine)
+        if standing.data == mine.data and before == len(self._store._disk.objects):
+            anothers = AttemptId("another's")
+            return stored_entry(msgspec.structs.replace(mine.entry, attempt=anothers, claim=anothers))
         return standing
 
     patch.setattr(Journal, "_try_create", try_create)
@@ -173,37 +183,74 @@ def an_undecided_append_is_forgotten(patch: Patch) -> None:
 
 @defect(**STALLING)
 def a_fenced_run_goes_on_behind_the_newer_one(patch: Patch) -> None:
-    def applied(self: Any, mine: AnyEntry, written: AnyEntry) -> AnyEntry:
-        self.state.apply(written)
-        if written.attempt != mine.attempt:
+    def taken(self: Any, mine: StoredEntry, standing: StoredEntry) -> bool:
+        self._apply(standing)
+        if standing.entry.attempt != mine.entry.attempt:
             raise Fenced("once")
-        return written
+        return True
 
-    patch.setattr(Journal, "_applied", applied)
-
-
-@defect(**STALLING, history_kept=8, interval="500ms")
-def the_trimmed_journal_forgets_a_stalled_run(patch: Patch) -> None:
-    original = retention._needed
-
-    def needed(state: JobState, entry: object, graced: Any) -> bool:
-        return not isinstance(entry, RunStarted) and original(state, entry, graced)
-
-    patch.setattr(retention, "_needed", needed)
+    patch.setattr(Journal, "_taken", taken)
 
 
-@defect(stall=0.02, delayed=0.15, history_kept=4, interval="500ms", retained=1)
-def the_last_entry_of_a_stalled_run_is_trimmed(patch: Patch) -> None:
-    original = retention.entries_to_trim
+@defect(**FOLDING)
+def a_run_that_slept_does_not_prove_that_its_newest_entry_stands(patch: Patch) -> None:
+    patch.setattr(Journal, "_stands", lambda self, stored: True)
 
-    def trim(state: JobState, graced: Any) -> frozenset[Sequence]:
-        runs, state.runs = state.runs, []
-        try:
-            return original(state, graced)
-        finally:
-            state.runs = runs
 
-    patch.setattr(retiring, "entries_to_trim", trim)
+@defect(**FOLDING)
+def what_a_fold_stands_for_is_deleted_in_descending_order(patch: Patch) -> None:
+    def clear(store: Any, upto: int, limit: int | None = None) -> bool:
+        keys = [item.key for item in store.list("journal/") if chain.sequence_of(item.key) <= upto]
+        for key in reversed(keys):
+            store.delete(key)
+        return True
+
+    patch.setattr(collecting, "clear_folded", clear)
+
+
+@defect(**FOLDING)
+def a_fold_is_official_before_it_is_written(patch: Patch) -> None:
+    original = Journal.append
+
+    def fold(self: Any, dropped: Any, answers_lost_upto: Any) -> None:
+        tip = self._tip
+        kept = [self._stored[sequence] for sequence, _ in self.state.sequences if sequence not in dropped]
+        data = encode_fold(tip.sequence, kept)
+        original(
+            self,
+            lambda sequence, attempt, at: JournalFolded(
+                sequence=sequence,
+                attempt=attempt,
+                at=at,
+                fencing_epoch=self.fencing_epoch,
+                upto=tip.sequence,
+                digest=digest_of(data),
+                answers_lost_upto=answers_lost_upto,
+            ),
+        )
+        self._store.create(chain.fold_key(tip.sequence), data)
+
+    patch.setattr(Journal, "fold", fold)
+
+
+@defect(**FOLDING)
+def a_fold_forgets_the_retirements(patch: Patch) -> None:
+    original = retention._Needed.needs
+
+    def needs(self: Any, entry: object) -> bool:
+        return not isinstance(entry, CheckpointsRetired) and original(self, entry)
+
+    patch.setattr(retention._Needed, "needs", needs)
+
+
+@defect(**FOLDING)
+def an_entry_that_no_fold_stands_for_is_deleted(patch: Patch) -> None:
+    original = folding.clear_folded
+
+    def clear(store: Any, upto: Any, limit: int | None = None) -> bool:
+        return original(store, upto + 1, limit)
+
+    patch.setattr(collecting, "clear_folded", clear)
 
 
 # --- deletion ---

@@ -98,6 +98,7 @@ class Scene:
             host.has_links = draw.random() < 0.7
             host.has_executors = draw.random() < 0.3
         self.history_kept = draw.choice((8, 20, 500))
+        self.answers_kept = 1 if self.history_kept == 8 else retention.ANSWERS_KEPT
         self.clock_jumps = draw.random() < 0.2
         self.commands = draw.choice((0.0, 0.2, 0.5))
         self.going_back = draw.choice((0.0, 0.2, 0.6))
@@ -539,11 +540,11 @@ def simulate(
     log = logging.getLogger("holdfast")
     defects = _Defects(scene)
     level, propagate = log.level, log.propagate
-    kept = retention.HISTORY_KEPT
+    kept = retention.HISTORY_KEPT, retention.ANSWERS_KEPT
     log.addHandler(defects)
     log.setLevel(logging.INFO)
     log.propagate = False
-    retention.HISTORY_KEPT = scene.history_kept
+    retention.HISTORY_KEPT, retention.ANSWERS_KEPT = scene.history_kept, scene.answers_kept
     try:
         operator = Operator(scene)
         operator.begin()
@@ -554,7 +555,7 @@ def simulate(
     except Exception as error:
         raise Violation(f"the simulation itself failed: {traceback.format_exc()}", world) from error
     finally:
-        retention.HISTORY_KEPT = kept
+        retention.HISTORY_KEPT, retention.ANSWERS_KEPT = kept
         log.removeHandler(defects)
         log.setLevel(level)
         log.propagate = propagate

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 
 from holdfast.errors import Fenced, ObjectNotFound, OutcomeUnknown, StorageError
 from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
+from holdfast.repository.chain import read_stored
 from holdfast.repository.entries import QueryRestarted, RunStarted
-from holdfast.repository.entry_bytes import decode_entry
+from holdfast.repository.entry_bytes import StoredEntry
 from holdfast.repository.journal import Journal, entry_key
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
@@ -32,6 +33,7 @@ class Racer:
         self._store = store
         self._entries = entries
         self._state = JobState()
+        self._tip: StoredEntry | None = None
         self._attempts: list[AttemptId] = []
         self.won: list[str] = []
         self.lost: list[str] = []
@@ -43,19 +45,21 @@ class Racer:
             self._own_for_a_while(Journal(self._store, new_attempt=self._new_attempt, now=lambda: datetime.now(UTC)))
 
     def _own_for_a_while(self, journal: Journal) -> None:
-        journal.state = self._state
+        journal.state, journal._tip = self._state, self._tip
         owns = self._decided(journal, lambda: journal.claim(run_started))
         # Whoever loses has more to do than whoever wins: without an end, the first owner would stay it.
         for _ in range(random.randrange(30)):
             if owns and self._state.head < self._entries:
                 owns = self._decided(journal, lambda: journal.append(entry_of(journal)))
+        self._tip = journal._tip
 
     def _catch_up(self) -> None:
         """Read what the others appended; the journal's own `load` would read everything from the start."""
         while True:
             key = entry_key(self._state.head + 1)
             try:
-                self._state.apply(decode_entry(key, self._store.get(key)))
+                self._tip = read_stored(self._store, key)
+                self._state.apply(self._tip.entry)
             except ObjectNotFound:
                 return
             except StorageError:

@@ -39,15 +39,16 @@ EXPIRED = Failure("expired", "took longer than 10m", True, "raise the timeout")
 class History:
     """One job's history, written entry by entry at times that the test chooses."""
 
-    def __init__(self, home: Path, job: str = "orders", start: datetime | None = None) -> None:
+    def __init__(self, home: Path, job: str = "orders", start: datetime | None = None, attempts: str = "") -> None:
+        """`attempts` names the attempts to append, which no two writers of one journal have in common."""
         home.mkdir(exist_ok=True)
         self.home = home
         self.job = job
         self.store = LocalStore(home).scoped(job)
         self.now = start or datetime.now(UTC)
-        attempts = itertools.count()
+        numbers = itertools.count()
         self.journal = Journal(
-            self.store, new_attempt=lambda: AttemptId(f"{job}-{next(attempts)}"), now=lambda: self.now
+            self.store, new_attempt=lambda: AttemptId(f"{attempts or job}-{next(numbers)}"), now=lambda: self.now
         )
 
     def wait(self, seconds: float) -> None:

@@ -338,7 +338,7 @@ def test_a_home_written_by_a_newer_format_is_a_clear_error(
     home: Path, history: History, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     path = home / "orders" / entry_key(1)
-    newer = path.read_bytes().rpartition(b',"checksum"')[0].replace(b'"format":1', b'"format":99') + b"}"
+    newer = path.read_bytes().rpartition(b',"checksum"')[0].replace(b'"format":2', b'"format":99') + b"}"
     path.write_bytes(newer[:-1] + b',"checksum":"%b"}' % digest_of(newer).encode())
     code, message = failing_or_listing(capsys, *command.split(), "--home", str(home))
     assert code == 2

@@ -15,12 +15,15 @@ import msgspec
 import pytest
 from blake3 import blake3
 
-from holdfast.checkpoint.manifest import Manifest, ManifestFile, ManifestShard
+from holdfast.checkpoint.manifest import Manifest, ManifestFile, ManifestShard, digest_of
 from holdfast.identifiers import AttemptId, CheckpointId, Digest, FencingEpoch, Sequence
 from holdfast.repository import entries, ownership
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entry_bytes import encode_entry
+from holdfast.repository.chain import fold_key, read_entries
+from holdfast.repository.entry_bytes import encode_fold
 from holdfast.repository.journal import entry_key
+from holdfast.repository.state import JobState
+from tests.unit.chained import chained
 from tests.unit.test_relocation import SCHEMA, description
 from tests.unit.work_files import EPOCH, MIB, copied, manifest_of, new_store, stored, tree, write
 
@@ -54,8 +57,14 @@ def home(tmp_path: Path) -> Path:
     journal.append(entries.CheckpointCorrupt(sequence=Sequence(7), id=CheckpointId(2), **found, **common))
     journal.append(entries.CheckpointRepaired(sequence=Sequence(8), id=CheckpointId(2), detail="", **common))
     journal.append(entries.CheckpointRepaired(sequence=Sequence(9), id=CheckpointId(3), detail="", **common))
-    for entry in journal:
-        store.create(entry_key(entry.sequence), encode_entry(entry))
+    linked = chained(journal)
+    fold = encode_fold(Sequence(5), linked[:5])
+    store.create(fold_key(5), fold)
+    official = entries.JournalFolded(sequence=Sequence(10), upto=Sequence(5), digest=digest_of(fold), **common)
+    for item in [*linked[3:], *chained([official], linked[-1])]:
+        store.create(entry_key(item.sequence), item.data)
+    store.create(fold_key(3), b"of an attempt that never became official")
+    assert JobState.of(read_entries(store)).restorable()[0].manifest == digests[1]
     return tmp_path / "home"
 
 
@@ -75,7 +84,10 @@ def completed(number: int, manifest: Digest, common: dict[str, object]) -> entri
 
 def restored_by_hand(home: Path) -> dict[str, bytes]:
     """Reads plain files as docs/format.md says, and knows nothing of holdfast's code."""
-    journal = [json.loads(path.read_text()) for path in sorted((home / "journal").iterdir())]
+    tail = [json.loads(path.read_text()) for path in sorted((home / "journal").iterdir())]
+    upto = max(entry["upto"] for entry in tail if entry["kind"] == "journal-folded")
+    fold = json.loads((home / "folds" / f"{upto:020d}.json").read_text())
+    journal = [*fold["entries"], *(entry for entry in tail if entry["sequence"] > upto)]
     unusable, for_ever = set(), set()
     for entry in journal:
         if entry["kind"] == "checkpoints-retired":

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from holdfast.errors import Corrupt, DamagedJournal, Fenced, OutcomeUnknown, StorageUnreachable
-from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch
+from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch, Sequence
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, QueryRestarted, RunStarted
 from holdfast.repository.entry_bytes import decode_entry
+from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
@@ -152,7 +153,9 @@ def test_a_run_that_was_taken_over_is_fenced_at_its_next_append(tmp_path: Path) 
     assert sequences(store) == [1, 2]
 
 
-def test_a_run_that_slept_through_a_trim_is_still_fenced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cleared", range(8))
+def test_a_run_that_slept_through_a_fold_is_still_fenced(tmp_path: Path, cleared: int) -> None:
+    """However far the deletion has come when it wakes up."""
     store = LocalStore(tmp_path)
     old = open_journal(store)
     old.claim(run_started)
@@ -160,23 +163,34 @@ def test_a_run_that_slept_through_a_trim_is_still_fenced(tmp_path: Path) -> None
     new.claim(run_started)
     for id in range(1, 6):
         new.append(started(new, id))
-    for sequence in (3, 4, 5, 6):
-        store.delete(entry_key(sequence))
-    with pytest.raises(Fenced):
-        old.append(started(old, 1))
+    new.fold(frozenset({Sequence(1)}), Sequence(0))
+    clear_folded(store, Sequence(7), cleared)
+    for _ in range(2):
+        with pytest.raises(Fenced, match="run 2 on host host"):
+            old.append(started(old, 1))
+    new.append(started(new, 6))
+    assert sequences(store) == [2, 3, 4, 5, 6, 7, 8, 9]
 
 
-def test_a_claim_on_a_journal_read_before_a_trim_is_void(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cleared", range(5))
+def test_a_claim_on_a_journal_read_before_a_fold_is_void(tmp_path: Path, cleared: int) -> None:
     store = LocalStore(tmp_path)
     owner = open_journal(store)
     owner.claim(run_started)
     late = open_journal(store)
     for id in range(1, 4):
         owner.append(started(owner, id))
-    store.delete(entry_key(2))
-    with pytest.raises(Fenced, match="moved on"):
+    owner.fold(frozenset({Sequence(2)}), Sequence(0))
+    clear_folded(store, Sequence(4), cleared)
+    if cleared >= 2:
+        with pytest.raises(Fenced, match="moved on"):
+            late.claim(run_started)
+        owner.append(started(owner, 4))
+        assert sequences(store) == [1, 3, 4, 5, 6]
+    else:
         late.claim(run_started)
-    owner.append(started(owner, 4))
+        with pytest.raises(Fenced):
+            owner.append(started(owner, 4))
 
 
 def test_an_entry_at_the_wrong_place_is_corrupt(tmp_path: Path) -> None:
@@ -255,15 +269,18 @@ def test_an_entry_that_was_cut_off_is_corrupt(tmp_path: Path, length: int) -> No
 
 def test_an_entry_written_before_there_were_checksums_is_read(tmp_path: Path) -> None:
     store = written(tmp_path)
-    (new,) = (entry for entry in read_entries(store) if entry.sequence == 2)
-    store.put(entry_key(2), msgspec.json.encode(new))
-    assert [entry for entry in read_entries(store) if entry.sequence == 2] == [new]
+    old = [msgspec.structs.replace(entry, format=1) for entry in read_entries(store)]
+    for entry in old:
+        store.put(entry_key(entry.sequence), msgspec.json.encode(entry))
+    assert list(read_entries(store)) == old
 
 
 def test_a_checksum_that_lost_its_name_does_not_make_an_old_entry(tmp_path: Path) -> None:
     data = written(tmp_path).get(entry_key(2)).replace(b'"id":12', b'"id":13').replace(b'"checksum"', b'"Checksum"')
-    with pytest.raises(Corrupt, match="no checksum, but a field 'Checksum'"):
+    with pytest.raises(Corrupt, match="no checksum"):
         decode_entry(entry_key(2), data)
+    with pytest.raises(Corrupt, match="no checksum, but a field 'Checksum'"):
+        decode_entry(entry_key(2), data.replace(b'"format":2', b'"format":1'))
 
 
 def test_an_entry_that_came_wrong_but_lies_right_is_read_once_more(tmp_path: Path) -> None:

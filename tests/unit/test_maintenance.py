@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import Fenced, OwnedByAnotherRun
-from holdfast.identifiers import AttemptId, JobName
+from holdfast.identifiers import AttemptId, JobName, Sequence
 from holdfast.repository.entries import CheckpointCorrupt, Process, RunEnded
-from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
+from holdfast.repository.folding import clear_folded
+from holdfast.repository.journal import Journal, MakeEntry, read_entries
 from holdfast.repository.ownership import Claimable, current_process, read_heartbeat, standing
 from holdfast.repository.state import JobState
 from holdfast.repository.views import job_status
@@ -170,12 +171,13 @@ def test_a_vanished_pipeline_stays_lost_after_maintenance(history: History) -> N
     assert job_status(history.seen(alive=False)).state == "lost"
 
 
-def test_a_claim_in_a_place_that_was_trimmed_does_not_hide_the_owner(history: History) -> None:
+def test_a_claim_in_a_place_that_a_fold_emptied_does_not_hide_the_owner(history: History) -> None:
     late = Journal(history.store, new_attempt=lambda: AttemptId("late"), now=lambda: history.now)
     late.load()
     for batch in range(3):
         history.start(3 + batch)
-    history.store.delete(entry_key(4))
+    history.journal.fold(frozenset(), Sequence(0))
+    clear_folded(history.store, Sequence(4))
     claim = run_started(late, elsewhere(), 5.0, "", "maintenance")
     with pytest.raises(Fenced, match="moved on"):
         late.claim(claim)

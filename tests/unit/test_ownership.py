@@ -25,7 +25,7 @@ def test_whatever_the_clocks_say_the_one_that_was_taken_over_writes_nothing_more
     owner = History(tmp_path / "home", start=now + timedelta(hours=hours))
     owner.run()
     owner.beat()
-    other = History(tmp_path / "home", start=now)
+    other = History(tmp_path / "home", start=now, attempts="other")
     other.journal.load()
     other.run()
     other.complete(1)

@@ -34,9 +34,10 @@ from holdfast.repository.entries import (
     CheckpointStarted,
     Process,
     Retention,
+    RunEnded,
     RunStarted,
 )
-from holdfast.repository.retention import checkpoints_to_retire, entries_to_trim, in_grace
+from holdfast.repository.retention import checkpoints_to_retire, entries_to_drop, in_grace, plan_fold
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import StoredObject
 
@@ -50,11 +51,20 @@ class Life:
     def __init__(self) -> None:
         self.entries: list[AnyEntry] = []
         self.now = NOW
+        self.start_run()
+
+    def start_run(self) -> None:
+        self.epoch = FencingEpoch(len(self.entries) + 1)
         self.add(RunStarted, lineage="life", process=Process("host", 1), heartbeat_s=5.0, work="", holdfast="")
 
     def add(self, kind: type, **fields: object) -> None:
         sequence = Sequence(len(self.entries) + 1)
-        common = {"sequence": sequence, "attempt": AttemptId(str(sequence)), "fencing_epoch": EPOCH, "at": self.now}
+        common = {
+            "sequence": sequence,
+            "attempt": AttemptId(str(sequence)),
+            "fencing_epoch": self.epoch,
+            "at": self.now,
+        }
         self.entries.append(kind(**common, **fields))
 
     def complete(self, id: int, name: str | None = None) -> None:
@@ -188,14 +198,14 @@ def test_a_retired_checkpoint_is_in_its_grace_until_that_is_over() -> None:
         assert found == ({} if left is None else {1: left})
 
 
-def test_an_entry_that_names_objects_in_their_grace_is_not_trimmed(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_an_entry_that_names_objects_in_their_grace_is_not_dropped(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(retention, "HISTORY_KEPT", 1)
     life = over_days(minutes_apart=1, count=4)
     life.add(CheckpointsRetired, ids=(CheckpointId(1), CheckpointId(2)))
     life.add(
         CheckpointStarted, id=CheckpointId(5), checkpoint_kind="checkpoint", name=None, barrier_batch_id=BatchId(5)
     )
-    state = life.state.without(entries_to_trim(life.state, {CheckpointId(2): 3.0}))
+    state = life.state.without(entries_to_drop(life.state, {CheckpointId(2): 3.0}))
     assert [*state.completed] == [2, 3, 4]
     assert {*state.retired} == {1, 2}
 
@@ -241,19 +251,45 @@ def test_a_pack_of_which_less_than_a_quarter_is_needed_is_outworn() -> None:
     assert outworn == OutwornPack(pack_key(Digest("little"), EPOCH), 100, 24)
 
 
-# --- trimming ---
+# --- folding ---
 
 
-def test_trimming_keeps_run_starts_retained_checkpoints_and_the_highest_id(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_fold_keeps_retained_checkpoints_the_newest_run_and_the_highest_id(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(retention, "HISTORY_KEPT", 1)
     life = Life()
     for id in range(1, 5):
         life.complete(id)
     life.add(CheckpointsRetired, ids=(CheckpointId(1), CheckpointId(2)))
-    trimmed = entries_to_trim(life.state, ())
-    kept = life.state.without(trimmed)
-    assert Sequence(1) not in trimmed, "run-started"
+    dropped = entries_to_drop(life.state, ())
+    kept = life.state.without(dropped)
+    assert dropped
+    assert kept.run == life.state.run
     assert [entry.id for entry in kept.restorable()] == [4, 3]
     assert kept.last_checkpoint == 4
     assert kept.head == life.state.head
     assert kept.retained() == life.state.retained()
+
+
+def test_runs_are_bounded_and_those_that_made_a_retained_checkpoint_stay(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(retention, "HISTORY_KEPT", 1)
+    life = Life()
+    first = life.state.fencing_epoch
+    life.complete(1)
+    for _ in range(1500):
+        life.add(RunEnded, reason="stopped")
+        life.start_run()
+    kept = life.state.without(entries_to_drop(life.state, ()))
+    assert len(kept.runs) == retention.RUNS_KEPT + 1
+    assert kept.runs[0].fencing_epoch == first
+    assert kept.previous_run == life.state.previous_run
+    assert len(kept.sequences) < 50
+
+
+def test_a_journal_is_not_folded_for_little() -> None:
+    life = Life()
+    for id in range(1, retention.HISTORY_KEPT // 2 + 20):
+        life.complete(id)
+        if id > 1:
+            life.add(CheckpointsRetired, ids=(CheckpointId(id - 1),))
+    assert len(life.state.sequences) > retention.HISTORY_KEPT
+    assert plan_fold(life.state, ()) is None

@@ -12,8 +12,10 @@ from holdfast.coordination.events import CheckpointDamaged
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch, Sequence
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.chain import fold_key
 from holdfast.repository.entries import Process, RunStarted
 from holdfast.repository.entry_bytes import encode_entry
+from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import entry_key
 from holdfast.repository.verification import verify
 from holdfast.runtime.local_work import LocalWorkDirectory
@@ -250,7 +252,7 @@ def test_a_period_that_is_none_is_refused(value: object) -> None:
         Settings(scrub=value)  # type: ignore[arg-type]
 
 
-def test_a_damaged_entry_of_the_journal_is_written_again_and_a_trimmed_one_is_not(job: Scrubbed) -> None:
+def test_an_entry_of_the_journal_that_is_damaged_or_lost_is_written_again(job: Scrubbed) -> None:
     sound = tree(job.home)
     for sequence in (1, 2):
         flip_one_byte(job.home / entry_key(sequence))
@@ -259,7 +261,22 @@ def test_a_damaged_entry_of_the_journal_is_written_again_and_a_trimmed_one_is_no
     assert [(code, severity) for code, severity, _ in job.alarms] == [(DAMAGED, "warning")] * 2
     (job.home / entry_key(2)).unlink()
     job.pass_time(PERIOD)
-    assert not (job.home / entry_key(2)).exists()
+    assert tree(job.home) == sound
+
+
+def test_of_a_journal_that_was_folded_only_what_is_left_is_looked_after(job: Scrubbed) -> None:
+    upto = job.history.state().head
+    job.history.journal.fold(frozenset(), Sequence(0))
+    clear_folded(job.history.store, upto)
+    sound = tree(job.home)
+    job.pass_time(PERIOD)
+    assert tree(job.home) == sound, "what the fold stands for is not brought back"
+    flip_one_byte(job.home / fold_key(upto))
+    job.pass_time(PERIOD)
+    assert tree(job.home) == sound
+    (job.home / fold_key(upto)).unlink()
+    job.pass_time(PERIOD)
+    assert tree(job.home) == sound
 
 
 def test_a_run_that_is_fenced_puts_no_entry_back(job: Scrubbed) -> None:

@@ -122,7 +122,7 @@ def _execute(
     store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None, on_conflict: str
 ) -> tuple["CollectionPlan", "Freed"]:
     from holdfast.repository.survey import plan_collection
-    from holdfast.runtime.freeing import append_retirement, free, trim
+    from holdfast.runtime.freeing import append_retirement, clear, fold, free
     from holdfast.storage.limited import Allowance
 
     with owning(seen.job, seen.home, store, "collect", on_conflict) as journal:
@@ -131,5 +131,6 @@ def _execute(
         now = [item for item in plan.objects if not item.wait_s]
         with count_progress("freeing", len(now)) as advance:
             freed = free(store, journal, now, Allowance(Settings.deletes_per_second), advance)
-        trim(store, journal, rule.grace_s if rule else 0.0, datetime.now(UTC))
+        fold(journal, rule.grace_s if rule else 0.0, datetime.now(UTC))
+        clear(store, journal)
     return plan, freed

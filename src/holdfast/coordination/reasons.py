@@ -32,6 +32,7 @@ class FailureReason(Enum):
     STORAGE_FULL = "storage_full"
     OUTCOME_UNKNOWN = "outcome_unknown"
     JOURNAL_DAMAGED = "journal_damaged"
+    HOME_REPLACED = "home_replaced"
     FILES_VANISHED = "files_vanished"
     FILES_CHANGED = "files_changed"
     COPY_FAILED = "copy_failed"
@@ -93,6 +94,12 @@ RULES: dict[FailureReason, Rule] = {
         Fault.STORAGE,
         "an entry of the journal is not what was written, so nothing can be appended",
         "put the entry back from a copy of the home: holdfast verify names it",
+    ),
+    FailureReason.HOME_REPLACED: Rule(
+        True,
+        Fault.STORAGE,
+        "the home was emptied, replaced or put back from a backup while the job ran: what the run had written is gone",
+        "put the home back as it was, or mount it again: the job goes on by itself; else stop the job",
     ),
     FailureReason.FILES_VANISHED: Rule(
         True,

@@ -2,6 +2,9 @@
 
 An entry's place is its sequence number, its writer is known by `fencing_epoch`, and `attempt` is unique to one attempt
 to append, so that a writer that got no answer can read the entry back and know whether it is its own.
+
+From format 2 on the entries are a chain: each names its predecessor and the digest of that one's stored bytes, so that
+a reader can tell a gap from the end. Entries of format 1 stand before the first of format 2, and prove nothing.
 """
 
 from datetime import datetime
@@ -11,7 +14,8 @@ import msgspec
 
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch, Sequence
 
-FORMAT = 1
+FORMAT = 2
+CHAINED_SINCE = 2
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -87,11 +91,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     attempt: AttemptId
     fencing_epoch: FencingEpoch
     at: datetime
+    previous: Sequence = Sequence(0)
+    """The entry before this one, 0 for none. Filled in by the journal, as are the next two."""
+    previous_digest: str = ""
+    """Of the stored bytes of `previous`."""
+    claim: AttemptId = AttemptId("")
+    """The `attempt` of the `run-started` of the run that wrote it: numbers of runs come again in a home that was put
+    back from a backup, these do not."""
 
 
 class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
-    """Claims ownership. Its sequence number is the run's fencing_epoch. Never trimmed: a run that stalled for any time
-    finds the next one of these exactly where its own next entry would go."""
+    """Claims ownership. Its sequence number is the run's fencing_epoch."""
 
     lineage: str
     """Same in all runs of one life of the home's job; made by its first run."""
@@ -258,6 +268,16 @@ class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
     """From the death until the query ran again; None when it did not, and in entries of the first versions."""
 
 
+class JournalFolded(Entry, frozen=True, kw_only=True, tag="journal-folded"):
+    """From here on `folds/<upto>` stands for all entries up to `upto`, which are deleted after this was written."""
+
+    upto: Sequence
+    digest: Digest
+    """Of the fold."""
+    answers_lost_upto: Sequence = Sequence(0)
+    """Answers to requests up to this entry may be missing: a request whose asker had not seen this far is void."""
+
+
 AnyEntry = (
     RunStarted
     | RunEnded
@@ -272,4 +292,5 @@ AnyEntry = (
     | SavepointDeleted
     | RequestAnswered
     | QueryRestarted
+    | JournalFolded
 )

@@ -5,15 +5,22 @@ bytes as they lie there, so a reader can prove an entry with fields that it does
 
 An entry without a checksum was written before there were any. Such an entry has no field but the known ones: one that
 lost its checksum to a damaged byte is not taken for it.
+
+A fold is sealed in the same way. It holds the entries' documents as they were stored, byte by byte, so that each is
+still proved by its own checksum, and the next one still follows the last of them.
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
 from holdfast.checkpoint.manifest import digest_of
-from holdfast.errors import DamagedJournal, InvalidSettings
-from holdfast.repository.entries import FORMAT, AnyEntry
+from holdfast.errors import DamagedJournal, NewerFormat
+from holdfast.identifiers import Digest, Sequence
+from holdfast.repository.entries import CHAINED_SINCE, FORMAT, AnyEntry
 
 _SEAL = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
 _HINT = (
@@ -22,25 +29,74 @@ _HINT = (
 )
 
 
+@dataclass(frozen=True)
+class StoredEntry:
+    """An entry, and its bytes as they are in the home."""
+
+    entry: AnyEntry
+    data: bytes
+
+    @cached_property
+    def digest(self) -> Digest:
+        return digest_of(self.data)
+
+    @property
+    def sequence(self) -> Sequence:
+        return self.entry.sequence
+
+
 class _Format(msgspec.Struct):
     format: int
+
+
+class _Fold(msgspec.Struct):
+    upto: Sequence
+    entries: tuple[msgspec.Raw, ...]
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _FORMAT_DECODER = msgspec.json.Decoder(_Format)
 _ENTRY_DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 _FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_FOLD_DECODER = msgspec.json.Decoder(_Fold)
 
 
 def encode_entry(entry: AnyEntry) -> bytes:
-    body = msgspec.json.encode(entry)
+    return _sealed(msgspec.json.encode(entry))
+
+
+def stored_entry(entry: AnyEntry) -> StoredEntry:
+    return StoredEntry(entry, encode_entry(entry))
+
+
+def encode_fold(upto: Sequence, entries: Iterable[StoredEntry]) -> bytes:
+    documents = b",\n".join(entry.data for entry in entries)
+    return _sealed(b'{"format":%d,"upto":%d,"entries":[\n%b\n]}' % (FORMAT, upto, documents))
+
+
+def decode_fold(key: str, data: bytes) -> tuple[StoredEntry, ...]:
+    """Its entries, oldest first. Raises what `decode_entry` raises."""
+    sealed = _SEAL.search(data)
+    if sealed is None:
+        raise damaged_entry(key, "it has no checksum")
+    _require_checksum(key, data[: sealed.start()] + b"}", sealed[1].decode())
+    try:
+        _require_known_format(key, _FORMAT_DECODER.decode(data).format)
+        fold = _FOLD_DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise damaged_entry(key, str(error)) from error
+    documents = [bytes(document) for document in fold.entries]
+    return tuple(StoredEntry(decode_entry(key, document), document) for document in documents)
+
+
+def _sealed(body: bytes) -> bytes:
     return b'%b,"checksum":"%b"}' % (body[:-1], digest_of(body).encode())
 
 
 def decode_entry(key: str, data: bytes) -> AnyEntry:
     """The entry in `data`.
 
-    Raises `DamagedJournal` when it is not what was written, `InvalidSettings` when its format is not known here.
+    Raises `DamagedJournal` when it is not what was written, `NewerFormat` when its format is not known here.
     """
     sealed = _SEAL.search(data)
     if sealed is not None:
@@ -48,6 +104,8 @@ def decode_entry(key: str, data: bytes) -> AnyEntry:
     try:
         _require_known_format(key, _FORMAT_DECODER.decode(data).format)
         entry = _ENTRY_DECODER.decode(data)
+        if sealed is None and entry.format >= CHAINED_SINCE:
+            raise damaged_entry(key, "it has no checksum")
         if sealed is None:
             _require_known_fields(key, data, entry)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -66,10 +124,7 @@ def _require_checksum(key: str, body: bytes, expected: str) -> None:
 
 def _require_known_format(key: str, version: int) -> None:
     if version > FORMAT:
-        raise InvalidSettings(
-            f"could not read {key}: it has format {version}, this holdfast knows up to {FORMAT}",
-            hint="upgrade holdfast to the version that wrote this home",
-        )
+        raise NewerFormat.of_format(key, version, FORMAT)
 
 
 def _require_known_fields(key: str, data: bytes, entry: AnyEntry) -> None:

@@ -1,97 +1,91 @@
-"""The journal: one linear history of a job, the only place where truth is decided.
+"""The journal: one linear history of a job, the only place where truth is decided. This is its writing side.
 
 Invariants
-- An entry is created with create-if-absent at the sequence number after the newest one known, and never changed.
-- The first entry that is not one's own after one's own newest is always a newer `run-started`: only the owner appends.
-  `run-started` entries are never trimmed, so a run that slept through any number of trims still loses its next append.
+- An entry is created with create-if-absent at the place after the newest one known, and never changed. It names its
+  predecessor and the digest of that one's bytes (`repository/chain.py` reads and proves that).
+- Only one thread appends (a lane of the runtime). An append whose outcome stays unknown is settled, with the same bytes
+  at the same place, before anything else is appended. So every entry is known as won or lost before the next one is
+  tried, and none is written twice.
+- An entry of one's own claim in one's place is one's own: an earlier try that was reported as not written. It is
+  adopted, and the append goes on behind it.
 - Once fenced, always fenced: a run that has met a newer `run-started` appends nothing more, not even behind it.
-- An append whose outcome stays unknown is settled, with the same bytes at the same place, before anything else is
-  appended. So every entry is known as won or lost before the next one is tried, and none is written twice.
-- Only one thread appends (a lane of the runtime).
+- Entries up to a fold are deleted in ascending order, and only after the entry that makes the fold official stands.
+
+Why a run that slept, however long, can neither append nor be believed. Let h be its newest entry, so that it tries to
+create h+1, and let a newer run have claimed the job since.
+- That claim went to h+1, since nothing else was behind h. While it stands there, the sleeper's create is lost, it reads
+  a newer `run-started`, and is fenced.
+- It stands there no more only if a fold reaches up to h+1 at least. Deletions ascend, so h went before h+1: where the
+  place h+1 is free because it was deleted, h is gone. So after each create that was won, the run proves that h still
+  stands, by its bytes; if it does, nothing has ever stood at h+1 before. If it does not, the run reads the journal,
+  finds the newer run, and is fenced.
+- Nobody believes an entry in such a place: it stands at or below the `upto` of a fold that is official, and readers
+  begin behind the newest of those. The next deletion takes it away.
+- A try of the sleeper's own for h that was on its way all that time could bring h back and make it believe in h+1. It
+  would still be the only one that does, and its sink is fenced by the sink itself.
+A run that claims has no predecessor of its own. It proves that what it has read last still stands, and that nothing is
+listed behind its claim: either alone would do, since where a place is free through a fold, that fold's entry is behind.
+
+A home that was emptied, swapped or put back from a backup under a run shows in the same proof: h is gone, by a read and
+by a listing, and the journal has no newer run. That is `HomeReplaced`; it passes when the home is put back. If another
+run was given the same number there, or a newer one, this run stops.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from datetime import datetime
 
-from holdfast.errors import DamagedJournal, Fenced, ObjectNotFound, OutcomeUnknown, StorageError
+import msgspec
+
+from holdfast.checkpoint.manifest import digest_of
+from holdfast.errors import (
+    DamagedJournal,
+    Fenced,
+    HoldfastError,
+    HomeReplaced,
+    ObjectNotFound,
+    OutcomeUnknown,
+    StorageError,
+    StorageUnreachable,
+)
 from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
-from holdfast.repository.entries import AnyEntry, RunStarted
-from holdfast.repository.entry_bytes import damaged_entry, decode_entry, encode_entry
+from holdfast.repository.absence import is_listed
+from holdfast.repository.chain import (
+    READERS,
+    Chain,
+    StoredFold,
+    entry_key,
+    fold_key,
+    next_place,
+    read_chain,
+    read_entries,
+    read_entries_after,
+    read_stored,
+    survey_entries,
+)
+from holdfast.repository.entries import FORMAT, AnyEntry, JournalFolded, RunStarted
+from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
+from holdfast.repository.names import FOLDS, is_fold
+from holdfast.repository.names import JOURNAL as PREFIX
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.retrying import RetryingStore
 
-PREFIX = "journal/"
-READERS = 64
-"""Entries are small and many, and a distant store takes its time for each: so many are read at once."""
+__all__ = [
+    "PREFIX",
+    "READERS",
+    "Journal",
+    "MakeEntry",
+    "entry_key",
+    "newer_run",
+    "read_entries",
+    "read_entries_after",
+    "survey_entries",
+]
+
 _TRIES = 3
 """How often an append without an answer is tried, on a store that does not try again by itself."""
 
 MakeEntry = Callable[[Sequence, AttemptId, datetime], AnyEntry]
-
-
-def entry_key(sequence: int) -> str:
-    return f"{PREFIX}{sequence:020d}.json"
-
-
-def read_entries(store: ObjectStore, readers: int = READERS) -> Iterator[AnyEntry]:
-    """Every entry that has not been trimmed, oldest first."""
-    keys = [item.key for item in store.list(PREFIX)]
-    if readers == 1 or len(keys) < 2:
-        yield from (entry for key in keys if (entry := _read_if_there(store, key)))
-        return
-    with ThreadPoolExecutor(readers) as pool:
-        yield from (entry for entry in pool.map(lambda key: _read_if_there(store, key), keys) if entry)
-
-
-def survey_entries(store: ObjectStore) -> tuple[list[AnyEntry], dict[str, DamagedJournal]]:
-    """What can be read, and the keys of what cannot. For looking at a damaged home; nobody may act upon it."""
-    sound: list[AnyEntry] = []
-    damaged: dict[str, DamagedJournal] = {}
-
-    def read(key: str) -> AnyEntry | DamagedJournal | None:
-        try:
-            return _read_if_there(store, key)
-        except DamagedJournal as error:
-            return error
-
-    keys = [item.key for item in store.list(PREFIX)]
-    with ThreadPoolExecutor(READERS) as pool:
-        for key, found in zip(keys, pool.map(read, keys), strict=True):
-            if isinstance(found, DamagedJournal):
-                damaged[key] = found
-            elif found is not None:
-                sound.append(found)
-    return sound, damaged
-
-
-def read_entries_after(store: ObjectStore, sequence: Sequence) -> Iterator[AnyEntry]:
-    """What came since, oldest first; for those who look often."""
-    keys = [item.key for item in store.list(PREFIX, after=entry_key(sequence))]
-    yield from (entry for key in keys if (entry := _read_if_there(store, key)))
-
-
-def _read_if_there(store: ObjectStore, key: str) -> AnyEntry | None:
-    try:
-        return _read(store, key)
-    except ObjectNotFound:
-        return None  # trimmed by the owner since it was listed
-
-
-def _read(store: ObjectStore, key: str) -> AnyEntry:
-    """Read twice before it is called damaged, which stops everything: bytes that came wrong may lie right."""
-    try:
-        return _decode(key, store.get(key))
-    except DamagedJournal:
-        return _decode(key, store.get(key))
-
-
-def _decode(key: str, data: bytes) -> AnyEntry:
-    entry = decode_entry(key, data)
-    if entry_key(entry.sequence) != key:
-        raise damaged_entry(key, f"it says it is entry {entry.sequence}")
-    return entry
 
 
 class Journal:
@@ -114,12 +108,19 @@ class Journal:
         # A store that tries again has done so for as long as an append may take.
         self._tries = 1 if isinstance(store, RetryingStore) else _TRIES
         self._readers = readers
-        self._undecided: AnyEntry | None = None
+        self._undecided: StoredEntry | None = None
         self._fenced: str | None = None
+        self._claim = AttemptId("")
+        self._tip: StoredEntry | None = None
+        self._stored: dict[Sequence, StoredEntry] = {}
+        self._fold: StoredFold | None = None
         self.state = JobState()
 
     def load(self) -> JobState:
-        self.state = JobState.of(read_entries(self._store, self._readers))
+        chain = read_chain(self._store, self._readers)
+        self._stored = {stored.sequence: stored for stored in chain.entries}
+        self._tip, self._fold = chain.tip, chain.fold
+        self.state = JobState.of(stored.entry for stored in chain.entries)
         return self.state
 
     @property
@@ -127,46 +128,103 @@ class Journal:
         return self.state.fencing_epoch
 
     @property
+    def claimed(self) -> AttemptId:
+        """Tells this run from every other one, also from one that was given the same number in another home."""
+        return self._claim
+
+    @property
     def undecided(self) -> bool:
         """Whether it is not known if the last append took effect."""
         return self._undecided is not None
 
+    def objects(self) -> dict[str, bytes]:
+        """What must lie in the home, key → bytes: the entries behind the newest fold, and the fold. For any thread."""
+        fold, folded = self._fold, self.state.folded
+        upto = folded.upto if folded else Sequence(0)
+        entries = {entry_key(n): stored.data for n, stored in self._stored.copy().items() if n > upto}
+        return entries | ({fold.key: fold.data} if fold and fold.key == fold_key(upto) else {})
+
+    # --- claiming ---
+
     def claim(self, make: MakeEntry) -> RunStarted:
         """Append `run-started` and so become the owner. Raises `Fenced` when another run claims at the same time."""
         while True:
-            entry = make(Sequence(self.state.head + 1), self._new_attempt(), self._now())
-            written = self._create(entry)
-            if written.attempt == entry.attempt:
+            mine = self._made(make)
+            standing = self._create(mine)
+            if standing.entry.attempt == mine.entry.attempt:
                 break
-            if isinstance(written, RunStarted):
-                raise Fenced(_owner(written))
-            self.state.apply(written)  # the owner's, appended since the load
+            if isinstance(standing.entry, RunStarted):
+                raise Fenced(_owner(standing.entry))
+            if not self._follows_the_tip(standing):
+                raise Fenced("the journal moved on while this run was claiming the job")
+            self._apply(standing)  # the owner's, appended since the load
+        entry = mine.entry
         assert isinstance(entry, RunStarted)
-        self.state.apply(entry)
-        if any(self._store.list(PREFIX, after=entry_key(entry.sequence))):
-            # Either a still newer run claimed, or the place was free only because it had been trimmed since the load.
-            # The entry stays: a hole where a run-started stood would let a stalled run in.
-            raise Fenced("the journal moved on while this run was claiming the job")
+        before, self._claim = self._tip, entry.attempt
+        self._apply(mine)
+        self._require_nothing_behind(mine, before)
         return entry
+
+    def _require_nothing_behind(self, claim: StoredEntry, before: StoredEntry | None) -> None:
+        """Else a still newer run claimed, or the place was free only because a fold stands for it since the load."""
+        behind = any(self._store.list(PREFIX, after=entry_key(claim.sequence)))
+        stands = self._stands(before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
+        if not behind and not stands:
+            self._withdraw(claim)
+            raise HomeReplaced(
+                f"could not claim the job in {self._store.url}: what was read before is not there any more",
+                hint="put the home back, or look whether it is mounted, and start again",
+            )
+        if behind or not stands:
+            raise Fenced("the journal moved on while this run was claiming the job")
+
+    # --- appending ---
 
     def append(self, make: MakeEntry) -> AnyEntry:
         """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the
         store did not say whether the entry was written, another `StorageError` when it was not."""
         self.settle()
-        return self._append(make)
+        while True:
+            self._require_owner()
+            mine = self._made(make)
+            standing = self._create(mine)
+            if self._taken(mine, standing):
+                return mine.entry
+            self._settled(standing.entry)
 
-    def _append(self, make: MakeEntry) -> AnyEntry:
-        self._require_owner()
-        entry = make(Sequence(self.state.head + 1), self._new_attempt(), self._now())
-        return self._applied(entry, self._create(entry))
+    def settle(self) -> None:
+        """Make sure that no append is undecided. Raises what `append` raises."""
+        mine = self._undecided
+        if mine is None:
+            return
+        standing = self._create(mine)
+        self._taken(mine, standing)
+        self._settled(standing.entry)
 
-    def _create(self, entry: AnyEntry) -> AnyEntry:
-        """The entry that stands at `entry`'s place after the attempt, which may be another's."""
-        doubtful = entry is self._undecided
+    def _made(self, make: MakeEntry) -> StoredEntry:
+        """The entry with its links."""
+        attempt = self._new_attempt()
+        entry = make(self._place(), attempt, self._now())
+        return stored_entry(
+            msgspec.structs.replace(
+                entry,
+                format=FORMAT,
+                previous=self._tip.sequence if self._tip else Sequence(0),
+                previous_digest=self._tip.digest if self._tip else "",
+                claim=attempt if isinstance(entry, RunStarted) else self._claim,
+            )
+        )
+
+    def _place(self) -> Sequence:
+        return next_place(self._tip.entry if self._tip else None)
+
+    def _create(self, mine: StoredEntry) -> StoredEntry:
+        """What stands at the place after the attempt, which may be another's."""
+        doubtful = mine is self._undecided
         last: StorageError | None = None
         for _ in range(self._tries):
             try:
-                standing = self._try_create(entry)
+                standing = self._try_create(mine)
             except StorageError as error:
                 doubtful = doubtful or isinstance(error, OutcomeUnknown)
                 if not doubtful:
@@ -175,47 +233,180 @@ class Journal:
             else:
                 self._undecided = None
                 return standing
-        self._undecided = entry
         assert last is not None
-        why = f"could not tell whether {entry_key(entry.sequence)} was written: {last.message}"
-        raise OutcomeUnknown(why, hint=last.hint) from last
+        raise self._in_doubt(mine, last) from last
 
-    def _try_create(self, entry: AnyEntry) -> AnyEntry:
-        key = entry_key(entry.sequence)
-        if self._store.create(key, encode_entry(entry)) is Created.WON:
-            return entry
+    def _try_create(self, mine: StoredEntry) -> StoredEntry:
+        key = entry_key(mine.sequence)
+        if self._store.create(key, mine.data) is Created.WON:
+            return mine
         try:
-            return _read(self._store, key)
+            return read_stored(self._store, key)
         except DamagedJournal:
             raise
         except StorageError as error:
             # Lost, but perhaps to an earlier try of one's own.
             raise OutcomeUnknown(f"{key} exists and could not be read back: {error.message}") from error
 
-    def settle(self) -> None:
-        """Make sure that no append is undecided. Raises what `append` raises."""
-        entry = self._undecided
-        if entry is None:
-            return
-        self._settled(self._applied(entry, self._create(entry)))
+    def _in_doubt(self, mine: StoredEntry, because: StorageError) -> OutcomeUnknown:
+        self._undecided = mine
+        why = f"could not tell whether {entry_key(mine.sequence)} was written: {because.message}"
+        return OutcomeUnknown(why, hint=because.hint)
 
-    def _applied(self, mine: AnyEntry, written: AnyEntry) -> AnyEntry:
-        """`mine`, when it is what was written. Anything else in its place means that this run is not the owner."""
-        if written.attempt != mine.attempt:
-            foreign = f"entry {written.sequence} was written by run {written.fencing_epoch}"
-            self._fenced = _owner(written) if isinstance(written, RunStarted) else foreign
+    def _taken(self, mine: StoredEntry, standing: StoredEntry) -> bool:
+        """Take in what stands in `mine`'s place when it is this run's: True for `mine`, False for an earlier try.
+        Raises when it is another's, or when the place was free only because this run is not the owner any more."""
+        written = standing.entry
+        if written.attempt != mine.entry.attempt and (written.claim != self._claim or not self._claim):
+            self._fenced = self._overtaken_by(standing)
             self._require_owner()
-        self.state.apply(written)
-        return written
+        try:
+            stands = self._tip is None or self._stands(self._tip)
+        except StorageError as error:
+            if written.attempt != mine.entry.attempt:
+                raise
+            raise self._in_doubt(mine, error) from error
+        if not stands:
+            raise self._loss(standing)
+        self._apply(standing)
+        return written.attempt == mine.entry.attempt
+
+    def _apply(self, stored: StoredEntry) -> None:
+        self.state.apply(stored.entry)
+        self._stored[stored.sequence] = stored
+        self._tip = stored
+
+    def _overtaken_by(self, standing: StoredEntry) -> str:
+        written = standing.entry
+        if isinstance(written, RunStarted) and self._follows_the_tip(standing):
+            return _owner(written)
+        return _put_back(f"entry {written.sequence} was written by run {written.fencing_epoch}, which does not know it")
+
+    def _follows_the_tip(self, standing: StoredEntry) -> bool:
+        if self._tip is None:
+            return not standing.entry.previous
+        return (standing.entry.previous, standing.entry.previous_digest) == (self._tip.sequence, self._tip.digest)
+
+    # --- proving that one still is the owner ---
+
+    def require_standing(self) -> None:
+        """Raises `Fenced` or `HomeReplaced` when this run's newest entry does not stand, or another's is behind it.
+        Two reads; for any thread."""
+        while True:
+            tip = self._tip
+            assert tip is not None, "after the claim"
+            if owner := newer_run(self._store, self.state):
+                raise Fenced(owner)
+            if self._stands(tip):
+                return
+            if tip is self._tip:
+                raise self._loss(None)
+            # It was this run's own fold that took it away.
+
+    def _stands(self, stored: StoredEntry) -> bool:
+        """False when it is gone by both witnesses, or another stands there."""
+        key = entry_key(stored.sequence)
+        for _ in range(2):
+            try:
+                data = self._store.get(key)
+            except ObjectNotFound:
+                if is_listed(self._store, key):
+                    raise StorageUnreachable(f"could not read {key}: it is listed, and said not to be there") from None
+                return False
+            if digest_of(data) == stored.digest:
+                return True
+        return read_stored(self._store, key).digest == stored.digest  # which raises when it is damaged
+
+    def _loss(self, void: StoredEntry | None) -> HoldfastError:
+        """Why this run's newest entry is not there. `void` is what was written behind it.
+
+        That one may hold all the same, when a newer run came and folded since it was written.
+        """
+        try:
+            chain = self._journal_without(void)
+        except DamagedJournal as error:
+            return _replaced(self._store, error.message)
+        state = JobState.of(stored.entry for stored in chain.entries)
+        run, own = state.run, self.fencing_epoch
+        if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
+            self._fenced = _owner(run) if run.fencing_epoch > own else _put_back(_owner(run))
+            return Fenced(self._fenced)
+        if void is not None and chain.tip != void:
+            self._withdraw(void)
+        return _replaced(self._store, _what_is_there(chain))
+
+    def _journal_without(self, void: StoredEntry | None) -> Chain:
+        """What stands in this home; without `void` when that is not part of it."""
+        try:
+            return read_chain(self._store, self._readers)
+        except DamagedJournal:
+            if void is None:
+                raise
+            return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
+
+    def _withdraw(self, void: StoredEntry) -> None:
+        """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry."""
+        try:
+            self._store.delete(entry_key(void.sequence))
+        except StorageError:
+            return
 
     def _require_owner(self) -> None:
         if self._fenced is not None:
             raise Fenced(self._fenced)
 
+    # --- folding ---
+
+    def fold(self, dropped: frozenset[Sequence], answers_lost_upto: Sequence) -> None:
+        """Let a fold stand for all entries, without those that are `dropped`. Raises what `append` raises.
+
+        The fold is there before the entry that makes it official. What it stands for can be deleted afterwards.
+        """
+        self.settle()
+        self._require_owner()
+        tip = self._tip
+        assert tip is not None, "after the claim"
+        assert tip.sequence not in dropped, "the next entry follows it"
+        if not self._stands(tip):
+            raise self._loss(None)
+        kept = [self._stored[sequence] for sequence, _ in self.state.sequences if sequence not in dropped]
+        fold = StoredFold(fold_key(tip.sequence), encode_fold(tip.sequence, kept))
+        if self._store.create(fold.key, fold.data) is Created.LOST and self._store.get(fold.key) != fold.data:
+            return  # of an attempt before, which differs; the next one is behind another entry
+        try:
+            self.append(
+                lambda sequence, attempt, at: JournalFolded(
+                    sequence=sequence,
+                    attempt=attempt,
+                    at=at,
+                    fencing_epoch=self.fencing_epoch,
+                    upto=tip.sequence,
+                    digest=digest_of(fold.data),
+                    answers_lost_upto=answers_lost_upto,
+                )
+            )
+        except HomeReplaced:
+            self._withdraw_fold(fold)
+            raise
+        self._fold = fold
+        self.state = self.state.without(dropped)
+        self._stored = {n: stored for n, stored in self._stored.items() if n not in dropped}
+
+    def _withdraw_fold(self, fold: StoredFold) -> None:
+        """A home that has no entries, but a fold, is taken for damaged."""
+        try:
+            if not any(self._store.list(PREFIX)):
+                self._store.delete(fold.key)
+        except StorageError:
+            return
+
 
 def newer_run(store: ObjectStore, state: JobState) -> str | None:
     """Who has claimed the job since `state` was true, None when nobody has. Changes nothing; any thread may ask."""
-    entry = _read_if_there(store, entry_key(state.head + 1))
+    try:
+        entry = read_stored(store, entry_key(state.head + 1)).entry
+    except ObjectNotFound:
+        return None
     return _owner(entry) if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch else None
 
 
@@ -231,3 +422,18 @@ def _owner(entry: RunStarted) -> str:
     who = "run" if entry.purpose == "pipeline" else _BY_COMMAND
     at = entry.at.isoformat()
     return f"{who} {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {at}"
+
+
+def _put_back(why: str) -> str:
+    return f"the home was put back from a backup or replaced while this run wrote to it: {why}"
+
+
+def _what_is_there(chain: Chain) -> str:
+    return f"its journal ends at entry {chain.tip.sequence}" if chain.tip else "it has no journal"
+
+
+def _replaced(store: ObjectStore, what: str) -> HomeReplaced:
+    return HomeReplaced(
+        f"{store.url} is not the home that this run has written to: it was emptied, replaced or put back; {what}",
+        hint="put the home back as it was, or mount it again: the run goes on by itself; else stop the run",
+    )

@@ -5,12 +5,14 @@ and its grace is over; `repository/collection.py` says which those are.
 """
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.identifiers import CheckpointId
 from holdfast.identifiers import Sequence as SequenceNumber
 from holdfast.repository.entries import (
+    CHAINED_SINCE,
     CheckpointCompleted,
     CheckpointCorrupt,
     CheckpointRepaired,
@@ -28,6 +30,11 @@ from holdfast.repository.state import JobState
 
 HISTORY_KEPT = 500
 """Entries of the journal that stay for people to read, whatever they say."""
+RUNS_KEPT = 20
+ANSWERS_KEPT = 20
+"""Of each, the newest stay besides those that are needed."""
+FOLD_SHARE = 2
+"""A fold is worth it when it drops at least one part in this many of `HISTORY_KEPT`: it writes what it keeps anew."""
 
 _HOUR = "%Y-%m-%d %H"
 _DAY = "%Y-%m-%d"
@@ -72,38 +79,67 @@ def keys_of(entry: CheckpointCompleted, manifest: Manifest) -> frozenset[str]:
     return frozenset({manifest_key(entry.manifest), *(file.key for file in manifest.files())})
 
 
-def entries_to_trim(state: JobState, graced: Container[CheckpointId]) -> frozenset[SequenceNumber]:
+@dataclass(frozen=True)
+class FoldPlan:
+    dropped: frozenset[SequenceNumber]
+    answers_lost_upto: SequenceNumber
+    """Answers to requests up to here are dropped, by this fold or one before."""
+
+
+def plan_fold(state: JobState, graced: Container[CheckpointId]) -> FoldPlan | None:
+    """What a fold would drop of the journal; None while that is not worth it.
+
+    A journal that begins with entries that prove nothing is folded at once.
+    """
+    dropped = entries_to_drop(state, graced)
+    unproved = state.folded is None and any(entry.format < CHAINED_SINCE for _, entry in state.sequences)
+    if len(dropped) * FOLD_SHARE < max(1, HISTORY_KEPT) and not unproved:
+        return None
+    lost = [n for n, entry in state.sequences if n in dropped and isinstance(entry, RequestAnswered)]
+    before = state.folded.answers_lost_upto if state.folded else SequenceNumber(0)
+    return FoldPlan(dropped, max([before, *lost]))
+
+
+def entries_to_drop(state: JobState, graced: Container[CheckpointId]) -> frozenset[SequenceNumber]:
     """Journal entries that say nothing any more.
 
-    Never `run-started` (a stalled run must find it), the entry before one (a stalled run that wrote it may not know
-    yet, and writes it again where it finds the place free), the newest entry, the highest id, what a retained
-    checkpoint needs, or what names the objects of a checkpoint in its grace.
+    Never the newest entry, which the next one follows, the highest id, what a retained checkpoint needs, what names the
+    objects of a checkpoint in its grace, or the newest runs and answers.
     """
-    keep_from = len(state.sequences) - HISTORY_KEPT
-    last_of_a_run = {run.sequence - 1 for run in state.runs}
+    keep_from = len(state.sequences) - max(1, HISTORY_KEPT)
+    needed = _Needed(state, graced)
     return frozenset(
         sequence
         for index, (sequence, entry) in enumerate(state.sequences)
-        if index < keep_from and sequence not in last_of_a_run and not _needed(state, entry, graced)
+        if index < keep_from and not needed.needs(entry)
     )
 
 
-def _needed(state: JobState, entry: object, graced: Container[CheckpointId]) -> bool:
-    match entry:
-        case RunStarted() | RunEnded():
-            return isinstance(entry, RunStarted) or entry in (state.ended, state.pipeline_ended)
-        case CheckpointCompleted():
-            return entry.id not in state.retired or entry.id in graced or entry.id == state.last_checkpoint
-        case CheckpointStarted():
-            return entry.id == state.last_checkpoint
-        case CheckpointCorrupt() | CheckpointRepaired():
-            return entry.id in state.completed and entry.id not in state.retired
-        case SavepointNamed() | SavepointDeleted():
-            return entry.id in state.completed and entry.id not in state.retired
-        case CheckpointsRetired():
-            return any(id in state.completed for id in entry.ids)
-        case WentBack():
-            return entry is state.went_back or any(id in state.completed for id in entry.abandoned)
-        case RequestAnswered():
-            return entry is state.newest_answer
-    return False
+class _Needed:
+    def __init__(self, state: JobState, graced: Container[CheckpointId]) -> None:
+        self._state = state
+        self._graced = graced
+        pipelines = [run.fencing_epoch for run in state.runs if run.purpose == "pipeline"]
+        newest = [run.fencing_epoch for run in state.runs[-max(1, RUNS_KEPT) :]]
+        self._runs = {*pipelines[-2:], *newest, *(entry.fencing_epoch for entry in state.retained())}
+        """The two newest of the pipeline: where the newest one resumed depends on the one before."""
+        self._answers = set(list(state.answers)[-max(1, ANSWERS_KEPT) :])
+
+    def needs(self, entry: object) -> bool:
+        state = self._state
+        match entry:
+            case RunStarted() | RunEnded():
+                return entry.fencing_epoch in self._runs
+            case CheckpointCompleted():
+                return entry.id not in state.retired or entry.id in self._graced or entry.id == state.last_checkpoint
+            case CheckpointStarted():
+                return entry.id == state.last_checkpoint
+            case CheckpointCorrupt() | CheckpointRepaired() | SavepointNamed() | SavepointDeleted():
+                return entry.id in state.completed and entry.id not in state.retired
+            case CheckpointsRetired():
+                return any(id in state.completed for id in entry.ids)
+            case WentBack():
+                return entry is state.went_back or any(id in state.completed for id in entry.abandoned)
+            case RequestAnswered():
+                return entry.request in self._answers
+        return False

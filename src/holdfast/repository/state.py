@@ -18,6 +18,7 @@ from holdfast.repository.entries import (
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
+    JournalFolded,
     QueryRestarted,
     RequestAnswered,
     Retention,
@@ -53,6 +54,8 @@ class JobState:
     answers: dict[str, RequestAnswered] = field(default_factory=dict)
     """To requests, by their ids."""
     restarts: list[QueryRestarted] = field(default_factory=list)
+    folded: JournalFolded | None = None
+    """The newest fold: entries up to its `upto` are no objects of their own any more."""
     sequences: list[tuple[Sequence, AnyEntry]] = field(default_factory=list)
 
     @classmethod
@@ -68,7 +71,8 @@ class JobState:
         self.head_at = entry.at
         self.sequences.append((entry.sequence, entry))
         if entry.fencing_epoch < self.fencing_epoch:
-            # Only the owner appends. So the newer claims stand in places that had been trimmed, and never held.
+            # Only the owner appends. So the newer claims stand in places that a version before the folds had trimmed,
+            # and never held.
             self.runs = [run for run in self.runs if run.fencing_epoch <= entry.fencing_epoch]
         match entry:
             case RunStarted():
@@ -105,6 +109,8 @@ class JobState:
                 self.answers[entry.request] = entry
             case QueryRestarted():
                 self.restarts.append(entry)
+            case JournalFolded():
+                self.folded = entry
 
     def _rename(self, id: CheckpointId, name: str | None) -> None:
         """`completed` says what the checkpoint is now, whatever it was made as."""
@@ -112,9 +118,15 @@ class JobState:
             kind = "savepoint" if name else "checkpoint"
             self.completed[id] = msgspec.structs.replace(self.completed[id], checkpoint_kind=kind, name=name)
 
-    def without(self, trimmed: frozenset[Sequence]) -> JobState:
-        """The same state after these entries were trimmed, so that a long run does not remember them for ever."""
-        return JobState.of(entry for sequence, entry in self.sequences if sequence not in trimmed)
+    def without(self, dropped: frozenset[Sequence]) -> JobState:
+        """The same state after a fold dropped these entries, so that a long run does not remember them for ever."""
+        return JobState.of(entry for sequence, entry in self.sequences if sequence not in dropped)
+
+    def is_void(self, request: str, seen: Sequence) -> bool:
+        """Whether a request, whose asker had seen the journal up to `seen`, may have been answered: its answer would
+        be forgotten by now."""
+        lost = self.folded.answers_lost_upto if self.folded else _NO_ENTRY
+        return request not in self.answers and seen < lost
 
     @property
     def run(self) -> RunStarted | None:

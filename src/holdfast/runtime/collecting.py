@@ -9,24 +9,23 @@ Invariants
   none ever did; and not while this run is using it (`Blobs.give_up`).
 - Of what other runs may have written only keys of earlier epochs are deleted, and manifests that existed before this
   run claimed the job: a run that stalls here can harm no newer one.
-- Journal entries are deleted in order. A retirement outlives the entries of what it retires.
+- Journal entries are deleted in ascending order, and only those that an official fold stands for.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.errors import OutcomeUnknown, StorageError
 from holdfast.identifiers import CheckpointId
-from holdfast.identifiers import Sequence as SequenceNumber
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
 from holdfast.repository.doomed import Doomed, objects_first
 from holdfast.repository.entries import CheckpointCompleted
-from holdfast.repository.journal import Journal, entry_key
+from holdfast.repository.folding import clear_folded
+from holdfast.repository.journal import Journal
 from holdfast.repository.retention import in_grace, keys_of
 from holdfast.repository.survey import listed_objects, retired_keys
 from holdfast.runtime.clock import Clock
@@ -83,7 +82,8 @@ class Collector:
         self._due = math.inf
         # From here on only the lane looks.
         self._doomed = Doomed()
-        self._entries: deque[SequenceNumber] = deque()
+        self._folded = False
+        """Whether entries may be left that a fold stands for."""
         self._leftovers: tuple[str, ...] | None = None
         """Manifests to be looked through in the sweep that is still to be done."""
         self._earlier_manifests: set[str] = set()
@@ -123,9 +123,9 @@ class Collector:
         if keys:
             self._submit(lambda: self._condemn(keys, 0.0))
 
-    def trim(self, sequences: Sequence[SequenceNumber]) -> None:
-        """Entries of the journal, in ascending order, that the state has forgotten already."""
-        self._submit(lambda: self._entries.extend(sequences))
+    def folded(self) -> None:
+        """The journal was folded: what the fold stands for can go."""
+        self._submit(self._expect_folded)
 
     def look_at_packs(self) -> None:
         """A checkpoint has completed: some packs may be worn out by it."""
@@ -143,6 +143,10 @@ class Collector:
     def _expect_sweep(self, manifests: tuple[str, ...]) -> None:
         self._leftovers = manifests
         self._earlier_manifests = set(manifests)
+        self._expect_folded()
+
+    def _expect_folded(self) -> None:
+        self._folded = self._journal.state.folded is not None
 
     def _expect_sweep_again(self, told: Told) -> None:
         self._asking.append(told)
@@ -174,7 +178,7 @@ class Collector:
 
     def _plan(self) -> None:
         """Say when the next slice is due."""
-        if self._leftovers is not None or self._entries:
+        if self._leftovers is not None or self._folded:
             self._due = self._paused_until
         else:
             self._due = max(self._paused_until, self._doomed.earliest())
@@ -186,7 +190,7 @@ class Collector:
             not_swept = _problem_of(self._sweep)
             self._answer(not_swept)
             # Each for itself: an entry that cannot be deleted does not keep the objects.
-            problem = not_swept or _problem_of(self._trim)
+            problem = not_swept or _problem_of(self._clear_folded)
             problem = _problem_of(self._delete_some) or problem
             if problem is not None:
                 self._pause_after(problem)
@@ -224,10 +228,10 @@ class Collector:
         self._condemn([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
         self._leftovers = None
 
-    def _trim(self) -> None:
-        for _ in range(min(SLICE, len(self._entries))):
-            self._store.delete(entry_key(self._entries[0]))
-            self._entries.popleft()
+    def _clear_folded(self) -> None:
+        folded = self._journal.state.folded
+        if self._folded and folded is not None:
+            self._folded = not clear_folded(self._store, folded.upto, SLICE)
 
     def _delete_some(self) -> None:
         """Delete what is given up and not needed.

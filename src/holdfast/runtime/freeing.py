@@ -10,8 +10,9 @@ from holdfast.identifiers import CheckpointId
 from holdfast.repository.collection import Unneeded
 from holdfast.repository.doomed import objects_first
 from holdfast.repository.entries import CheckpointsRetired
-from holdfast.repository.journal import Journal, entry_key, newer_run
-from holdfast.repository.retention import entries_to_trim, in_grace
+from holdfast.repository.folding import clear_folded
+from holdfast.repository.journal import Journal, newer_run
+from holdfast.repository.retention import in_grace, plan_fold
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 
@@ -39,12 +40,18 @@ def append_retirement(journal: Journal, ids: tuple[CheckpointId, ...]) -> None:
         )
 
 
-def trim(store: ObjectStore, journal: Journal, grace_s: float, now: datetime) -> None:
-    """In order: a retirement outlives the entries of what it retires."""
-    trimmed = entries_to_trim(journal.state, in_grace(journal.state, grace_s, now))
-    for sequence in sorted(trimmed):
-        store.delete(entry_key(sequence))
-    journal.state = journal.state.without(trimmed)
+def fold(journal: Journal, grace_s: float, now: datetime) -> bool:
+    """Fold the journal when that is worth it, and say so. What the fold stands for can be deleted then."""
+    plan = plan_fold(journal.state, in_grace(journal.state, grace_s, now))
+    if plan is not None:
+        journal.fold(plan.dropped, plan.answers_lost_upto)
+    return plan is not None
+
+
+def clear(store: ObjectStore, journal: Journal) -> None:
+    """Delete the entries that the newest fold stands for."""
+    if journal.state.folded is not None:
+        clear_folded(store, journal.state.folded.upto)
 
 
 def free(

@@ -13,8 +13,17 @@ import msgspec
 
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
+from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.rules import Rules
-from holdfast.errors import Conflict, Fenced, HoldfastError, OwnedByAnotherRun, StopAsked, StorageError
+from holdfast.errors import (
+    Conflict,
+    Fenced,
+    HoldfastError,
+    HomeReplaced,
+    OwnedByAnotherRun,
+    StopAsked,
+    StorageError,
+)
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
@@ -187,7 +196,8 @@ def launch(
     def settled(entry: AnyEntry) -> None:
         if isinstance(entry, CheckpointCompleted):
             for blobs, checkpointing in blobs_by_run:
-                blobs.remember(checkpointing.manifests[entry.id])
+                if (manifest := checkpointing.manifests.get(entry.id)) is not None:
+                    blobs.remember(manifest)
             post(EntrySettled(entry.id, entry.barrier_batch_id))
 
     around = place.around
@@ -375,6 +385,7 @@ def _put_together(
         application_id=lambda: query.application_id,
         clock=around.clock,
         post=tell,
+        home_replaced=lambda error: post(lambda: _tell_replaced(alarms, error)),
     )
     blobs = Blobs(_limited(place.store, settings.copy_rate()), claimed.fencing_epoch)
     alarms = Alarms(place.job, settings.alarms, around.clock, around.deliver)
@@ -504,6 +515,14 @@ def _put_together(
         storage=(lambda: storage_use(place.store.url, meter)) if meter is not None else lambda: None,
     )
     return parts, blobs
+
+
+def _tell_replaced(alarms: Alarms, error: HomeReplaced | None) -> None:
+    code, rule = FailureReason.HOME_REPLACED.value, FailureReason.HOME_REPLACED.rule
+    if error is not None:
+        alarms.raise_alarm(code, "critical", error.message, rule.hint)
+    else:
+        alarms.clear(code, "what this run has written is in the home again")
 
 
 def _limited(store: ObjectStore, bytes_per_second: float | None) -> ObjectStore:

@@ -5,6 +5,7 @@ from holdfast.coordination.reasons import FailureReason, Fault
 from holdfast.errors import (
     DamagedJournal,
     HoldfastError,
+    HomeReplaced,
     JobFailed,
     OutcomeUnknown,
     StorageDenied,
@@ -24,7 +25,7 @@ class CompletionInDoubt(OutcomeUnknown):
     """The entry that completes the checkpoint may be in the journal."""
 
 
-def reason_of(error: Exception) -> FailureReason:
+def reason_of(error: Exception) -> FailureReason:  # noqa: C901  one case per reason
     match error:
         case NotPlannable() | ShardDeclined():
             return FailureReason.FILES_CHANGED if "changed" in str(error) else FailureReason.FILES_VANISHED
@@ -32,6 +33,8 @@ def reason_of(error: Exception) -> FailureReason:
             return FailureReason.NAME_TAKEN
         case DamagedJournal():
             return FailureReason.JOURNAL_DAMAGED
+        case HomeReplaced():
+            return FailureReason.HOME_REPLACED
         case CompletionInDoubt():
             return FailureReason.OUTCOME_UNKNOWN
         case OutcomeUnknown(__cause__=StorageError() as cause):

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from holdfast.coordination.events import Event, RunFenced
-from holdfast.errors import StorageError
+from holdfast.errors import Fenced, HomeReplaced, StorageError
 from holdfast.identifiers import AttemptId
 from holdfast.job_log import about_the_same, log
 from holdfast.repository.entries import Process
-from holdfast.repository.journal import Journal, newer_run
+from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import FORMAT, MISSED_BEATS, Heartbeat, write_heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
@@ -50,7 +50,9 @@ class OwnershipWatch:
         application_id: Callable[[], str | None],
         clock: Clock,
         post: Callable[[Event], None],
+        home_replaced: Callable[[HomeReplaced | None], None] = lambda error: None,
     ) -> None:
+        """`home_replaced` hears that what this run wrote is not in the home any more, and of None when it is again."""
         self._store = store
         self._journal = journal
         self._process = process
@@ -59,6 +61,8 @@ class OwnershipWatch:
         self._application_id = application_id
         self._clock = clock
         self._post = post
+        self._home_replaced = home_replaced
+        self._replaced = False
         self._heard_at = clock.monotonic()
         """When the last look ended, or when it began if it took so long that another run may have come meanwhile."""
         self._beats = itertools.count(1)
@@ -112,19 +116,25 @@ class OwnershipWatch:
         before = self._clock.monotonic()
         self._looking = True
         try:
-            newer = newer_run(self._store, self._journal.state)
-        except StorageError:
+            self._journal.require_standing()
+        except Fenced as error:
+            self._fenced = True
+            self._post(RunFenced(error.message))
+            return False
+        except StorageError as error:
             self._heard_at = self._clock.monotonic()
+            if isinstance(error, HomeReplaced):
+                self._replaced = True
+                self._home_replaced(error)
             raise
         finally:
             self._looking = False
-        if newer is None:
-            now = self._clock.monotonic()
-            self._heard_at = now if now - before < self._interval * MISSED_BEATS else before
-            return True
-        self._fenced = True
-        self._post(RunFenced(newer))
-        return False
+        now = self._clock.monotonic()
+        self._heard_at = now if now - before < self._interval * MISSED_BEATS else before
+        if self._replaced:
+            self._replaced = False
+            self._home_replaced(None)
+        return True
 
 
 def _claim(state: JobState) -> AttemptId:

@@ -11,11 +11,11 @@ from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Failure, Retention
 from holdfast.repository.journal import Journal
-from holdfast.repository.retention import checkpoints_to_retire, entries_to_trim, in_grace
+from holdfast.repository.retention import checkpoints_to_retire
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector, Condemned
-from holdfast.runtime.freeing import append_retirement
+from holdfast.runtime.freeing import append_retirement, fold
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import reason_of
 from holdfast.runtime.serving import Outcome, Reply
@@ -60,21 +60,16 @@ class Retiring:
             if ids := checkpoints_to_retire(self._journal.state, self._rule):
                 append_retirement(self._journal, ids)
                 self._collector.retired([self._journal.state.completed[id] for id in ids])
+            if fold(self._journal, self._rule.grace_s, self._clock.wall()):
+                self._collector.folded()
         except Fenced as error:
             self._post(RunFenced(error.message))
             return
         except StorageError as error:
             log.warning("retention is late, it will be tried after the next checkpoint: %s", error.message)
             return
-        self._trim()
         self._collector.orphaned(self._blobs.unclaimed() | self._checkpointing.orphaned_manifests())
         self._collector.look_at_packs()
-
-    def _trim(self) -> None:
-        state = self._journal.state
-        if trimmed := entries_to_trim(state, in_grace(state, self._rule.grace_s, self._clock.wall())):
-            self._journal.state = state.without(trimmed)
-            self._collector.trim(sorted(trimmed))
 
 
 def _outcome(condemned: Condemned, problem: StorageError | None) -> Outcome:

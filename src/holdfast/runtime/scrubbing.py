@@ -14,15 +14,13 @@ from collections.abc import Callable, Mapping
 from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.coordination.commands import Severity
 from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
-from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageError
+from holdfast.errors import Fenced, ObjectNotFound, StorageError
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import checkpoints_naming, mark_corrupt, mark_repaired
-from holdfast.repository.entries import AnyEntry
-from holdfast.repository.entry_bytes import decode_entry, encode_entry
 from holdfast.repository.inventory import StoredFiles, objects_of
-from holdfast.repository.journal import Journal, entry_key, newer_run
+from holdfast.repository.journal import Journal
 from holdfast.repository.repair import LocalFiles, Repair
 from holdfast.repository.verification import digest_in, verify
 from holdfast.runtime.clock import Clock
@@ -117,7 +115,7 @@ class Scrubbing:
         objects = self._objects()
         self._mark_what_was_completed_since(objects)
         manifests = {manifest_key(entry.manifest): entry for entry in self._journal.state.retained()}
-        entries = {entry_key(sequence): entry for sequence, entry in list(self._journal.state.sequences)}
+        entries = self._journal.objects()
         ring = sorted((*objects, *manifests, *entries), key=_name)
         if not ring:
             return self._period
@@ -187,22 +185,18 @@ class Scrubbing:
             else:
                 self._cannot_repair(key, digest, found)
 
-    def _check_entry(self, key: str, entry: AnyEntry) -> None:
-        """A damaged entry would stop the next start. As long as this run lives, it knows what was in it.
-
-        One that is missing was trimmed, perhaps by an older run that did not know yet that it is fenced.
-        """
-        if any(self._reads_as(key, entry) for _ in range(2)):
+    def _check_entry(self, key: str, data: bytes) -> None:
+        """An entry, or a fold, that is damaged or missing would stop the next start. As long as this run lives, it
+        knows what was in it."""
+        if any(self._reads_as(key, data) for _ in range(2)) or key not in self._journal.objects():
             return
         self._lap_found = True
-        self._lanes.submit("journal", lambda: self._appending(lambda: self._put_back(key, entry)))
+        self._lanes.submit("journal", lambda: self._appending(lambda: self._put_back(key, data)))
 
-    def _reads_as(self, key: str, entry: AnyEntry) -> bool:
+    def _reads_as(self, key: str, data: bytes) -> bool:
         try:
-            return decode_entry(key, self._store.get(key)) == entry
+            return self._store.get(key) == data
         except ObjectNotFound:
-            return True
-        except Corrupt:
             return False
 
     def _cannot_repair(self, key: str, expected: str, found: str) -> None:
@@ -261,13 +255,13 @@ class Scrubbing:
             )
             self._tell("warning" if left else "critical", message)
 
-    def _put_back(self, key: str, entry: AnyEntry) -> None:
-        """Only the owner may, and only an entry that was not trimmed: this lane trims, and no other run has claimed."""
-        state = self._journal.state
-        owner = (entry.sequence, entry) in state.sequences and newer_run(self._store, state) is None
-        if owner and not self._reads_as(key, entry):
-            self._store.upload(key, [encode_entry(entry)])
-            self._tell("warning", f"{key} was damaged and is repaired: this run still knew what was in it")
+    def _put_back(self, key: str, data: bytes) -> None:
+        """Only the owner may, in its own home, and only what no fold stands for: this lane folds."""
+        if self._journal.objects().get(key) != data or self._reads_as(key, data):
+            return
+        self._journal.require_standing()
+        self._store.upload(key, [data])
+        self._tell("warning", f"{key} was damaged or lost and is repaired: this run still knew what was in it")
 
     def _mark_repaired(self, ids: list[CheckpointId]) -> None:
         state = self._journal.state

@@ -14,9 +14,8 @@ from pathlib import Path
 from holdfast.checkpoint.layout import ShardPlan
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.errors import HoldfastError, InvalidSettings, StorageError
-from holdfast.identifiers import Digest, FencingEpoch, Sequence, ShardId
+from holdfast.identifiers import Digest, FencingEpoch, ShardId
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
 from holdfast.snapshot.low_priority import in_the_background
 from holdfast.storage.interface import ObjectStore, Uploads
@@ -40,8 +39,9 @@ class Place:
     home: str
     job: str
     storage_deadline: float
-    claim: Digest
-    """Of the journal entry with which the run claimed the job: a home that has not got it is another home."""
+    witness: str
+    """Key of an entry of the journal that this run has seen: a home that has not got it is another home."""
+    witness_digest: Digest
     directory: str
     directory_number: int
     """What tells it from others of its name, see `number_of`."""
@@ -89,7 +89,7 @@ def _perform(errand: Errand) -> Report:
     written: tuple[tuple[ShardId, int, int], ...] = ()
     failure: ShardDeclined | HoldfastError | Unfit | None = None
     try:
-        store = _opened(errand.place, errand.fencing_epoch, meter)
+        store = _opened(errand.place, meter)
         blobs = Blobs(
             _SentOnce(_limited(store, errand.bytes_per_second), store, errand.untrusted), errand.fencing_epoch
         )
@@ -104,7 +104,7 @@ def _perform(errand: Errand) -> Report:
     return Report(socket.gethostname(), os.getpid(), tuple(found), written, meter.usage, failure)
 
 
-def _opened(place: Place, epoch: FencingEpoch, meter: Meter) -> ObjectStore:
+def _opened(place: Place, meter: Meter) -> ObjectStore:
     host = socket.gethostname()
     try:
         number = number_of(work_path(place.directory))
@@ -116,10 +116,10 @@ def _opened(place: Place, epoch: FencingEpoch, meter: Meter) -> ObjectStore:
         raise Unfit(f"{place.directory} on {host} is another directory than on the driver")
     try:
         store = open_store(place.home, deadline=place.storage_deadline, meter=meter).scoped(place.job)
-        claim = store.get(entry_key(Sequence(epoch)))
+        found = store.get(place.witness)
     except (StorageError, InvalidSettings) as error:
         raise Unfit(f"{host} cannot use the home: {error.message}") from error
-    if digest_of(claim) != place.claim:
+    if digest_of(found) != place.witness_digest:
         raise Unfit(f"{store.url} on {host} is another home than on the driver")
     return store
 

@@ -14,7 +14,8 @@ from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, FencingEpoch
 from holdfast.job_log import log
 from holdfast.repository.blobs import Away, Blobs
-from holdfast.repository.journal import entry_key
+from holdfast.repository.chain import entry_key
+from holdfast.repository.names import JOURNAL, is_entry
 from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards
 from holdfast.snapshot.errand import Errand, Place, Report, Unfit, number_of
 from holdfast.storage.interface import ObjectStore
@@ -49,7 +50,7 @@ class ErrandCarrier:
         self._messenger = messenger
         self._home = home
         self._worthwhile = worthwhile
-        self._claims: dict[FencingEpoch, Digest] = {}
+        self._witness: tuple[str, Digest] | None = None
         self._told = ""
 
     def __call__(
@@ -74,13 +75,15 @@ class ErrandCarrier:
         self, directory: WorkPath, shards: tuple[ShardPlan, ...], blobs: Blobs, away: Away, pins: Sequence[Path]
     ) -> Errand:
         home = self._home
+        witness, digest = self._entry(blobs.epoch)
         files = [file for shard in shards for file in shard.files]
         return Errand(
             Place(
                 home=home.url,
                 job=home.job,
                 storage_deadline=home.storage_deadline,
-                claim=self._claim(blobs.epoch),
+                witness=witness,
+                witness_digest=digest,
                 directory=str(directory),
                 directory_number=number_of(directory),
                 pins=tuple(str(folder) for folder in pins),
@@ -92,10 +95,14 @@ class ErrandCarrier:
             bytes_per_second=home.bandwidth / self._messenger.at_once() if home.bandwidth is not None else None,
         )
 
-    def _claim(self, epoch: FencingEpoch) -> Digest:
-        if epoch not in self._claims:
-            self._claims[epoch] = digest_of(self._home.store.get(entry_key(epoch)))
-        return self._claims[epoch]
+    def _entry(self, epoch: FencingEpoch) -> tuple[str, Digest]:
+        """The oldest entry of the run that no fold stands for yet."""
+        if self._witness is None:
+            store = self._home.store
+            listed = (item.key for item in store.list(JOURNAL, after=entry_key(epoch - 1)) if is_entry(item.key))
+            key = next(listed, entry_key(epoch))
+            self._witness = (key, digest_of(store.get(key)))
+        return self._witness
 
     def _sent(self, errand: Errand, cancelled: Callable[[], bool]) -> Report | None:
         """None when nobody could do it."""
@@ -106,6 +113,7 @@ class ErrandCarrier:
             if isinstance(report.failure, Unfit):
                 raise report.failure
         except Unfit as error:
+            self._witness = None  # it may have been folded since
             self._tell(str(error))
             return None
         log.debug("%d shards were copied by process %d on %s", len(errand.shards), report.pid, report.host)
