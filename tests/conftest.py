@@ -1,11 +1,51 @@
 """Rules for every test."""
 
 import os
+import tempfile
+import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests import short_lived_jvm
+from tests import leaks, short_lived_jvm
+
+
+def pytest_configure() -> None:
+    os.environ[leaks.RUN] = uuid.uuid4().hex
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """So that what is left there was left by a test."""
+    kept = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(tmp_path_factory.mktemp("t"))
+    yield
+    tempfile.tempdir = None
+    del os.environ["TMPDIR"]
+    if kept is not None:
+        os.environ["TMPDIR"] = kept
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_left_behind(temporary_files_of_our_own: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    before = leaks.held()
+    yield
+    left = leaks.left_since(before)
+    leaks.share(left)  # told once
+    assert not left, f"{request.node.nodeid} left behind:\n" + "\n".join(f"{one}: {what}" for one, what in left.items())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> object:
+    """What a fixture for all modules brings stays."""
+    if fixturedef.scope != "session" or leaks.RUN not in os.environ:
+        return (yield)
+    before = leaks.held()
+    try:
+        return (yield)
+    finally:
+        leaks.share(leaks.held().keys() - before.keys())
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,155 @@
+"""What tests may not leave behind: threads, processes, sockets and temporary files, of ours or of the tests.
+
+Looked at after each module: fixtures that serve a module are gone by then. What serves all modules is shared: whatever
+comes into being while such a fixture is set up, the JVMs that many tests use, and the servers in `SHARED`.
+"""
+
+import contextlib
+import gc
+import multiprocessing.forkserver
+import multiprocessing.resource_tracker
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+RUN = "HOLDFAST_TEST_RUN"
+"""In the environment of every process that these tests start, wherever it ends up in the tree of processes."""
+SHARED: list[Callable[[], Iterable[int]]] = []
+"""Ask these for the ids of processes that live on."""
+_ENDS_WITHIN = 60.0
+"""Seconds for what has been told to end, on a busy machine."""
+_THIRD_PARTIES = ("execnet", "py4j", "pyspark", "pytest_timeout", "xdist")
+_shared: dict[str, str] = {}
+
+
+def held() -> dict[str, str]:
+    """Everything that could be left, each with a word on what it is."""
+    return {**_threads(), **_sockets(), **_temporaries(), **_processes()}
+
+
+def share(those: Iterable[str]) -> None:
+    _shared.update(dict.fromkeys(those, ""))
+
+
+def left_since(before: dict[str, str]) -> dict[str, str]:
+    """What has come since and does not go."""
+    deadline, pause = time.monotonic() + _ENDS_WITHIN, 0.0
+    while True:
+        time.sleep(pause)
+        gc.collect()
+        left = {name: what for name, what in held().items() if name not in before and name not in _shared}
+        if not left or time.monotonic() > deadline:
+            return left
+        pause = min(2 * pause + 0.05, 2.0)
+
+
+def _threads() -> dict[str, str]:
+    living = {thread: _origin(thread) for thread in threading.enumerate()}
+    return {
+        f"thread {thread.ident}": f"{thread.name}, of {origin}"
+        for thread, origin in living.items()
+        if not origin.startswith(_THIRD_PARTIES)
+    }
+
+
+def _origin(thread: threading.Thread) -> str:
+    """The module of what it runs."""
+    target = getattr(thread, "_target", None)
+    return str(getattr(target, "__module__", None) or type(thread).__module__)
+
+
+def _sockets() -> dict[str, str]:
+    """TCP alone: the runtimes of Rust libraries keep pairs of others for themselves."""
+    others = _sockets_of_third_parties()
+    found = {}
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            target = os.readlink(path)
+            if target.startswith("socket:") and target not in others and (ends := _ends_of(target)):
+                found[target] = ends
+    return found
+
+
+def _sockets_of_third_parties() -> set[str]:
+    """Those of py4j, which keeps its connections to the JVM."""
+    found: set[str] = set()
+    for thing in gc.get_objects() if "py4j" in sys.modules else ():
+        if str(type(thing).__module__).startswith("py4j"):
+            for name in ("socket", "server_socket"):
+                with contextlib.suppress(Exception):
+                    found.add(f"socket:[{os.fstat(getattr(thing, name).fileno()).st_ino}]")
+    return found
+
+
+def _ends_of(target: str) -> str | None:
+    inode = target[len("socket:[") : -1]
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines():
+            fields = line.split()
+            if fields[9] == inode:
+                mine, theirs = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
+                return f"port {mine} to {theirs}, state {fields[3]}"
+    return None
+
+
+def _temporaries() -> dict[str, str]:
+    """`pymp-` is where the server of `multiprocessing` listens."""
+    found = Path(tempfile.gettempdir()).iterdir()
+    return {f"temporary file {path}": "" for path in found if not path.name.startswith("pymp-")}
+
+
+def _processes() -> dict[str, str]:
+    """All that carry this run's mark, orphans too, but for what is shared and what is below that."""
+    marked, parents = _marked()
+    shared = {os.getpid(), *_serving(), *(pid for ask in SHARED for pid in ask())}
+    return {
+        f"process {pid}": what for pid, what in marked.items() if not shared & {pid, *_above(pid, parents, os.getpid())}
+    }
+
+
+def _marked() -> tuple[dict[int, str], dict[int, int]]:
+    mark = f"{RUN}={os.environ[RUN]}".encode()
+    marked, parents = {}, {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(path.name)] = _parent(path)
+            environment = (path / "environ").read_bytes().split(b"\0")
+            if mark in environment:
+                marked[int(path.name)] = f"{_command(path)}, of {_test_in(environment)}"
+    return marked, parents
+
+
+def _parent(path: Path) -> int:
+    state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+    if state == "Z":
+        raise ProcessLookupError("it has ended")
+    return int(parent)
+
+
+def _above(pid: int, parents: dict[int, int], top: int) -> Iterator[int]:
+    while (pid := parents.get(pid, 0)) not in (0, top):
+        yield pid
+
+
+def _command(path: Path) -> str:
+    return (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+
+
+def _test_in(environment: list[bytes]) -> str:
+    name = b"PYTEST_CURRENT_TEST="
+    return next((line.removeprefix(name).decode() for line in environment if line.startswith(name)), "no test")
+
+
+def _serving() -> Iterator[int]:
+    """The servers of `multiprocessing`, and the JVMs that many tests use."""
+    yield getattr(multiprocessing.forkserver._forkserver, "_forkserver_pid", None) or 0
+    yield getattr(multiprocessing.resource_tracker._resource_tracker, "_pid", None) or 0
+    contexts = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    warm = getattr(sys.modules.get("tests.end_to_end.harness"), "WARM_JVM", None)
+    for gateway in (getattr(contexts, "_gateway", None), getattr(warm, "_gateway", None)):
+        if gateway is not None and getattr(gateway, "proc", None) is not None:
+            yield gateway.proc.pid
