@@ -4,15 +4,15 @@ import os
 import tempfile
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests import leaks, short_lived_jvm
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     os.environ[leaks.RUN] = uuid.uuid4().hex
+    config.pluginmanager.register(leaks.WhatIsShared())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,18 +34,6 @@ def nothing_is_left_behind(temporary_files_of_our_own: None, request: pytest.Fix
     left = leaks.left_since(before)
     leaks.share(left)  # told once
     assert not left, f"{request.node.nodeid} left behind:\n" + "\n".join(f"{one}: {what}" for one, what in left.items())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> object:
-    """What a fixture for all modules brings stays."""
-    if fixturedef.scope != "session" or leaks.RUN not in os.environ:
-        return (yield)
-    before = leaks.held()
-    try:
-        return (yield)
-    finally:
-        leaks.share(leaks.held().keys() - before.keys())
 
 
 @pytest.fixture(scope="session")

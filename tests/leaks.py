@@ -9,12 +9,16 @@ import gc
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
 import os
+import socket
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 RUN = "HOLDFAST_TEST_RUN"
 """In the environment of every process that these tests start, wherever it ends up in the tree of processes."""
@@ -33,6 +37,20 @@ def held() -> dict[str, str]:
 
 def share(those: Iterable[str]) -> None:
     _shared.update(dict.fromkeys(those, ""))
+
+
+class WhatIsShared:
+    """A plugin of pytest: what a fixture for all modules brings stays. (In a conftest.py it would not be asked.)"""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> object:
+        if fixturedef.scope != "session":
+            return (yield)
+        before = held()
+        try:
+            return (yield)
+        finally:
+            share(held().keys() - before.keys())
 
 
 def left_since(before: dict[str, str]) -> dict[str, str]:
@@ -63,37 +81,15 @@ def _origin(thread: threading.Thread) -> str:
 
 
 def _sockets() -> dict[str, str]:
-    """TCP alone: the runtimes of Rust libraries keep pairs of others for themselves."""
-    others = _sockets_of_third_parties()
-    found = {}
-    for path in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
-            target = os.readlink(path)
-            if target.startswith("socket:") and target not in others and (ends := _ends_of(target)):
-                found[target] = ends
-    return found
-
-
-def _sockets_of_third_parties() -> set[str]:
-    """Those of py4j, which keeps its connections to the JVM."""
-    found: set[str] = set()
-    for thing in gc.get_objects() if "py4j" in sys.modules else ():
-        if str(type(thing).__module__).startswith("py4j"):
-            for name in ("socket", "server_socket"):
-                with contextlib.suppress(Exception):
-                    found.add(f"socket:[{os.fstat(getattr(thing, name).fileno()).st_ino}]")
-    return found
-
-
-def _ends_of(target: str) -> str | None:
-    inode = target[len("socket:[") : -1]
-    for name in ("tcp", "tcp6"):
-        for line in Path(f"/proc/net/{name}").read_text().splitlines():
-            fields = line.split()
-            if fields[9] == inode:
-                mine, theirs = (int(fields[place].rpartition(":")[2], 16) for place in (1, 2))
-                return f"port {mine} to {theirs}, state {fields[3]}"
-    return None
+    """Those of Python but for py4j's, which keeps its connections. Clients in Rust have pools of their own."""
+    found, others = {}, set()
+    for thing in gc.get_objects():
+        with contextlib.suppress(Exception):
+            if isinstance(thing, socket.socket) and thing.fileno() >= 0:
+                found[id(thing)] = thing
+            elif type(thing).__module__.startswith("py4j"):
+                others |= {id(getattr(thing, name, None)) for name in ("socket", "server_socket")}
+    return {f"socket {number}": repr(thing) for number, thing in found.items() if number not in others}
 
 
 def _temporaries() -> dict[str, str]:

@@ -28,7 +28,7 @@ class Footprint:
     ports: int
     """Being listened on, by this process or the JVM."""
     directories: int
-    """Where the work directories are, and where Spark keeps what is local to an executor."""
+    """Work directories, and those in which an executor keeps state. What else Spark puts there is not ours."""
 
     open_in_the_jvm: Counter[str] = field(default_factory=Counter, compare=False)
     """What kind of files: to be shown."""
@@ -57,7 +57,7 @@ def footprint(spark: SparkSession, work: Path) -> Footprint:
         jvm_heap=heap,
         processes=len(_below(os.getpid())),
         ports=len(_sockets(os.getpid(), pid) & _listening()),
-        directories=_count(work) + _count(local),
+        directories=_count(work) + len(list(local.glob("StateStoreId(*"))),
         open_in_the_jvm=Counter(re.sub(r"[0-9a-f-]{8,}|\d+", "#", target) for target in _open(pid)),
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.leaks import SHARED
 from tests.stores.azure import AzureServer, azure_server
 from tests.stores.gcs import GcsServer, gcs_server
 from tests.stores.hdfs_server import HdfsServer, running_hdfs
@@ -49,4 +50,6 @@ def azure(no_credentials_of_the_machine: None, tmp_path_factory: pytest.TempPath
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     with running_hdfs(tmp_path_factory.mktemp("hdfs"), datanodes=2) as server:
+        SHARED.append(server.pids)
         yield server
+        SHARED.remove(server.pids)

@@ -70,6 +70,10 @@ class HdfsServer:
                     self.start_datanode(number)
             self.wait_until_writable()
 
+    def pids(self) -> list[int]:
+        """Of those that run now: they are killed and started again."""
+        return [process.pid for process in self._processes.values()]
+
     def stop(self) -> None:
         for name in list(self._processes):
             self._kill(name)
