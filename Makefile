@@ -7,7 +7,7 @@ STAMP := .venv/.holdfast-ready
 # Some machines forbid it; then each of some hundred short processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint bench simulate torture doctor-real compat clean
+.PHONY: setup demo unit test long lint bench simulate torture doctor-real compat clean
 
 setup: $(STAMP)
 
@@ -18,9 +18,18 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup
 demo: setup
 	.venv/bin/holdfast demo
 
+# No Spark, no server: while you write.
+unit: setup
+	$(PYTHON) -m pytest -n 2 --dist loadfile tests/unit tests/doctor
+
 # A file stays in one process; the long files come first, and wait for something much of their time.
 test: setup
-	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=25
+	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long" --durations=25
+
+# The built package in environments of its own; what is shown by something shorter in `make test`; more worlds.
+long: setup
+	$(PYTHON) -m pytest -n 3 --dist loadfile -m long --durations=25
+	$(PYTHON) -m tests.simulation.simulate --first 1000 --seeds 400
 
 lint: setup
 	.venv/bin/ruff check .

@@ -27,6 +27,8 @@ SHARED: list[Callable[[], Iterable[int]]] = []
 _ENDS_WITHIN = 60.0
 """Seconds for what has been told to end, on a busy machine."""
 _THIRD_PARTIES = ("execnet", "py4j", "pyspark", "pytest_timeout", "xdist")
+_TEMPORARIES_OF_OTHERS = ("pymp-", "uv-")
+"""Where the server of `multiprocessing` listens; locks of uv."""
 _shared: dict[str, str] = {}
 
 
@@ -93,9 +95,10 @@ def _sockets() -> dict[str, str]:
 
 
 def _temporaries() -> dict[str, str]:
-    """`pymp-` is where the server of `multiprocessing` listens."""
-    found = Path(tempfile.gettempdir()).iterdir()
-    return {f"temporary file {path}": "" for path in found if not path.name.startswith("pymp-")}
+    with contextlib.suppress(FileNotFoundError):  # a session that is interrupted takes it away first
+        found = os.listdir(tempfile.gettempdir())
+        return {f"temporary file {name}": "" for name in found if not name.startswith(_TEMPORARIES_OF_OTHERS)}
+    return {}
 
 
 def _processes() -> dict[str, str]:

@@ -24,6 +24,7 @@ NINE = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 ROWS: list[Row] = [(NINE, "bergen", 3, 700), (NINE, "dublin", 1, 150)]
 
 
+@pytest.mark.long
 def test_everything_holds(tmp_path: Path) -> None:
     ran = subprocess.run([*DEMO, "--dir", str(tmp_path / "demo")], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -40,6 +40,7 @@ def test_random_kills(tmp_path: Path, sink: str) -> None:
     kill_at_random(Pipeline(tmp_path, files=10 * kills, sink=sink, own_jvms=sink == "delta"), kills, seed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "state_format", [name for name in STATE_FORMATS if KILLS > 10 or name not in (USUAL, "hdfs-unmerged")]
 )

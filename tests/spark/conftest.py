@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +23,9 @@ STATE_FORMATS = {
 }
 """Name → state store provider, changelog checkpointing, version of the checkpoint format."""
 WITH_USUAL_FILES = "rocksdb-changelog"
+SHOWN_ELSEWHERE = ("rocksdb", "rocksdb-changelog")
+"""By the drivers of tests/end_to_end, which have these formats: here in `make long`."""
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +56,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory, short_lived_jvms: None) -> I
     session.stop()
 
 
-@pytest.fixture(params=STATE_FORMATS)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The same orders of the same steps are shown without Spark by tests/unit/test_sinks_interleavings.py."""
+    for item in items:
+        if "overtaken_anywhere" in item.name and item.path.parent == HERE:
+            item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.long] if name in SHOWN_ELSEWHERE else []) for name in STATE_FORMATS]
+)
 def state_format(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
     """Each of Spark's four state formats in turn, with a short memory: eight batches. One writes as usual."""
     with_state_format(spark, request.param)
