@@ -46,11 +46,12 @@ class Driver:
         program: str = _PROGRAM,
     ) -> None:
         """`launcher` is a command that starts the command behind it."""
-        self._log = log.open("ab")
+        self._log = log
         self._jvm = jvm
         command = [*launcher, python, "-m", program, json.dumps(given)]
         environment = {**os.environ, **(jvm.environment() if jvm else {})}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._log, text=True, env=environment)
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
         self._lines: queue.Queue[str | None] = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -72,8 +73,8 @@ class Driver:
         except queue.Empty:
             self.process.kill()
             if self._jvm:
-                self._jvm.discard(Path(self._log.name))
-            raise AssertionError(f"nothing from the driver for {PATIENCE:g} s: see {self._log.name}") from None
+                self._jvm.discard(self._log)
+            raise AssertionError(f"nothing from the driver for {PATIENCE:g} s: see {self._log}") from None
 
     def drain(self) -> None:
         """Forget what it has told so far."""
@@ -84,7 +85,7 @@ class Driver:
         for line in self.lines():
             if line.startswith(beginning):
                 return line
-        raise AssertionError(f"the driver ended before {beginning!r}: see {self._log.name}")
+        raise AssertionError(f"the driver ended before {beginning!r}: see {self._log}")
 
     def wait_for(self, wanted: str, times: int = 1) -> None:
         for line in self.lines():
@@ -92,7 +93,7 @@ class Driver:
                 times -= 1
                 if times == 0:
                     return
-        raise AssertionError(f"the driver ended before {wanted!r}: see {self._log.name}")
+        raise AssertionError(f"the driver ended before {wanted!r}: see {self._log}")
 
     def wait_for_steps(self, count: int) -> bool:
         """True when that many steps were taken, False when the driver ended before."""
@@ -111,7 +112,6 @@ class Driver:
         for last in self.lines():  # noqa: B007
             pass
         code = self.process.wait(PATIENCE)
-        self._log.close()
         if self._jvm:
             self._jvm.clear()
         return code, last

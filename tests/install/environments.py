@@ -53,15 +53,30 @@ def environment(wheel: Path, extras: Sequence[str], place: Path) -> Environment:
     _uv("venv", "--quiet", "--python", sys.executable, str(path))
     wanted = f"holdfast-spark[{','.join(extras)}] @ {wheel.as_uri()}"
     locked = place / "constraints.txt"
-    # Without the hashes: uv would build PySpark again for them, which takes a minute.
     locked.write_text("\n".join(re.findall(r"^\S+==\S+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)))
-    _uv("pip", "install", "--quiet", "--python", str(path / "bin" / "python"), "--constraint", str(locked), wanted)
+    install = (
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        str(path / "bin" / "python"),
+        "--constraint",
+        str(locked),
+        wanted,
+    )
+    # From the cache alone if that has all of it: where a server allows no caching, uv would build PySpark each time.
+    if _tried("--offline", *install).returncode != 0:
+        _uv(*install)
     return Environment(path, place)
 
 
 def _uv(*arguments: str) -> None:
-    done = subprocess.run([_program(), *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = _tried(*arguments)
     assert done.returncode == 0, f"uv {' '.join(arguments)}: {done.stderr}"
+
+
+def _tried(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([_program(), *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def _program() -> str:
