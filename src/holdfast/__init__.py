@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.settings import Settings
 from holdfast.version import VERSION as __version__
 
@@ -17,12 +17,12 @@ __all__ = ["HoldfastError", "RunningJob", "Settings", "__version__", "run", "sta
 
 def __getattr__(name: str) -> Any:
     """PySpark is loaded when it is needed: the commands that only read a home must answer at once."""
-    if name in ("run", "start"):
-        from holdfast.spark import api
-
-        return getattr(api, name)
-    if name == "RunningJob":
-        from holdfast.spark.running import RunningJob
-
-        return RunningJob
-    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    if name not in ("run", "start", "RunningJob"):
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    try:
+        from holdfast.spark import api, running
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "py4j"):
+            raise
+        raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
+    return getattr(running if name == "RunningJob" else api, name)

@@ -19,6 +19,7 @@ from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, Home
 from holdfast.cli.output import print_json, say, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
+from holdfast.cli.requirements import require_java_and_packages
 from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
 from holdfast.repository.views import job_status
@@ -128,6 +129,7 @@ def _run(
         # `holdfast.run` asks again; asked here too, the answer does not wait for the user's file and PySpark to load.
         refuse_if_owned(home, job_name(expected_job), identity)
     parsed_sink = _sink(sink)
+    require_java_and_packages("run the pipeline", {"pyspark": "spark"})
     with standard_output_kept_clean() if as_json else nullcontext():
         name, build = load_pipeline(reference, job)
         job = job_name(job or name)
