@@ -249,14 +249,20 @@ class Checkers:
                 self._journal_folded(entry)
 
     def _require_damage(self, entry: CheckpointCorrupt) -> None:
-        if not (entry.passed_over and self.damage_is_proved and entry.id in self.completed):
-            return
+        if not (entry.passed_over and self.damage_is_proved and entry.id in self.completed.keys() - self._corrupt):
+            return  # nobody says that it is given up, or somebody proved the damage before
         completed, manifest = self.completed[entry.id]
         keys = {manifest_key(completed.manifest), *(file.key for file in manifest.files())}
         sound = all(key in self._disk.objects for key in keys) and not keys & (
             self._disk.damaged | set(self._disk.denied)
         )
-        self.require(not sound, f"checkpoint {entry.id} is passed over, and every byte of it is right")
+        cheap = any(
+            id < entry.id and (entry.published is None or older.barrier_batch_id >= entry.published)
+            for id, (older, _) in self.completed.items()
+            if id not in self._corrupt | self._retired.keys() | self._abandoned
+        )
+        # An older one may be taken for one that cannot be read now, when readers lose nothing by it.
+        self.require(cheap or not sound, f"checkpoint {entry.id} is passed over, and every byte of it is right")
 
     def _went_back(self, entry: WentBack) -> None:
         self.require(entry.chosen not in self._abandoned, f"the job goes back to {entry.chosen}, which was abandoned")

@@ -307,6 +307,9 @@ class SimulatedRun:
         owner = self._scene.checkers.owned_by(self.process)
         alone = owner and not self._scene.checkers.anybody_astray
         self._scene.checkers.require(not (isinstance(failure, Fenced) and alone), "a run was fenced by nobody")
+        strange = self._scene.outsider.incidents or self._scene.table.is_touched
+        refused = isinstance(failure, Conflict) and not strange
+        self._scene.checkers.require(not refused, f"a run is refused, and nothing has happened outside: {failure!r}")
         self._inbox.put(lambda: None)
 
 

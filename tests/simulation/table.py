@@ -10,6 +10,7 @@ from holdfast.identifiers import BatchId
 _KEPT = 12
 _CONTENT = (
     "id", "version", "epoch", "life", "claim", "published", "visible", "record", "deleted", "compacted", "foreign",
+    "holes",
 )  # fmt: skip
 """What a copy of its files holds."""
 
@@ -48,6 +49,11 @@ class Table:
     def rows(self) -> list[int]:
         return [row for _, rows in self.visible for row in rows]
 
+    @property
+    def is_touched(self) -> bool:
+        """Others have changed rows of ours, which they may: they may be in the way of a rewind."""
+        return bool(self.deleted) or self.compacted is not None
+
     def committed(self) -> None:
         self.version += 1
         self.high = max(self.high, max(self.rows(), default=-1) + 1)
@@ -73,7 +79,7 @@ class Table:
     def accept(self) -> None:
         """A person says that it is meant to be what it is."""
         there = set(self.rows()) | self.deleted
-        self.holes = set(range(self.high)) - there
+        self.holes = (self.holes | set(range(self.high))) - there
         self.record = {batch: tuple(row for row in rows if row in there) for batch, rows in self.record.items()}
 
     # --- by others ---
@@ -81,6 +87,7 @@ class Table:
     def restore(self, older: Table) -> None:
         """As `RESTORE TABLE` does: a new version with the rows of an older one. Ids and our own record stay."""
         self.visible, self.deleted, self.compacted = list(older.visible), set(older.deleted), older.compacted
+        self.holes = set(older.holes)
         self.version += 1
 
     def roll_back(self, older: Table) -> None:

@@ -74,6 +74,8 @@ from holdfast.version import VERSION
 
 T = TypeVar("T")
 
+_READINGS = 3
+
 
 def _new_attempt() -> AttemptId:
     return AttemptId(uuid.uuid4().hex)
@@ -252,11 +254,16 @@ def _compared(place: Place, journal: Journal, query: Query) -> Outside:
 
 
 def _agreed(place: Place, journal: Journal, compare: Callable[[JobState], T]) -> T:
-    try:
-        return compare(journal.state)
-    except Conflict:
-        _require_claimable(place, journal)
-        return compare(journal.state)
+    """A conflict counts when the journal, read again behind it, has not moved; a busy one is read a few times."""
+    for _ in range(_READINGS):
+        head = journal.state.head
+        try:
+            return compare(journal.state)
+        except Conflict:
+            _require_claimable(place, journal)
+            if journal.state.head == head:
+                raise
+    return compare(journal.state)
 
 
 def _home_identity(place: Place) -> str:

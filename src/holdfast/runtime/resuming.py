@@ -90,6 +90,7 @@ class Resuming:
         if sink is None or published is None or (durable is not None and published <= durable):
             return
         if resumed.gives_up is None and not self._may_take_back(published):
+            self._recovery.require_ownership()
             raise _unexplained(sink, published, durable)
         plan = sink.plan_rewind(durable)
         doing = resumed.gives_up.why if resumed.gives_up is not None else "go on from the home's newest checkpoint"
@@ -150,6 +151,7 @@ class Resuming:
         published = sink.published()
         beyond = published is not None and (resumed.durable is None or published > resumed.durable)
         if beyond and published is not None and not self._may_take_back(published):
+            self._recovery.require_ownership()
             raise _unexplained(sink, published, resumed.durable)
         align_sink(sink, resumed, new_place=new_place)
         if first:
