@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from holdfast.errors import Conflict, Corrupt, Fenced, InvalidSettings, NewerFormat
+from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, InvalidSettings, NewerFormat
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks import Files, RewindPlan, SinkState, StagedBatch, StagedFile
 from holdfast.sinks.protocol import fingerprint
@@ -225,6 +225,26 @@ class TestWhatFilesPublishedIsThere:
             shutil.rmtree(folder)
         with pytest.raises(Conflict, match="does not tell of all batches"):
             opened(tmp_path, context(2))
+
+
+class TestWhatFilesStagedIsThere:
+    @pytest.mark.parametrize("number", [0, 1])
+    @pytest.mark.parametrize("harm", ["deleted", "cut short"])
+    def test_nothing_is_shown_of_a_batch_that_is_not_whole(self, tmp_path: Path, harm: str, number: int) -> None:
+        sink = published(tmp_path, 0)
+        ledger = staged(sink, 1, 1)
+        path = tmp_path / ledger[0].files[number].path
+        content = path.read_bytes()
+        path.unlink()
+        if harm == "cut short":
+            path.write_bytes(content[:-1])
+        for _ in range(2):
+            with pytest.raises(HoldfastError, match=r"neither staged nor published|bytes, it was staged with"):
+                sink.publish(BatchId(1), ledger)
+            assert rows(tmp_path) == expected(0)
+        path.write_bytes(content)  # the hint, followed
+        sink.publish(BatchId(1), ledger)
+        assert rows(tmp_path) == expected(0, 1)
 
 
 class TestColumnsOfFiles:

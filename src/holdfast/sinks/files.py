@@ -41,7 +41,7 @@ from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, Step, fingerprint, no_step
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import require_same_place
-from holdfast.sinks.staging import lost, staged_files, write_parquet
+from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -135,6 +135,7 @@ class Files:
                 require_unbroken(published, upto, ledger)
             batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
             moves = {batch.batch_id: self._layout.moves(batch) for batch in batches}
+            self._require_staged(batches, moves)
             self._remember_columns({batch.fencing_epoch for batch in batches})
             first = 0 if published is None else published + 1
             page = self._layout.record.write(Page(upto, _written_down(first, upto, batches, moves), marker.record))
@@ -308,6 +309,20 @@ class Files:
             "start once with --accept-sink",
         )
 
+    def _require_staged(self, batches: list[StagedBatch], moves: dict[BatchId, list[tuple[Path, Path]]]) -> None:
+        """Refuse before the first file is shown when one is gone or is not what was staged."""
+        attempt = f"publish to {self.describe()}"
+        for batch in batches:
+            for file, (source, target) in zip(batch.files, moves[batch.batch_id], strict=True):
+                size = _size(source)
+                if size is None:  # shown by a publish that was cut off, or by another run meanwhile
+                    size = _size(target)
+                if size != file.size:
+                    self._refuse_if_fenced("publish")
+                    if size is None:
+                        raise lost(attempt, source)
+                    require_size(attempt, source, size, file)
+
     def _remember_columns(self, staged_by: set[FencingEpoch]) -> None:
         """Every publish is by columns that were checked, also of batches that another run staged."""
         written = self._written(self._state[0])
@@ -417,6 +432,13 @@ class Files:
 
 def _newest_published(markers: dict[FencingEpoch, Marker]) -> Marker:
     return next((marker for marker in markers.values() if not marker.claim), Marker())
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
 
 
 def _written_down(
