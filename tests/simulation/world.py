@@ -188,4 +188,4 @@ class SimulatedLanes:
         self._idle[lane] += 1
 
 
-_LANES = ("journal", "copy", "publish", "query", "heartbeat", "collect", "scrub")
+_LANES = ("journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub")

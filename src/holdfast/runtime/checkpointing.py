@@ -122,10 +122,9 @@ class Checkpointing:
         attempt.entered.append(("starting", attempt.started))
         self._attempts[command.ticket] = attempt
         self._blobs.begin(command.ticket)
-        if published is not None and len(self._attempts) == 1:
-            # Nobody else is copying the ledger right now, so what is published can leave it.
-            directory.prune_ledger(published)
-        self._lanes.submit("copy", lambda: self._prepare(attempt))
+        # While nobody else is copying the ledger, what is published can leave it.
+        prunable = published if len(self._attempts) == 1 else None
+        self._lanes.submit("copy", lambda: self._prepare(attempt, prunable))
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
 
     def plan(self, ticket: Ticket) -> None:
@@ -234,8 +233,10 @@ class Checkpointing:
         if self._unrecorded:
             self._lanes.submit("journal", self.write_unrecorded)
 
-    def _prepare(self, attempt: Attempt) -> None:
+    def _prepare(self, attempt: Attempt, prunable: BatchId | None) -> None:
         try:
+            if prunable is not None:
+                attempt.directory.prune_ledger(prunable)
             attempt.plan = self._pinned_plan(attempt)
             self._step("checkpoint.planned")
         except Exception as error:

@@ -5,6 +5,7 @@ programs use locks for. The lanes:
     copy        planning and copying of shards
     publish     the sink's publications
     query       starting and stopping the query
+    look        looks at the work directory for a new barrier, and at the query for signs of life
     heartbeat   the heartbeat and the look whether a newer run has claimed the job
     collect     deletion of what retention gave up
     scrub       reading back what the home holds, in the background
@@ -23,13 +24,14 @@ DOING = {
     "copy": "copying to the home",
     "publish": "publishing to the sink",
     "query": "starting or stopping the query",
+    "look": "looking at the work directory",
     "heartbeat": "the heartbeat",
     "collect": "deleting from the home",
     "scrub": "reading back from the home",
 }
 """What a lane is at, for messages."""
 
-Lane = Literal["journal", "copy", "publish", "query", "heartbeat", "collect", "scrub"]
+Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub"]
 Work = Callable[[], None]
 
 
@@ -50,6 +52,7 @@ class ThreadLanes:
             "copy": copying,
             "publish": 1,
             "query": 1,
+            "look": 1,
             "heartbeat": 1,
             "collect": 1,
             "scrub": 1,

@@ -55,7 +55,7 @@ from holdfast.runtime.naming_failures import end_of_run, message_of
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
-from holdfast.runtime.query_life import QueryLife, Told
+from holdfast.runtime.query_life import QueryLife, Seen, Told
 from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.resuming import Resuming
@@ -227,7 +227,11 @@ class Runtime:
     # Asked for by the user, from any thread.
 
     def request(self, kind: Kind, name: str | None, answer: Answer) -> None:
-        self._post(lambda: self.turn(CheckpointRequested(self._expect(answer), kind, name)))
+        """It holds every batch that was committed before."""
+        self._post(lambda: self._life.look_then(lambda: self._requested(kind, name, answer)))
+
+    def _requested(self, kind: Kind, name: str | None, answer: Answer) -> None:
+        self.turn(CheckpointRequested(self._expect(answer), kind, name))
 
     def _request_savepoint(self, name: str, answer: Answer) -> None:
         self.request("savepoint", name, answer)
@@ -240,10 +244,11 @@ class Runtime:
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
         self._query.stop()
-        self._post(lambda: self._query_stopped(savepoint, answer))
+        seen = self._life.look()
+        self._post(lambda: self._query_stopped(savepoint, answer, seen))
 
-    def _query_stopped(self, savepoint: str | None, answer: Answer) -> None:
-        self._life.stopped()
+    def _query_stopped(self, savepoint: str | None, answer: Answer, seen: Seen) -> None:
+        self._life.stopped(seen)
         self.turn(StopRequested(self._expect(answer), savepoint))
 
     def _expect(self, answer: Answer) -> RequestId:

@@ -19,10 +19,7 @@ from holdfast.storage.interface import ObjectStore
 
 
 class WorkDirectory(Protocol):
-    """One Spark checkpoint directory.
-
-    `newest_barrier` and `prune_ledger` are called by the thread that decides: they may not take long.
-    """
+    """One Spark checkpoint directory."""
 
     @property
     def location(self) -> str: ...

@@ -19,13 +19,25 @@ from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.causes import Cause, Death, death_of_start, death_of_text
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.ports import Query
+from holdfast.runtime.ports import Query, WorkDirectory
 from holdfast.runtime.recovery import Resumed
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 from holdfast.showing import masked
 
 QUERY_DIED = "query_died"
 """The alarm of a death; over when a batch completes again."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at the query and at the directory that it works in."""
+
+    directory: WorkDirectory
+    death: str | None
+    """As `Query.death` says it."""
+    barrier: BatchId | None
+    unseen: StorageError | None = None
+    """Why the directory did not answer."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,13 @@ class QueryLife:
         self._gone = False
         self._blind = False
         """The work directory did not answer, which was said."""
+        self._looking = False
+        self._looks = 0
+        """Begun so far."""
+        self._look_again = False
+        """Something happened since the look that is under way began."""
+        self._after_look: list[tuple[int, Callable[[], None]]] = []
+        """What is done when the look of that number, or a later one, has ended."""
         self.resumed = resumed
         self.running = False
         self.barrier: BatchId | None = None
@@ -80,12 +99,12 @@ class QueryLife:
 
     def begin(self) -> None:
         self.running = True
-        self._query.when_ended(lambda: self._post(self.look_for_death))
+        self._query.when_ended(lambda: self._post(self._look_anew))
 
     def poll(self, *, may_restart: bool) -> None:
         if self.running:
-            self._look_if_it_answers()
-            self.look_for_death()
+            if not self._looking:
+                self._begin_look()
         elif may_restart and not self.stop_asked:
             self._restart_when_due()
 
@@ -93,30 +112,77 @@ class QueryLife:
         if self._restart is not None and self._clock.monotonic() >= self._restart.at:
             self._begin_restart(self._restart)
 
-    def stopped(self) -> None:
-        """It was stopped on request."""
+    def stopped(self, seen: Seen) -> None:
+        """It was stopped on request, and this was seen afterwards."""
         self._restart = None
         if self.running:
             self.running = False
-            unseen = self._look_if_it_answers()
+            self._note_barrier(seen)
             self._told.event(QueryEnded())
-            if unseen is not None:
-                self._told.end(unseen)
+            if seen.unseen is not None:
+                self._told.end(seen.unseen)
 
-    def _look_if_it_answers(self) -> StorageError | None:
+    def look(self) -> Seen:
+        """On any lane: a mount that hangs, or a JVM that does not answer, must not hold up who decides.
+
+        Death first: what a query that has ended had committed is there to be seen afterwards.
+        """
+        directory = self.resumed.directory
+        death = self._query.death()
+        try:
+            return Seen(directory, death, directory.newest_barrier())
+        except StorageError as error:
+            return Seen(directory, death, None, error)
+
+    def look_then(self, act: Callable[[], None]) -> None:
+        """Act when everything is known that was committed before this call."""
+        if not self.running:
+            act()
+            return
+        self._after_look.append((self._looks + 1, act))
+        self._look_anew()
+
+    def _look_anew(self) -> None:
+        """Also when the query says that it ended: then that is noticed at once."""
+        self._look_again = self._looking
+        if not self._looking:
+            self._begin_look()
+
+    def _begin_look(self) -> None:
+        """One at a time."""
+        self._looking = True
+        self._looks += 1
+        self._lanes.submit("look", self._look)
+
+    def _look(self) -> None:
+        seen: Seen | None = None
+        try:
+            seen = self.look()
+        finally:
+            self._post(lambda: self._looked(seen))
+
+    def _looked(self, seen: Seen | None) -> None:
+        self._looking = False
+        if self.running and seen is not None and seen.directory is self.resumed.directory:
+            self._note_barrier(seen)
+            self._note_death(seen)
+        if self._look_again and self.running:
+            self._look_again = False
+            self._begin_look()
+        ended = self._looks - self._looking
+        due = [act for number, act in self._after_look if number <= ended or not self.running]
+        self._after_look = [(n, act) for n, act in self._after_look if n > ended and self.running]
+        for act in due:
+            act()
+
+    def _note_barrier(self, seen: Seen) -> None:
         """The work directory may be on another machine, which is away. While the query runs, the next look may see
         more. When it has ended, batches may be committed that no checkpoint has: that is no good end."""
-        try:
-            self.look_for_barrier()
-        except StorageError as error:
-            log.log(logging.DEBUG if self._blind else logging.WARNING, "no new batch can be seen: %s", error.message)
-            self._blind = True
-            return error
-        self._blind = False
-        return None
-
-    def look_for_barrier(self) -> None:
-        barrier = self.resumed.directory.newest_barrier()
+        if seen.unseen is not None:
+            level = logging.DEBUG if self._blind else logging.WARNING
+            log.log(level, "no new batch can be seen: %s", seen.unseen.message)
+        self._blind = seen.unseen is not None
+        barrier = seen.barrier
         if barrier is not None and (self.barrier is None or barrier > self.barrier):
             self.barrier = barrier
             if self.resumed.barrier is None or barrier > self.resumed.barrier:
@@ -124,24 +190,19 @@ class QueryLife:
                 self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
             self._told.event(BarrierReached(barrier))
 
-    def look_for_death(self) -> None:
-        """Also called when the query says that it ended: then it is noticed at once."""
-        if not self.running or self.stop_asked:
+    def _note_death(self, seen: Seen) -> None:
+        if seen.death is None or self.stop_asked:
             return
-        why = self._query.death()
-        if why is None:
-            return
-        death = death_of_text(why)
+        death = death_of_text(seen.death)
         if death.cause is Cause.SPARK_GONE and not self._gone:
             # A signal to the whole process group ends the JVM too, and our own handler may be a moment behind.
             self._gone = True
             return
         self.running = False
         self._died_at = self._clock.monotonic()
-        unseen = self._look_if_it_answers()
-        if why == "":
+        if seen.death == "":
             self._told.event(QueryEnded())
-            self._told.end(unseen)
+            self._told.end(seen.unseen)
         else:
             self._died(death)
 

@@ -14,6 +14,7 @@ LIMITS_S: Mapping[Lane, float] = {
     "publish": 90.0,
     "heartbeat": 60.0,
     "query": 300.0,
+    "look": 60.0,
     "copy": 300.0,
 }
 """After so long without an end the work of a lane is called stuck. Stores that try again give up well before; a query
@@ -21,6 +22,7 @@ with much state may take minutes to start. The lanes that are not named here do 
 
 _HINTS: Mapping[Lane, str] = {
     "publish": "look at the sink's storage: does `ls` of it return? Batches go on being staged, nothing is lost",
+    "look": "look at the file system of the work directory: does `ls` of it return? No checkpoint can begin meanwhile",
     "query": "look at Spark: its log, a thread dump of the driver, the file system of the work directory",
 }
 _HOME_HINT = "look at the home's storage: does `ls` of it return, does its server answer? The pipeline runs on"
