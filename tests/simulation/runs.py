@@ -38,6 +38,7 @@ JOB = JobName("job")
 WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home", "--accept-sink": "accept_sink"}
 """What a person may type, and the setting that it is."""
 _MEND, _START = "Mend checkpoint", "Start without going back"
+_REPEATS = "--repeats accept"
 _ATTEMPTS = 8
 """How often a person tries a way out."""
 
@@ -371,7 +372,7 @@ class Operator:
     def _ways(self, refusal: HoldfastError) -> list[str]:
         hint, incident = refusal.hint or "", self._scene.outsider.incident
         ways = [*(flag for flag in WAYS_OUT if flag in hint), *re.findall(r"--from-checkpoint \d+", hint)]
-        ways += [told for told in (_MEND, _START) if told in hint]
+        ways += [told for told in (_MEND, _START, _REPEATS) if told in hint]
         return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
     def _mend(self, refused: SimulatedRun) -> None:
@@ -389,6 +390,9 @@ class Operator:
             outsider.incident = None
         elif way == _MEND:
             self._scene.disk.mend()
+        elif way == _REPEATS and self._scene.own is not None:
+            self._scene.own.appends = True
+            self._scene.settings["repeats"] = "accept"
         back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None
         run = self._run_of_last_resort(frozenset({WAYS_OUT[way]} if way in WAYS_OUT else ()), back)
         if run.runtime is not None and outsider.incident is not None:

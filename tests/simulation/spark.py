@@ -132,7 +132,7 @@ class SimulatedQuery:
         offsets = (path.removeprefix("offsets/") for path in directory.files if path.startswith("offsets/"))
         found = newest_barrier(offsets)
         planned = NONE_YET if found is None else found
-        return Taken("the own table", self.own.newest, known=True, always_skips=not self.own.appends, planned=planned)
+        return Taken("the own table", self.own.newest, known=True, planned=planned)
 
     def open_sink(self, context: SinkContext) -> None:
         self._sink.open(context, None, None)
@@ -218,6 +218,8 @@ class SimulatedQuery:
             directory.write(f"ledger/{batch}.json", msgspec.json.encode(staged))
             return
         self._world.hesitate()
+        if not self._checkers.owned_by(self._process):
+            return  # whoever brings a writer of his own must stop the run that he takes the job from
         self.own.write(batch, rows)
         lost = sorted(set(rows) - self.own.rows)
         self._checkers.require(not lost, f"the query's own writer has seen batch {batch} and skips rows {lost}")

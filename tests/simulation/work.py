@@ -284,6 +284,8 @@ class SimulatedWorkplace:
         barrier = previous.newest_barrier()
         assert barrier is not None
         files = {file.path: previous.files.get(file.path) for file in previous.plan(barrier).files()}
+        if (planned := f"offsets/{barrier + 1}") in previous.files:
+            files[planned] = previous.files[planned]
         self._world.hesitate()
         if any(file is None for file in files.values()):
             raise Corrupt("could not take over: a file does not exist any more")

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence
 from holdfast.repository.entries import CheckpointCorrupt, Retention, SavepointNamed, WentBack
+from holdfast.repository.folding import clear_folded
 from holdfast.repository.going_back import AlreadyBack, Wanted, decide
+from holdfast.repository.journal import Journal
+from holdfast.repository.retention import entries_to_drop
 from holdfast.repository.state import JobState
+from holdfast.runtime.maintenance import maintenance
+from holdfast.storage.interface import ObjectStore
 from tests.unit.test_copying import Source
 
 RULE = Retention(retained=7, keep_hourly=3, grace_s=60.0)
@@ -185,3 +190,39 @@ def test_damage_of_the_sources_bytes_is_not_the_copys(source: Deciding, capsys: 
     copy(capsys, source, "--all")
     assert source.target_state().restorable()[0].id == 5
     assert not any(isinstance(entry, SavepointNamed) for _, entry in source.target_state().sequences)
+
+
+def folded(store: ObjectStore, journal: Journal) -> None:
+    """As retention does it, with nothing kept for people to read."""
+    plan = entries_to_drop(journal.state, frozenset())
+    assert plan, "there is something to drop"
+    journal.fold(plan, Sequence(0))
+    assert journal.state.folded is not None
+    clear_folded(store, journal.state.folded.upto)
+
+
+@pytest.mark.parametrize("places", [("source",), ("target",), ("source", "target")])
+def test_a_folded_journal_is_replayed_like_any_other(
+    source: Deciding, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, places: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 1)
+    if "target" in places:
+        copy(capsys, source, "--all")
+    source.go_back(3, 4, 5, asked="checkpoint 3")
+    source.checkpoint(6)
+    source.history.name("good", 6)
+    source.checkpoint(7)
+    source.pass_over(7)
+    source.checkpoint(8)
+    if "target" in places:
+        copy(capsys, source, "--all")
+        home = f"file://{source.to}"
+        with maintenance(JobName("orders"), home, source.target().store, "collect") as journal:
+            folded(source.target().store, journal)
+    if "source" in places:
+        source.history.fail(None)
+        folded(source.history.store, source.history.journal)
+    copy(capsys, source, "--all")
+    require_equal(source)
+    assert copy(capsys, source, "--all")["decisions"] == []
+    assert main(["verify", "--home", f"file://{source.to}", "--all"]) == 0
