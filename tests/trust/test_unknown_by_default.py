@@ -82,6 +82,29 @@ def test_what_the_store_itself_refuses_was_not_written(once: ObjectStore, proxy:
     assert not once.exists("journal/1")
 
 
+def test_a_gateway_that_says_yes_by_itself_is_not_believed(once: ObjectStore, proxy: Proxy) -> None:
+    """A portal's page with status 200 is no answer of a store: it has none of the fields that a store sends."""
+    once.put("a", b"value")
+    answer_first(proxy, Status(200, PAGE), "PUT")
+    with pytest.raises(OutcomeUnknown):
+        once.create("journal/1", b"mine")
+    for read in (lambda: once.get("a"), lambda: once.read("a", 0, 5), lambda: list(once.stream("a"))):
+        answer_first(proxy, Status(200, PAGE), "GET")
+        with pytest.raises(StorageUnreachable):
+            read()
+    answer_first(proxy, Status(200, PAGE), "HEAD")
+    with pytest.raises(StorageUnreachable):
+        once.exists("nothing")
+
+
+def test_a_gateway_that_knows_no_such_range_does_not_make_an_object_shorter(once: ObjectStore, proxy: Proxy) -> None:
+    once.put("a", b"value")
+    answer_first(proxy, Status(416, PAGE), "GET")
+    with pytest.raises(StorageUnreachable, match="not readable now, 0 of its 3 bytes came"):
+        once.read("a", 2, 100)
+    assert once.read("a", 5, 100) == b""
+
+
 class TestAbsence:
     """A 404 counts when the store says what is not there. Any gateway can answer a bare one."""
 

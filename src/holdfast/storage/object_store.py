@@ -8,7 +8,7 @@ here, prefix included, because a listing's prefix is by path component for obsto
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, S3Store
@@ -19,6 +19,9 @@ from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.object_store_errors import Answer, Effect, named
 from holdfast.storage.whole import not_whole
+
+if TYPE_CHECKING:
+    from obstore import GetResult, ObjectMeta
 
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
@@ -102,11 +105,11 @@ class RemoteStore:
         def part() -> tuple[bytes, int]:
             try:
                 found = self._clients.receiving.get(self._below(key), options={"range": (offset, offset + length)})
-                return bytes(found.bytes()), found.meta["size"]
+                return bytes(found.bytes()), _size(found.meta)
             except BaseError as error:
-                if Answer.of(error).beyond_the_end:
-                    return b"", offset
-                raise
+                if not Answer.of(error).beyond_the_end:
+                    raise
+                return b"", _size(self._clients.quick.head(self._below(key)))
 
         if length == 0:
             self._require_object(key)
@@ -121,8 +124,12 @@ class RemoteStore:
         return self._pieces(key)
 
     def _pieces(self, key: str) -> Iterator[bytes]:
-        found = self._tried("read", key, lambda: self._clients.receiving.get(self._below(key)))
-        size, given = found.meta["size"], 0
+        def answered() -> "tuple[GetResult, int]":
+            found = self._clients.receiving.get(self._below(key))
+            return found, _size(found.meta)
+
+        found, size = self._tried("read", key, answered)
+        given = 0
         pieces = iter(found.stream(_CHUNK))
         while (piece := self._tried("read", key, lambda: next(pieces, None))) is not None:
             given += len(piece)
@@ -140,7 +147,7 @@ class RemoteStore:
     def _require_object(self, key: str) -> None:
         def look() -> None:
             try:
-                self._clients.quick.head(self._below(key))
+                _size(self._clients.quick.head(self._below(key)))
             except FileNotFoundError:
                 # No body says whose word this 404 is. A GET is answered with one.
                 self._first_byte(key)
@@ -149,7 +156,7 @@ class RemoteStore:
 
     def _first_byte(self, key: str) -> None:
         try:
-            self._clients.quick.get(self._below(key), options={"range": (0, 1)}).bytes()
+            _size(self._clients.quick.get(self._below(key), options={"range": (0, 1)}).meta)
         except BaseError as error:
             if not Answer.of(error).beyond_the_end:
                 raise
@@ -212,6 +219,13 @@ class RemoteStore:
 
     def _below(self, key: str) -> str:
         return f"{self._within}/{key}" if self._within else key
+
+
+def _size(meta: "ObjectMeta") -> int:
+    """How long the object is. Whoever answers without an ETag is no store: a portal's page is not an object."""
+    if not meta["e_tag"]:
+        raise ConnectionError("an answer without an ETag")
+    return meta["size"]
 
 
 def put_requests(size: int) -> int:
