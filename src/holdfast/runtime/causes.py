@@ -28,6 +28,7 @@ class Cause(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     FENCED = "fenced"
     SPARK_GONE = "spark gone"
+    STOPPED = "stopped from outside"
     UNKNOWN = "unknown"
 
     @property
@@ -50,6 +51,7 @@ _HINTS = {
     "spark.executor.memoryOverhead), or each batch less to do (maxFilesPerTrigger, maxOffsetsPerTrigger)",
     Cause.FENCED: "stop one of the two deployments",
     Cause.SPARK_GONE: "start the process again; Spark's log, or the kernel's (killed for memory?), says why it went",
+    Cause.STOPPED: "stop the job itself, by SIGTERM or its stop(): whoever stops only its query sees it started again",
     Cause.UNKNOWN: "read Spark's log of that time: it has the whole chain of exceptions",
 }
 _INPUT_DELETED = re.compile(
@@ -71,6 +73,8 @@ class StartFailed(Exception):
 
 GONE = "Spark is gone"
 """How a death begins that no restart within this process can mend."""
+STOPPED = "somebody stopped the query, and not the job"
+"""A query with an endless trigger does not end by itself."""
 WHILE_STAGING = "while the sink staged a batch"
 """How a death begins that came out of a sink's `stage`."""
 
@@ -204,6 +208,8 @@ def death_of_text(text: str) -> Death:
     """Why the query died that ended with this."""
     if text.startswith(GONE):
         return Death(Cause.SPARK_GONE, text.splitlines()[0])
+    if text == STOPPED:
+        return Death(Cause.STOPPED, text)
     chain = chain_of(text.removeprefix(f"{WHILE_STAGING}: "))
     for link in reversed(chain):
         if (cause := _cause_of(link)) is not None:

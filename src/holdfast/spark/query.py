@@ -17,7 +17,7 @@ from holdfast.coordination.headroom import SETTING as RETENTION
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
-from holdfast.runtime.causes import GONE, StartFailed, death_of_text
+from holdfast.runtime.causes import GONE, STOPPED, StartFailed, death_of_text
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.preflight import require_compatible
@@ -54,6 +54,7 @@ class SparkQuery:
         self._step = step
         self._directory: WorkPath | None = None
         self._stopped = False
+        self._ends_by_itself = False
         self._described: dict[str, str] = {}
         self._batches_retained: int | None = None
         self._over = threading.Event()
@@ -123,6 +124,7 @@ class SparkQuery:
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
         _require_synchronous_progress(self.query)
+        self._ends_by_itself = _ends_by_itself(self.query)
         self._batches_retained = int(self._spark.conf.get(RETENTION, "100") or 100)
         self._over = threading.Event()
         waiting = threading.Thread(target=about_the_same(self._await_end), args=(self.query, self._over), daemon=True)
@@ -164,7 +166,9 @@ class SparkQuery:
             why = death_text(self._spark, self.query, self._staging_failed)
         except Exception as error:
             return f"{GONE}: {error}"
-        return "" if why is None or self._stopped else why
+        if self._stopped or (why is None and self._ends_by_itself):
+            return ""
+        return STOPPED if why is None else why
 
     def _files_of(self, directory: WorkPath) -> AbstractContextManager[None]:
         """How Spark is to write them."""
@@ -262,6 +266,15 @@ def _require_synchronous_progress(query: StreamingQuery) -> None:
             "the query runs continuously, without micro-batches, which leaves no consistent point to checkpoint",
             hint="use a processing time as its trigger",
         )
+
+
+def _ends_by_itself(query: StreamingQuery) -> bool:
+    """Whether its trigger is one that comes to an end."""
+    try:
+        trigger = str(query._jsq.streamingQuery().trigger().getClass().getSimpleName())
+    except Exception:
+        return True  # not a classic session: it cannot be seen from here
+    return "OneTime" in trigger or "AvailableNow" in trigger
 
 
 def as_holdfast_error(error: Exception) -> HoldfastError:

@@ -1,0 +1,51 @@
+"""A query that somebody stops is a death like any other: the job goes on. About 5 s."""
+
+import threading
+from pathlib import Path
+
+import pyarrow.dataset
+from pyspark.sql import DataFrame, SparkSession
+
+import holdfast
+from holdfast.runtime.alarms import Alarm
+from holdfast.sinks import Files
+from tests.patience import PATIENCE
+
+
+def test_a_query_that_somebody_stops_is_started_again(spark: SparkSession, tmp_path: Path) -> None:
+    died, back = threading.Event(), threading.Event()
+    causes: list[str] = []
+
+    def hear(alarm: Alarm) -> None:
+        if alarm.code == "query_died" and not alarm.cleared:
+            causes.append(alarm.message)
+            died.set()
+        elif alarm.code == "query_died":
+            back.set()
+
+    def numbers(session: SparkSession) -> DataFrame:
+        return session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load().select("value")
+
+    home = tmp_path / "home"
+    home.mkdir()
+    job = holdfast.start(
+        numbers,
+        job="numbers",
+        home=f"file://{home}",
+        sink=Files(tmp_path / "table"),
+        spark=spark,
+        work=tmp_path / "work",
+        restart_delay="100ms",
+        alarms=[hear],
+    )
+    assert job.query is not None
+
+    job.query.stop()
+
+    assert died.wait(PATIENCE)
+    assert "stopped from outside" in causes[0]
+    assert back.wait(PATIENCE), "a batch completes again"
+    job.stop()
+    values = sorted(pyarrow.dataset.dataset(tmp_path / "table").to_table()["value"].to_pylist())
+    assert values == list(range(len(values)))
+    assert values
