@@ -22,7 +22,7 @@ def test_deletions_keep_to_the_allowance(tmp_path: Path) -> None:
     # The clock stands still: what is beyond the first second's ten has to be waited for.
     allowance = Allowance(10, clock=lambda: 0.0, sleep=slept.append)
     journal = Journal(store, new_attempt=lambda: AttemptId("a"), now=lambda: datetime.now(UTC))
-    freed = free(store, journal, objects, allowance, lambda done: None)
+    freed = free(store, journal.state, objects, allowance, lambda done: None)
     assert (freed.objects, freed.failed) == (50, {})
     assert not list(store.list("blobs/"))
     assert max(slept) == pytest.approx(4.0)

@@ -14,10 +14,10 @@ from holdfast.cli import figures
 from holdfast.cli.collection_report import document_of, print_document
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, Home, Job, OnConflict
-from holdfast.cli.output import print_json
+from holdfast.cli.output import print_json, say
 from holdfast.cli.owning import owning
 from holdfast.cli.progress import count_progress
-from holdfast.errors import InvalidSettings, StorageError
+from holdfast.errors import InvalidSettings, StorageError, StorageFull
 from holdfast.repository.entries import Retention
 from holdfast.repository.views import Observation
 from holdfast.settings import Settings, seconds
@@ -121,6 +121,32 @@ def _rule(
 def _execute(
     store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None, on_conflict: str
 ) -> tuple["CollectionPlan", "Freed"]:
+    from holdfast.repository.retention import in_grace
+    from holdfast.repository.survey import plan_collection, retired_keys
+    from holdfast.runtime.freeing import free_without_owning
+    from holdfast.storage.limited import Allowance
+
+    try:
+        return _execute_as_owner(store, seen, found, rule, on_conflict)
+    except StorageFull as error:
+        say(f"{error.message}; freeing first what needs no entry in the journal")
+        waiting = retired_keys(store, seen.state, in_grace(seen.state, rule.grace_s if rule else 0.0, seen.now))
+        known = plan_collection(store, found, seen.state, None, seen.now)
+        ready = [item for item in known.objects if item.key not in waiting]
+        freed = free_without_owning(
+            store, seen.state, ready, Allowance(Settings.deletes_per_second), lambda count: None
+        )
+        if not freed.objects:
+            raise
+    plan, more = _execute_as_owner(store, seen, found, rule, on_conflict)
+    more.objects, more.bytes = more.objects + freed.objects, more.bytes + freed.bytes
+    return plan, more
+
+
+def _execute_as_owner(
+    store: ObjectStore, seen: Observation, found: "Found", rule: Retention | None, on_conflict: str
+) -> tuple["CollectionPlan", "Freed"]:
+    from holdfast.repository.reserve import keep_reserve
     from holdfast.repository.survey import plan_collection
     from holdfast.runtime.freeing import append_retirement, clear, fold, free
     from holdfast.storage.limited import Allowance
@@ -130,7 +156,8 @@ def _execute(
         append_retirement(journal, plan.retire)
         now = [item for item in plan.objects if not item.wait_s]
         with count_progress("freeing", len(now)) as advance:
-            freed = free(store, journal, now, Allowance(Settings.deletes_per_second), advance)
+            freed = free(store, journal.state, now, Allowance(Settings.deletes_per_second), advance)
         fold(journal, rule.grace_s if rule else 0.0, datetime.now(UTC))
         clear(store, journal)
+        keep_reserve(store)
     return plan, freed

@@ -61,6 +61,8 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[UnneededDocument, ...]
     outworn_packs: tuple[PackDocument, ...]
     unreadable: tuple[CheckpointId, ...]
+    missing: tuple[str, ...]
+    """What checkpoints need and the home has lost."""
     foreign: tuple[str, ...]
     """Names that are none of holdfast's. They are left alone."""
     freed: Amount
@@ -96,6 +98,7 @@ def document_of(
             PackDocument(key=pack.key, bytes=pack.size, needed_bytes=pack.needed) for pack in plan.outworn
         ),
         unreadable=plan.unreadable,
+        missing=plan.missing,
         foreign=plan.foreign,
         freed=Amount(objects=freed.objects, bytes=freed.bytes) if freed else Amount(objects=0, bytes=0),
         failed=tuple(FailedDocument(key=key, error=error) for key, error in freed.failed.items()) if freed else (),
@@ -133,6 +136,10 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
     if document.unreadable:
         say(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not freed")
         say("Try: holdfast verify --repair")
+    if document.missing:
+        lost = figures.counted(len(document.missing), "object")
+        say(f"{lost} that checkpoints need are gone from the home, such as {document.missing[0]}")
+        say("Try: holdfast verify --repair; a running job repairs what its work directory still has")
     console.print(_ending(document, dry_run=dry_run))
 
 

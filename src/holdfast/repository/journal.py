@@ -45,6 +45,7 @@ from holdfast.errors import (
     ObjectNotFound,
     OutcomeUnknown,
     StorageError,
+    StorageFull,
     StorageUnreachable,
 )
 from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
@@ -62,10 +63,11 @@ from holdfast.repository.chain import (
     read_stored,
     survey_entries,
 )
-from holdfast.repository.entries import FORMAT, AnyEntry, JournalFolded, RunStarted
+from holdfast.repository.entries import FORMAT, AnyEntry, CheckpointsRetired, JournalFolded, RunEnded, RunStarted
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.names import FOLDS, is_fold
 from holdfast.repository.names import JOURNAL as PREFIX
+from holdfast.repository.reserve import give_up_reserve
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.retrying import RetryingStore
@@ -84,6 +86,9 @@ __all__ = [
 
 _TRIES = 3
 """How often an append without an answer is tried, on a store that does not try again by itself."""
+
+_FREEING = (RunStarted, RunEnded, CheckpointsRetired, JournalFolded)
+"""Without these nothing can be freed: the reserve is theirs."""
 
 MakeEntry = Callable[[Sequence, AttemptId, datetime], AnyEntry]
 
@@ -238,7 +243,7 @@ class Journal:
 
     def _try_create(self, mine: StoredEntry) -> StoredEntry:
         key = entry_key(mine.sequence)
-        if self._store.create(key, mine.data) is Created.WON:
+        if self._created(key, mine) is Created.WON:
             return mine
         try:
             return read_stored(self._store, key)
@@ -247,6 +252,15 @@ class Journal:
         except StorageError as error:
             # Lost, but perhaps to an earlier try of one's own.
             raise OutcomeUnknown(f"{key} exists and could not be read back: {error.message}") from error
+
+    def _created(self, key: str, mine: StoredEntry) -> Created:
+        try:
+            return self._store.create(key, mine.data)
+        except StorageFull:
+            if not isinstance(mine.entry, _FREEING):
+                raise
+            give_up_reserve(self._store)
+            return self._store.create(key, mine.data)
 
     def _in_doubt(self, mine: StoredEntry, because: StorageError) -> OutcomeUnknown:
         self._undecided = mine

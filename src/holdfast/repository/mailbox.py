@@ -2,7 +2,9 @@
 
 The asker creates it if there is none. The owner looks for it with one GET per heartbeat, does what it says, writes the
 answer into the journal, and only then removes the object. So a request is served once: an owner that finds one which
-the journal says was answered removes it, and one that was cut off in the middle is served again by the next owner. An
+the journal says was answered removes it, and one that was cut off in the middle is served again by the next owner.
+Answers do not live for ever, and a request can come again late: so a request says how far its asker had seen the
+journal, and one whose asker had not seen as far as answers have been forgotten is void, and removed unserved. An
 asker that waits no longer removes its request; one that cannot any more has said until when it is worth serving.
 """
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import CheckpointId, FencingEpoch
+from holdfast.repository.absence import absent_among
 from holdfast.repository.collection import (
     OutwornPack,
     Unneeded,
@@ -42,6 +43,8 @@ class CollectionPlan:
     """What the running job is going to leave behind by itself."""
     unreadable: tuple[CheckpointId, ...]
     """Checkpoints of which it is not known what they need. As long as there is one, no object is planned to go."""
+    missing: tuple[str, ...] = ()
+    """What retained checkpoints name and the home has lost."""
     foreign: tuple[str, ...] = ()
     """Names that are none of holdfast's: never read, never deleted."""
 
@@ -91,8 +94,17 @@ def plan_collection(
         objects=(*unneeded, *stale_temporaries(found.temporaries, now.timestamp())),
         outworn=_outworn(found, kept, manifests),
         unreadable=unreadable,
+        missing=tuple(sorted(absent_among(store, sorted(_missing(found, kept, manifests))))),
         foreign=tuple(item.key for item in found.foreign),
     )
+
+
+def _missing(
+    found: Found, kept: list[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
+) -> frozenset[str]:
+    """What checkpoints name that stay, and the listing does not show."""
+    named = frozenset(file.key for entry in kept if entry.id in manifests for file in manifests[entry.id].files())
+    return named - {item.key for item in found.objects}
 
 
 def _retired(

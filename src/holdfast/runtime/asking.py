@@ -7,7 +7,7 @@ from datetime import timedelta
 from holdfast.errors import CheckpointFailed, HoldfastError, StorageError
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import about, log
-from holdfast.repository.entries import AnyEntry, Process, RequestAnswered, RunEnded
+from holdfast.repository.entries import AnyEntry, JournalFolded, Process, RequestAnswered, RunEnded
 from holdfast.repository.journal import read_entries_after
 from holdfast.repository.mailbox import Request, RequestKind, place_request, withdraw
 from holdfast.repository.state import JobState
@@ -94,12 +94,19 @@ class _Waiting:
 
     def _read_on(self) -> RequestAnswered | None:
         ended: RunEnded | None = None
+        void = False
         for entry in read_entries_after(self._store, self._head):
             self._head = entry.sequence
             self._asker.told(entry)
             if isinstance(entry, RequestAnswered) and entry.request == self._request.id:
                 return entry
             ended = entry if isinstance(entry, RunEnded) else None
+            void = void or (isinstance(entry, JournalFolded) and entry.answers_lost_upto > self._request.head)
+        if void:
+            raise CheckpointFailed(
+                f"could not have it done: job {self._job!r} has answered so much since that this request is void",
+                hint="look whether it was done (holdfast checkpoints), and ask again if not",
+            )
         if ended is not None:
             raise CheckpointFailed(
                 f"could not have it done: job {self._job!r} ended before it answered: {ended.reason}",

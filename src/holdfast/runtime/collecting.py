@@ -20,12 +20,14 @@ from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.errors import OutcomeUnknown, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
+from holdfast.repository.absence import absent_among
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
 from holdfast.repository.doomed import Doomed, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal
+from holdfast.repository.reserve import keep_reserve
 from holdfast.repository.retention import in_grace, keys_of
 from holdfast.repository.survey import listed_objects, retired_keys
 from holdfast.runtime.clock import Clock
@@ -70,7 +72,9 @@ class Collector:
         pace: Pace,
         clock: Clock,
         lanes: Lanes,
+        missing: Callable[[frozenset[str]], None] = lambda keys: None,
     ) -> None:
+        """`missing` hears, on the lane, of objects that retained checkpoints name and the home has lost."""
         self._store = store
         self._journal = journal
         self._blobs = blobs
@@ -78,6 +82,7 @@ class Collector:
         self._pace = pace
         self._clock = clock
         self._lanes = lanes
+        self._missing = missing
         self._busy = False
         self._due = math.inf
         # From here on only the lane looks.
@@ -210,8 +215,10 @@ class Collector:
     def _sweep(self) -> None:
         if self._leftovers is None:
             return
-        stored = [*self._leftovers]
+        stored, listed = [*self._leftovers], set()
+        named = self._named_by_retained()
         for item in listed_objects(self._store):
+            listed.add(item.key)
             if item.key.startswith("packs/"):
                 self._blobs.learn_pack(item.key, item.size)
             if is_of_earlier_run(item.key, self._journal.fencing_epoch):
@@ -227,6 +234,18 @@ class Collector:
         now = self._clock.wall().timestamp()
         self._condemn([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
         self._leftovers = None
+        self._report_missing(named - listed)
+        keep_reserve(self._store)
+
+    def _named_by_retained(self) -> frozenset[str]:
+        retained = [entry.id for entry in self._journal.state.retained()]
+        return frozenset(key for id in retained if id in self._manifests for key in _keys_in(self._manifests[id]))
+
+    def _report_missing(self, keys: frozenset[str]) -> None:
+        """The listing that says what is too much also says what is missing."""
+        if keys and (gone := absent_among(self._store, sorted(keys)) & self._named_by_retained()):
+            log.error("%d objects that checkpoints need are gone from the home, such as %s", len(gone), min(gone))
+            self._missing(gone)
 
     def _clear_folded(self) -> None:
         folded = self._journal.state.folded

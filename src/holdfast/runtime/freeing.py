@@ -7,12 +7,13 @@ from datetime import datetime
 
 from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import CheckpointId
-from holdfast.repository.collection import Unneeded
+from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.doomed import objects_first
 from holdfast.repository.entries import CheckpointsRetired
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal, newer_run
 from holdfast.repository.retention import in_grace, plan_fold
+from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 
@@ -54,8 +55,21 @@ def clear(store: ObjectStore, journal: Journal) -> None:
         clear_folded(store, journal.state.folded.upto)
 
 
+def free_without_owning(
+    store: ObjectStore, state: JobState, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress
+) -> Freed:
+    """For a home so full that not even a claim can be written: what needs no entry.
+
+    When the newest run has ended, nobody is there who could still refer to what it left or retired; a run that comes
+    meanwhile refers only to what retained checkpoints name. When it has not, only what dead writers left goes.
+    """
+    ready = [item for item in objects if not item.wait_s]
+    harmless = ready if state.ended is not None else [item for item in ready if item.why is Why.TEMPORARY]
+    return free(store, state, harmless, allowance, progress)
+
+
 def free(
-    store: ObjectStore, journal: Journal, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress
+    store: ObjectStore, state: JobState, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress
 ) -> Freed:
     """Delete these, no faster than allowed; one that cannot be deleted does not keep the others.
 
@@ -66,7 +80,7 @@ def free(
     ordered = sorted(objects, key=lambda item: objects_first(item.key))
     with ThreadPoolExecutor(_DELETERS, thread_name_prefix="collect") as pool:
         for start in range(0, len(ordered), _BETWEEN_LOOKS):
-            if owner := newer_run(store, journal.state):
+            if owner := newer_run(store, state):
                 raise Fenced(f"could not go on collecting: {owner}", hint="that run goes on with it by itself")
             _free_some(pool, paced, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
     return freed

@@ -421,6 +421,7 @@ def _put_together(
         pace=Pace(settings.deletes_per_second, rule.grace_s),
         clock=around.clock,
         lanes=lanes,
+        missing=lambda keys: parts.scrubbing.suspect(keys),  # noqa: PLW0108  made below
     )
     restorable = journal.state.restorable()
     coordinator = Coordinator(

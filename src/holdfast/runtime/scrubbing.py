@@ -79,17 +79,27 @@ class Scrubbing:
         """Key → what is wrong, of objects that could not be repaired."""
         self._lap_found = False
         self._silent = False
+        self._suspected: set[str] = set()
+        self._suspects_due = clock.monotonic()
 
     # On the loop's thread.
 
     def poll(self, now: float, directory: WorkDirectory, *, busy: bool) -> None:
-        """Begin the next step when it is due."""
+        """Begin the next step when it is due. What is suspected goes first, also where there is no scrub."""
+        if self._suspected and not self._under_way and now >= self._suspects_due:
+            keys, self._suspected = frozenset(self._suspected), set()
+            self._under_way = True
+            self._lanes.submit("scrub", lambda: self._check_suspects(keys, directory))
         if self._period is None or self._under_way or now < self._next_at:
             return
         if busy and now < self._next_at + self._period * _BEHIND:
             return
         self._under_way = True
         self._lanes.submit("scrub", lambda: self._step(directory))
+
+    def suspect(self, keys: frozenset[str]) -> None:
+        """Objects that seem to be gone: they are repaired, or marked and not referred to any more. From any thread."""
+        self._post(lambda: self._suspected.update(keys))
 
     def _stepped(self, wait: float) -> None:
         self._under_way = False
@@ -108,6 +118,21 @@ class Scrubbing:
             self._silent = True
         finally:
             self._post(lambda: self._stepped(wait))
+
+    def _check_suspects(self, keys: frozenset[str], directory: WorkDirectory) -> None:
+        try:
+            objects = self._objects()
+            for key in sorted(keys & objects.keys()):
+                self._check_object(objects[key], objects, directory)
+        except StorageError as error:
+            log.warning("what seems to be missing could not be looked for, trying on: %s", error.message)
+            self.suspect(keys)
+            self._suspects_due = self._clock.monotonic() + _WAIT_AFTER_ERROR_S
+        finally:
+            self._post(self._looked)
+
+    def _looked(self) -> None:
+        self._under_way = False
 
     def _read_some(self, directory: WorkDirectory) -> float:
         """Read the next objects; the answer is how long to wait until the ones after them are due."""

@@ -80,7 +80,12 @@ class Serving:
         if self._serving is not None:
             return  # this one, or one that came since and waits its turn
         self._serving = request
-        if request.id in self._journal.state.answers:
+        state = self._journal.state
+        if request.id in state.answers:
+            self._lanes.submit("journal", self._finish)
+            return
+        if state.is_void(request.id, request.head):
+            log.warning("a request that may have been answered before is removed; its asker is told to ask again")
             self._lanes.submit("journal", self._finish)
             return
         log.info("asked by %s, pid %s: %s %s", request.asker.host, request.asker.pid, request.kind, request.name or "")
