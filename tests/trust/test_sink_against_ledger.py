@@ -280,6 +280,11 @@ class TestColumnsOfFiles:
             sink.publish(BatchId(1), old)
         assert rows(tmp_path) == before
 
+    def test_columns_of_other_jobs_in_the_directory_count_as_well(self, tmp_path: Path) -> None:
+        published(tmp_path, 0, who=context(job="clicks"))
+        with pytest.raises(InvalidSettings, match="id: string in the query"):
+            look(tmp_path, columns(id=StringType()))
+
     def test_columns_of_another_life_count_as_well(self, tmp_path: Path) -> None:
         published(tmp_path, 0)
         with pytest.raises(InvalidSettings, match="id: string in the query"):
@@ -363,6 +368,7 @@ class TestLivesOfFiles:
         new = opened(tmp_path, context(1, "home-2", new_life=True))
         assert new.published() is None
         new.discard(())
+        assert list(old._layout.staged()) == []
         new.publish(BatchId(0), staged(new, 1, 0))
         assert rows(tmp_path) == sorted(expected(0, 1) + expected(0))
         for forbidden in (lambda: old.publish(BatchId(2), left), lambda: old.rewind(None), lambda: old.discard(())):

@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.errors import Conflict, Fenced, HoldfastError
-from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks import files_columns, files_proof
 from holdfast.sinks.durable import flush, storage_errors
-from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, life_of, lives_of
+from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, jobs_at, life_of, lives_of
 from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, require_no_table
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
@@ -191,6 +191,7 @@ class Files:
             moves = [move for batch in keep for move in self._layout.moves(batch)]
             kept = {source.parent for source, _ in moves}
             self._take_away_staged(lambda directory, _: directory not in kept, self._epoch)
+            self._take_away_what_past_lives_staged()
             self._hide_visible(marker.batch_id, self._epoch, {target: source for source, target in moves})
             self._refuse_if_fenced("discard")
             self._layout.forget_runs_before(self._epoch, {batch.fencing_epoch for batch in keep})
@@ -218,12 +219,13 @@ class Files:
         return life
 
     def _written(self, context: SinkContext) -> list[str]:
-        """Schemas with every column that a visible file of this job has, in whichever life."""
-        found = []
-        for name in lives_of(self._place, context.job):
-            layout = FilesLayout(self._place, context.job, Life(0, name))
-            found += layout.columns() or _columns_of_0_1_0(layout)
-        return found
+        """Schemas with every column that a visible file of ours has, of whichever job and life."""
+        jobs = {JobName(name) for name in jobs_at(self._place)} | {context.job}
+        layouts = [layout for job in sorted(jobs) for layout in self._lives(job)]
+        return [schema for layout in layouts for schema in layout.columns() or _columns_of_0_1_0(layout)]
+
+    def _lives(self, job: JobName) -> list[FilesLayout]:
+        return [FilesLayout(self._place, job, Life(0, name)) for name in sorted(lives_of(self._place, job))]
 
     def _take(self, life: Life | None) -> None:
         """Make the place this run's: from here on neither an older run nor another life can publish."""
@@ -349,6 +351,14 @@ class Files:
             if directory.fencing_epoch <= newest and unwanted(directory.path, directory.batch_id):
                 self._refuse_if_fenced("discard")
                 self._step("staged directory next")
+                with suppress(FileNotFoundError):
+                    os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
+
+    def _take_away_what_past_lives_staged(self) -> None:
+        """They are fenced, so it can never be shown. What they made visible stays."""
+        for layout in self._lives(self._state[0].job):
+            for directory in layout.staged() if layout.life.name != self._layout.life.name else ():
+                self._refuse_if_fenced("discard")
                 with suppress(FileNotFoundError):
                     os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
 
