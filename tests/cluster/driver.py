@@ -1,7 +1,8 @@
 """A driver on a cluster: first a start that must be refused, then the job, beside another query of the same session.
 
-Settings come as JSON in the first argument, as for the driver of tests/end_to_end; besides them `blind`, a work
-directory that some executors do not see. With `alone` nothing but the other query runs, as an application of its own.
+Settings come as JSON in the first argument, as for the driver of tests/end_to_end; besides them `blind`, a
+directory that some executors do not see, neither for work nor for output. With `alone` nothing but the other query
+runs, as an application of its own.
 """
 
 import json
@@ -48,21 +49,22 @@ def main() -> int:
     if given.get("alone"):
         neighbour(spark).awaitTermination()
 
-    def start(work: str) -> object:
+    def start(work: str, output: str = given["output"]) -> object:
         return start_stepwise(
             lambda spark: windowed_counts(spark, given["source"], given["files_per_batch"]),
             "counts",
             given["home"],
-            Delta(given["output"], step=steps),
+            Delta(output, step=steps),
             Settings(spark=spark, work=work, **given["options"]),
             steps,
         )
 
     if given.get("blind"):
-        try:
-            start(given["blind"])
-        except InvalidSettings as error:
-            tell(f"refused {error}".replace("\n", " "))
+        for work, output in ((given["blind"], given["output"]), (given["work"], f"{given['blind']}/table")):
+            try:
+                start(work, output)
+            except InvalidSettings as error:
+                tell(f"refused {error}".replace("\n", " "))
     beside = neighbour(spark)
     try:
         running = start(given["work"])

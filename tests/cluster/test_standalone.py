@@ -112,6 +112,10 @@ def test_executors_copy_and_may_die_and_so_may_the_driver(pipeline: OnCluster) -
         assert f"work='{pipeline.blind}' is not valid: executors on" in refusal
         assert "do not see it (No such file or directory)" in refusal
         assert "mounted at the same path" in refusal
+        # So is a sink there: what that worker writes would be lost.
+        refusal = first.next_starting("refused ")
+        assert f"sink='delta:{pipeline.blind}/table' is not valid: executors on" in refusal
+        assert "have another directory there (No such file or directory): what they write would be lost" in refusal
         assert list(pipeline.blind.iterdir()) == []
 
     # On a cluster executors copy. Meanwhile batches go on: of the job, of its neighbour, of another application.

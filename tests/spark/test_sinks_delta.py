@@ -22,12 +22,21 @@ from holdfast.sinks import Delta, Sink, SinkContext, StagedBatch
 from holdfast.sinks.delta_log import Commit, DeltaLog
 from holdfast.sinks.protocol import Step, no_step
 from holdfast.testing.sinks import Row, SinkConformance
+from tests.outside import OutsideOfDirectory
 
 
-class TestDeltaConforms(SinkConformance):
+class TestDeltaConforms(OutsideOfDirectory, SinkConformance):
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
         self.path = tmp_path / "a table"
+
+    def replace(self) -> None:
+        schema = DeltaTable(str(self.path)).schema()
+        self.empty()
+        DeltaTable.create(str(self.path), schema)
+
+    def rewrite(self) -> None:
+        DeltaTable(str(self.path)).optimize.compact()
 
     def make_sink(self, step: Step = no_step) -> Sink:
         return Delta(self.path, step=step)
@@ -186,7 +195,7 @@ def test_a_table_with_demands_that_cannot_be_met_is_refused(spark: SparkSession,
 def test_partitions_with_any_value(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "t"
     schema = "id BIGINT, city STRING, day DATE"
-    rows = [
+    rows: list[tuple[int, str | None, date | None]] = [
         (0, "a:b/c d%", date(2024, 2, 29)),
         (1, "Köln", date(1969, 1, 1)),
         (2, None, None),
@@ -207,6 +216,16 @@ def test_partitions_with_any_value(spark: SparkSession, tmp_path: Path) -> None:
     newer.rewind(None)
     newer.discard(())
     assert ids(path) == []
+
+
+def test_a_text_that_spark_writes_for_null_is_another_partition_than_null(spark: SparkSession, tmp_path: Path) -> None:
+    schema = "id BIGINT, city STRING"
+    rows = [(0, None), (1, "__HIVE_DEFAULT_PARTITION__"), (2, "n"), (3, "v")]
+    sink = opened(spark, tmp_path, schema, partition_by="city")
+    staged = sink.stage(spark.createDataFrame(rows, schema).coalesce(1), BatchId(0))
+    sink.publish(BatchId(0), (staged,))
+    table = DeltaTable(str(tmp_path)).to_pyarrow_table().sort_by("id")
+    assert [(row["id"], row["city"]) for row in table.to_pylist()] == rows
 
 
 @pytest.mark.parametrize(

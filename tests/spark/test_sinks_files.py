@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -15,12 +16,22 @@ from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.sinks.protocol import Step, no_step
 from holdfast.testing.sinks import SCHEMA, Row, SinkConformance
+from tests.outside import OutsideOfDirectory
+from tests.trust.files_sink import compact, visible
 
 
-class TestFilesConforms(SinkConformance):
+class TestFilesConforms(OutsideOfDirectory, SinkConformance):
     @pytest.fixture(autouse=True)
     def _place(self, tmp_path: Path) -> None:
         self.path = tmp_path / "some files"
+
+    def replace(self) -> None:
+        self.empty()
+        self.path.mkdir()
+        pq.write_table(pa.table({"id": [77], "text": ["theirs"]}), self.path / "part-0.parquet")
+
+    def rewrite(self) -> None:
+        compact(self.path, visible(self.path))
 
     def make_sink(self, step: Step = no_step) -> Sink:
         return Files(self.path, step=step)

@@ -64,7 +64,7 @@ from holdfast.sinks.published_record import (
     RecordedFile,
     recorded,
 )
-from holdfast.sinks.same_place import require_same_place
+from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.schemas import Field, fields_of, nullable
 from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
 
@@ -96,6 +96,7 @@ class Delta:
         self._asked_partitions = column_names(partition_by)
         self._partition_by: tuple[str, ...] = ()
         self._log = DeltaLog(self._place)
+        self._same_place = SamePlace(self._place, self.describe())
         self._step = step
         self._unique = unique
         self._clock = clock
@@ -113,6 +114,7 @@ class Delta:
         self._fields = fields_of(schema.json())
         require_partition_columns(self._fields, self._asked_partitions or ())
         with storage_errors(f"look at {self.describe()}"):
+            self._same_place.require(spark)
             table = self._log.load_if_there()
             if table is None:
                 self._require_never_there()
@@ -131,8 +133,6 @@ class Delta:
         with storage_errors(f"open {self.describe()}"):
             table = self._log.load_or_create(nullable(schema.json()), self._asked_partitions or ())
         self._step("table exists")
-        with storage_errors(f"try {self.describe()} from the executors"):
-            require_same_place(spark, self._place, self.describe())
         self._partition_by = tuple(table.metadata().partition_columns)
         self._checked, self._may_leave_out = None, context.accept
         own = DeltaLedger(fingerprint(context.lineage), context.fencing_epoch, _claim(context))

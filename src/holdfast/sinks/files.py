@@ -40,7 +40,7 @@ from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, Step, fingerprint, no_step
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
-from holdfast.sinks.same_place import require_same_place
+from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class Files:
     ) -> None:
         self._place = local_place("files", place)
         require("pyarrow.parquet", "files")
+        self._same_place = SamePlace(self._place, self.describe())
         self._step = step
         self._unique = unique
         self._opened: tuple[SinkContext, FilesLayout] | None = None
@@ -76,6 +77,7 @@ class Files:
 
     def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
         with storage_errors(f"look at {self.describe()}"):
+            self._same_place.require(spark)
             life = self._survey(context, schema.json())
             if life is None:
                 self._opened = (context, FilesLayout(self._place, context.job, life_of(context.lineage)))
@@ -91,6 +93,7 @@ class Files:
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         with storage_errors(f"open {self.describe()}"):
+            self._same_place.require(spark)
             own = life_of(context.lineage)
             life = self._survey(context, schema.json())
             if life is not None and life.life != own.life and not context.new_life:
@@ -102,7 +105,6 @@ class Files:
             if not context.accept:
                 self._require_published_files("open", folded=True)
             self._take(life)
-            require_same_place(spark, self._place, self.describe())
             self._layout.write_schema(self._epoch, schema.json())
             self._refuse_if_fenced("open")
         self._gap_allowed = context.accept

@@ -18,18 +18,44 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 
 
-def require_same_place(spark: SparkSession, place: Path, shown: str) -> None:
-    """Each executor reads what the driver wrote, and the driver finds what each of them wrote.
-
-    An executor that comes later is not asked: then the rows are counted, batch by batch.
+class SamePlace:
+    """Asked once per application: each executor reads what the driver wrote, and the driver finds what each of them
+    wrote. One that comes later is not asked; then the rows are counted, batch by batch.
     """
-    if spark is None or not is_cluster(str(spark.sparkContext.master)):
-        return
+
+    def __init__(self, place: Path, shown: str) -> None:
+        self._place = place
+        self._shown = shown
+        self._asked: str | None = None
+
+    def require(self, spark: SparkSession | None) -> None:
+        """Leaves no trace, whatever the executors say."""
+        if spark is None or not is_cluster(str(spark.sparkContext.master)):
+            return
+        if self._asked == spark.sparkContext.applicationId:
+            return
+        blind = _asked(spark, self._place, self._shown)
+        if blind:
+            raise InvalidSettings.of(
+                "sink",
+                self._shown,
+                f"executors on {', '.join(sorted(blind))} have another directory there "
+                f"({'; '.join(sorted(set(blind.values())))}): what they write would be lost",
+                hint="name a directory that the driver and all executors have mounted at the same path: "
+                f"--sink {self._shown.partition(':')[0]}:/mnt/shared/orders",
+            )
+        self._asked = str(spark.sparkContext.applicationId)
+
+
+def _asked(spark: SparkSession, place: Path, shown: str) -> dict[str, str]:
+    """Why an executor does not mean the driver's directory, by host."""
+    made = not place.exists()
+    place.mkdir(parents=True, exist_ok=True)
     token = place / f"_holdfast-probe-{uuid.uuid4().hex}"
     token.write_text(token.name)
     try:
         answers = ask_executors(spark, _visitor(str(token)), time.monotonic() + _PATIENCE_S)
-        blind = {host: why for host, executor, why in answers if why is not None}
+        blind = {host: why for host, _, why in answers if why is not None}
         for host, executor, _ in answers:
             if host not in blind and not _answer(token, host, executor).exists():
                 blind[host] = "what it writes there is not here"
@@ -37,17 +63,12 @@ def require_same_place(spark: SparkSession, place: Path, shown: str) -> None:
         for path in place.glob(f"{token.name}*"):
             with suppress(OSError):
                 path.unlink()
+        if made:
+            with suppress(OSError):
+                place.rmdir()
     if not answers:
         log.warning("no executor said within %.0f s whether it sees %s", _PATIENCE_S, shown)
-    if blind:
-        raise InvalidSettings.of(
-            "sink",
-            shown,
-            f"executors on {', '.join(sorted(blind))} have another directory there "
-            f"({'; '.join(sorted(set(blind.values())))}): what they write would be lost",
-            hint="name a directory that the driver and all executors have mounted at the same path: "
-            "--sink delta:/mnt/shared/orders",
-        )
+    return blind
 
 
 def _answer(token: Path, host: str, executor: int) -> Path:

@@ -14,6 +14,17 @@ Subclass it in a test module, next to a `spark` fixture:
             return [(row.id, row.text) for row in spark.read.parquet(str(self.path)).collect()]
 
 A sink that calls `step` between its steps is also cut off, and overtaken by a newer run, at each of them.
+
+What the outside may do to a place is played by methods that a subclass gives besides; without one, the cases that need
+it are skipped:
+
+        def everything(self):             every file at the place, or whatever tells that nothing was changed
+        def copy(self):                   take a copy of the whole place
+        def put_copy_back(self):          the place is that copy again
+        def empty(self):                  nothing is left at the place
+        def replace(self):                another place of the same kind stands there, made by somebody else
+        def rewrite(self):                another writer rewrites published rows, so that batches cannot be told apart
+        def lose(self, staged):           delete a file that was staged
 """
 
 from __future__ import annotations
@@ -25,8 +36,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.errors import Conflict, Fenced, HoldfastError
-from holdfast.identifiers import BatchId, FencingEpoch, JobName
-from holdfast.sinks.protocol import Sink, SinkContext, StagedBatch, Step, no_step
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
+from holdfast.sinks.protocol import (
+    RewindPlan,
+    Sink,
+    SinkContext,
+    SinkState,
+    StagedBatch,
+    Step,
+    fingerprint,
+    no_step,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,13 +111,69 @@ class SinkConformance:
         """The columns `id` and `text` of what a reader sees now, in any order."""
         raise NotImplementedError
 
+    def everything(self) -> object:
+        """Compares equal as long as nothing at the place was changed."""
+        pytest.skip("everything() is not given")
+
+    def copy(self) -> None:
+        pytest.skip("copy() is not given")
+
+    def put_copy_back(self) -> None:
+        pytest.skip("put_copy_back() is not given")
+
+    def empty(self) -> None:
+        pytest.skip("empty() is not given")
+
+    def replace(self) -> None:
+        pytest.skip("replace() is not given")
+
+    def rewrite(self) -> None:
+        pytest.skip("rewrite() is not given")
+
+    def lose(self, staged: StagedBatch) -> None:
+        pytest.skip("lose() is not given")
+
     def opened(
-        self, spark: SparkSession, epoch: int, *, job: str = "orders", lineage: str = "home-1", step: Step = no_step
+        self,
+        spark: SparkSession,
+        epoch: int,
+        *,
+        job: str = "orders",
+        lineage: str = "home-1",
+        step: Step = no_step,
+        claim: str = "",
+        new_life: bool = False,
+        accept: bool = False,
     ) -> Sink:
         sink = self.make_sink(step)
         schema = spark.createDataFrame([], SCHEMA).schema
-        sink.open(SinkContext(JobName(job), FencingEpoch(epoch), lineage), spark, schema)
+        context = SinkContext(JobName(job), FencingEpoch(epoch), lineage, AttemptId(claim), new_life, accept)
+        sink.open(context, spark, schema)
         return sink
+
+    def looked(self, spark: SparkSession, epoch: int, lineage: str = "home-1") -> tuple[Sink, SinkState]:
+        """A sink that is not open, as recovery has it when it plans."""
+        sink = self.make_sink()
+        context = SinkContext(JobName("orders"), FencingEpoch(epoch), lineage)
+        return sink, sink.look(context, spark, spark.createDataFrame([], SCHEMA).schema)
+
+    def publishing(self, spark: SparkSession, *batches: int, epoch: int = 1) -> Sink:
+        """A run that published these batches, each with a checkpoint of its own."""
+        sink = self.opened(spark, epoch)
+        for staged in Batches(spark).stage(sink, *batches):
+            sink.publish(staged.batch_id, (staged,))
+        return sink
+
+    def assert_refused(self, spark: SparkSession, upto: int) -> None:
+        """A newer run does not get as far as to show batch `upto`, of which alone it has a ledger entry."""
+        before = sorted(self.read_rows(spark))
+        with pytest.raises(Conflict):
+            self._publish_one(spark, 7, upto)
+        assert sorted(self.read_rows(spark)) == before
+
+    def _publish_one(self, spark: SparkSession, epoch: int, batch: int) -> None:
+        sink = self.opened(spark, epoch)
+        sink.publish(BatchId(batch), Batches(spark).stage(sink, batch))
 
     def assert_rows(self, spark: SparkSession, expected: list[Row]) -> None:
         assert sorted(self.read_rows(spark)) == sorted(expected)
@@ -257,6 +333,113 @@ class SinkConformance:
         assert other.published() == 0
         other.publish(BatchId(1), its_staged)
         self.assert_rows(spark, its_rows.rows(0, 1))
+
+    # -- what the outside does
+
+    def test_a_look_says_what_the_place_knows_and_leaves_no_trace(self, spark: SparkSession) -> None:
+        before = self.everything()
+        assert self.looked(spark, 0, lineage="")[1] == SinkState()
+        assert self.everything() == before
+        self.opened(spark, 3, claim="a")
+        self.publishing(spark, 0, 1, epoch=4)
+        before = self.everything()
+        for lineage in ("home-1", "home-2", ""):
+            _, found = self.looked(spark, 4, lineage)
+            assert (found.life, found.fencing_epoch, found.published) == (fingerprint("home-1"), 4, 1)
+        assert self.everything() == before
+
+    def test_an_emptied_place_gets_no_later_batches(self, spark: SparkSession) -> None:
+        self.publishing(spark, 0, 1)
+        self.empty()
+        with pytest.raises(Conflict):
+            self._publish_one(spark, 2, 2)
+        sink, batches = self.opened(spark, 3, accept=True), Batches(spark)
+        sink.publish(BatchId(2), batches.stage(sink, 2))
+        self.assert_rows(spark, batches.rows(2))
+        sink.publish(BatchId(3), batches.stage(sink, 3))
+        assert self.opened(spark, 4).published() == 3
+
+    def test_a_replaced_place_gets_no_later_batches(self, spark: SparkSession) -> None:
+        self.publishing(spark, 0, 1)
+        self.replace()
+        self.assert_refused(spark, 2)
+
+    def test_an_older_copy_gets_no_later_batches(self, spark: SparkSession) -> None:
+        running = self.publishing(spark, 0)
+        self.copy()
+        running.publish(BatchId(1), Batches(spark).stage(running, 1))
+        self.put_copy_back()
+        self.assert_refused(spark, 2)
+
+    def test_an_older_copy_is_gone_on_from_when_a_person_says_so(self, spark: SparkSession) -> None:
+        running, batches = self.publishing(spark, 0), Batches(spark)
+        self.copy()
+        running.publish(BatchId(1), batches.stage(running, 1))
+        self.put_copy_back()
+        sink = self.opened(spark, 2, accept=True)
+        sink.publish(BatchId(2), batches.stage(sink, 2))
+        self.assert_rows(spark, batches.rows(0, 2))
+        with pytest.raises(Conflict, match="batch 3"):
+            sink.publish(BatchId(4), batches.stage(sink, 4))
+
+    def test_another_life_is_refused_without_a_trace_and_a_new_one_fences_it(self, spark: SparkSession) -> None:
+        old, batches = self.publishing(spark, 0, 1, epoch=7), Batches(spark)
+        ledger = batches.stage(old, 2)
+        before = self.everything()
+        with pytest.raises(Conflict):
+            self.opened(spark, 2, lineage="home-2")
+        assert self.everything() == before
+        new, its = self.opened(spark, 2, lineage="home-2", new_life=True), Batches(spark, offset=1000)
+        assert new.published() is None
+        new.publish(BatchId(0), its.stage(new, 0))
+        with pytest.raises(Fenced):
+            old.publish(BatchId(2), ledger)
+        new.rewind(None)
+        new.discard(())
+        self.assert_rows(spark, batches.rows(0, 1))
+
+    def test_one_epoch_of_two_claims_belongs_to_the_first(self, spark: SparkSession) -> None:
+        first, batches = self.opened(spark, 3, claim="a"), Batches(spark)
+        before = self.everything()
+        with pytest.raises(Conflict):
+            self.opened(spark, 3, claim="b")
+        assert self.everything() == before
+        self.opened(spark, 3, claim="a")
+        first.publish(BatchId(0), batches.stage(first, 0))
+        self.assert_rows(spark, batches.rows(0))
+
+    def test_staged_files_that_are_gone_are_missed(self, spark: SparkSession) -> None:
+        sink, batches = self.opened(spark, 1), Batches(spark)
+        ledger = batches.stage(sink, 0, 1)
+        sink.publish(BatchId(0), ledger)
+        self.lose(ledger[1])
+        for _ in range(2):
+            with pytest.raises(HoldfastError):
+                sink.publish(BatchId(1), ledger)
+            assert sink.published() == 0
+        self.opened(spark, 2).discard(())
+        self.assert_rows(spark, batches.rows(0))
+
+    def test_a_dry_rewind_says_what_goes_and_leaves_no_trace(self, spark: SparkSession) -> None:
+        self.publishing(spark, 0, 1, 2)
+        before = self.everything()
+        sink, _ = self.looked(spark, 1)
+        plan = sink.plan_rewind(BatchId(0))
+        assert (plan.batches, plan.rows, plan.obstacle) == (2, 6, None)
+        assert sink.plan_rewind(None).rows == 9
+        assert sink.plan_rewind(BatchId(2)) == RewindPlan()
+        assert self.everything() == before
+
+    def test_a_rewind_with_an_obstacle_leaves_no_trace(self, spark: SparkSession) -> None:
+        sink, batches = self.publishing(spark, 0, 1, 2), Batches(spark)
+        self.rewrite()
+        assert self.looked(spark, 1)[0].plan_rewind(BatchId(0)).obstacle is not None
+        before = self.everything()
+        with pytest.raises(Conflict):
+            sink.rewind(BatchId(0))
+        assert self.everything() == before
+        assert sink.published() == 2
+        self.assert_rows(spark, batches.rows(0, 1, 2))
 
     # -- cut off at every step. Each case is a job of its own, all in one place.
 
