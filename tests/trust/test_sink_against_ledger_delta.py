@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
 from pyspark.sql.types import LongType, StringType
 
-from holdfast.errors import Conflict, Fenced, InvalidSettings
+from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, InvalidSettings, NewerFormat
 from holdfast.identifiers import BatchId
 from holdfast.sinks import Delta, SinkState
 from holdfast.sinks.protocol import fingerprint
@@ -403,6 +403,34 @@ def test_one_epoch_handed_out_twice_is_a_conflict(tmp_path: Path) -> None:
         opened(tmp_path, context(3, claim="b"))
     first.publish(BatchId(1), staged(first, 3, 1))
     opened(tmp_path, context(3, claim="a"))
+    # The way in the hint, --accept-older-home, claims above.
+    assert opened(tmp_path, context(4, claim="b")).published() == 1
+    with pytest.raises(Fenced):
+        first.publish(BatchId(2), ())
+
+
+def test_following_the_hint_a_file_that_was_put_back_is_published(tmp_path: Path) -> None:
+    sink = opened(tmp_path)
+    ledger = staged(sink, 1, 0)
+    path = tmp_path / ledger[0].files[0].path
+    path.rename(tmp_path / "_away")
+    with pytest.raises(HoldfastError, match="neither staged nor published"):
+        sink.publish(BatchId(0), ledger)
+    (tmp_path / "_away").rename(path)
+    sink.publish(BatchId(0), ledger)
+    assert rows(tmp_path) == expected(0)
+
+
+def test_a_record_that_was_changed_or_is_newer_is_said_to_be(tmp_path: Path) -> None:
+    sink = published(tmp_path, 0, 1)
+    for page in (tmp_path / "_holdfast" / "orders" / "batches").iterdir():
+        page.write_bytes(page.read_bytes().replace(b'"rows":1', b'"rows":7'))
+    with pytest.raises(Corrupt, match="its bytes have changed"):
+        sink.plan_rewind(None)
+    place = tmp_path / "_holdfast" / "orders" / "place.json"
+    place.write_bytes(place.read_bytes().replace(b'"format":1', b'"format":2'))
+    with pytest.raises(NewerFormat, match="written by a newer version"):
+        looked(tmp_path, 1)
 
 
 def test_a_name_is_as_long_as_it_likes(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ _KNOWN_FEATURES = {
     "identityColumns",
     "invariants",
     "timestampNtz",
-    "timestampNtzWithoutTimezone",
     "typeWidening",
     "typeWidening-preview",
     "v2Checkpoint",

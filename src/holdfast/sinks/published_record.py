@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.errors import Corrupt
+from holdfast.errors import Corrupt, NewerFormat
 from holdfast.identifiers import BatchId, JobName
 from holdfast.sinks.durable import flush
 from holdfast.sinks.protocol import StagedBatch, fingerprint
@@ -52,18 +52,12 @@ class Page(msgspec.Struct, frozen=True):
     previous: int = NO_PAGE
     format: int = FORMAT
 
-    def __post_init__(self) -> None:
-        _require_known(self.format)
-
 
 class Place(msgspec.Struct, frozen=True):
     """What the place was like when it was last checked. What the values mean is up to the sink."""
 
     values: dict[str, str | int]
     format: int = FORMAT
-
-    def __post_init__(self) -> None:
-        _require_known(self.format)
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -173,19 +167,21 @@ def _number(data: bytes) -> int:
     return fingerprint(data.decode())
 
 
-def _require_known(number: int) -> None:
-    if number > FORMAT:
-        raise ValueError(f"format {number} was written by a newer version of holdfast, this one knows {FORMAT}")
+class _AnyFormat(msgspec.Struct):
+    format: int
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _PAGE = msgspec.json.Decoder(Page)
 _PLACE = msgspec.json.Decoder(Place)
+_FORMAT = msgspec.json.Decoder(_AnyFormat)
 _Document = TypeVar("_Document")
 
 
 def _decoded(path: Path, data: bytes, decoder: msgspec.json.Decoder[_Document]) -> _Document:
     try:
+        if (found := _FORMAT.decode(data).format) > FORMAT:
+            raise NewerFormat.of_format(str(path), found, FORMAT)
         return decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(f"could not read what was published from {path}: {error}") from error
