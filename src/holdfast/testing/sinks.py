@@ -30,6 +30,7 @@ it are skipped:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -433,7 +434,9 @@ class SinkConformance:
     def test_a_rewind_with_an_obstacle_leaves_no_trace(self, spark: SparkSession) -> None:
         sink, batches = self.publishing(spark, 0, 1, 2), Batches(spark)
         self.rewrite()
-        assert self.looked(spark, 1)[0].plan_rewind(BatchId(0)).obstacle is not None
+        with suppress(Conflict):  # a sink may refuse such a place at the first look
+            assert self.looked(spark, 1)[0].plan_rewind(BatchId(0)).obstacle is not None
+        assert sink.plan_rewind(BatchId(0)).obstacle is not None
         before = self.everything()
         with pytest.raises(Conflict):
             sink.rewind(BatchId(0))
