@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
 
+import msgspec
 import pytest
 
 from holdfast.errors import StorageUnreachable
@@ -158,3 +160,19 @@ def test_a_create_in_doubt_stays_in_doubt(tmp_path: Path) -> None:
     store.create("a", b"mine")
     assert store._read_back("a", b"mine") is None
     assert store._read_back("a", b"other") is None
+
+
+class WrongOnce(LocalStore):
+    """A gateway answers the first read with a page of its own."""
+
+    answers: ClassVar[list[bytes]] = [b"<html/>"]
+
+    def get(self, key: str) -> bytes:
+        return self.answers.pop() if self.answers else super().get(key)
+
+
+def test_a_request_is_not_removed_because_of_one_wrong_answer(tmp_path: Path) -> None:
+    store = WrongOnce(tmp_path)
+    LocalStore(tmp_path).create("requests/next.json", msgspec.json.encode(REQUEST))
+    assert read_request(store) is None
+    assert read_request(store) == REQUEST

@@ -10,6 +10,7 @@ asker that waits no longer removes its request; one that cannot any more has sai
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from typing import Literal
 
@@ -72,8 +73,15 @@ def read_request(store: ObjectStore) -> Request | None:
     try:
         return _DECODER.decode(data) if _FORMAT_DECODER.decode(data).format <= FORMAT else None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        store.delete(KEY)
+        _remove_garbage(store, data)
         return None
+
+
+def _remove_garbage(store: ObjectStore, data: bytes) -> None:
+    """When it is read again as it was: one wrong answer is no reason to remove what somebody asks for."""
+    with suppress(ObjectNotFound):
+        if store.get(KEY) == data:
+            store.delete(KEY)
 
 
 def remove_request(store: ObjectStore, request: Request) -> None:
