@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from holdfast.checkpoint.compatibility import differences
+from holdfast.checkpoint.query_facts import QueryFacts, Source
 from holdfast.cli.logs import OneLineFormatter
 from holdfast.cli.main import main
 from holdfast.cli.output import json_text, say
@@ -117,3 +119,10 @@ def test_a_home_of_an_unknown_scheme_keeps_its_password(capsys: pytest.CaptureFi
 
 def test_what_the_history_keeps_of_an_error_has_no_password() -> None:
     assert "hunter2" not in message_of(ValueError("could not connect to jdbc:mysql://me:hunter2@db/x"))
+
+
+def test_a_source_whose_password_changed_is_the_same_source() -> None:
+    held, coming = (
+        QueryFacts(sources=(Source(kind="jdbc", place=f"jdbc:mysql://me:{word}@db/x"),)) for word in ("old", "new")
+    )
+    assert [d for d in differences(held, coming) if d.refused] == []

@@ -21,6 +21,7 @@ from holdfast.doctor.clues import Rule
 from holdfast.doctor.scanning import Piece, Reading, scan_stream
 from holdfast.doctor.windows import Read
 from holdfast.errors import NotFound, StorageError
+from holdfast.showing import masked
 
 _ONE_FILE_EACH = {
     "spark.sql.files.maxPartitionBytes": str(2**62),
@@ -77,7 +78,7 @@ def _reading_lines(rules: tuple[Rule, ...]) -> OverBatches:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         slices = (part for batch in batches for part in _by_file(batch))
         for file, parts in groupby(slices, key=lambda part: part[0]):
-            yield _sent(scan_stream(Piece(unquote(file)), _read_from(text for _, text in parts), rules))
+            yield _sent(scan_stream(Piece(masked(unquote(file))), _read_from(text for _, text in parts), rules))
 
     return run
 
@@ -87,7 +88,7 @@ def _reading_whole(rules: tuple[Rule, ...]) -> OverBatches:
         for batch in batches:
             for row in batch.to_pylist():
                 stream = pa.CompressedInputStream(pa.BufferReader(row["content"]), "zstd")
-                yield _sent(scan_stream(Piece(unquote(row["path"])), stream.read, rules))
+                yield _sent(scan_stream(Piece(masked(unquote(row["path"]))), stream.read, rules))
 
     return run
 

@@ -15,6 +15,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from holdfast.checkpoint.compatibility import COMPARED_SETTINGS
 from holdfast.checkpoint.query_facts import CHANGELOG, Operator, QueryFacts, Source
 from holdfast.job_log import log
+from holdfast.showing import masked
 from holdfast.spark.planning import planned_operators, sequence
 
 _PLACES = ("path", "subscribe", "subscribepattern", "assign", "topic", "streamname", "table")
@@ -94,8 +95,8 @@ def _source(leaf: Any) -> Source:
         place = title.removeprefix("FileSource[").removesuffix("]")
     return Source(
         kind="files" if files else title,
-        place=_plain_path(place) if place and (files or "path" in options) else place,
-        servers=next((options[name] for name in _SERVERS if options.get(name)), None),
+        place=_shown(_plain_path(place) if place and (files or "path" in options) else place),
+        servers=_shown(next((options[name] for name in _SERVERS if options.get(name)), None)),
         name=_name(leaf),
     )
 
@@ -119,6 +120,11 @@ def _name(leaf: Any) -> str | None:
         given = leaf.sourceIdentifyingName().nameOpt()
         return str(given.get()) if given.isDefined() else None
     return None
+
+
+def _shown(text: str | None) -> str | None:
+    """It is kept in the home, where others may read it."""
+    return None if text is None else masked(text)
 
 
 def _plain_path(path: str) -> str:
