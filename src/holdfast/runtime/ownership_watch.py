@@ -123,7 +123,7 @@ class OwnershipWatch:
             return False
         except StorageError as error:
             self._heard_at = self._clock.monotonic()
-            if isinstance(error, HomeReplaced):
+            if isinstance(error, HomeReplaced) and not self._replaced:
                 self._replaced = True
                 self._home_replaced(error)
             raise
