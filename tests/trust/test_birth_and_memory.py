@@ -240,7 +240,24 @@ def test_a_home_that_was_mounted_elsewhere_is_the_same_home(tmp_path: Path) -> N
     take_place(tmp_path / "orders", MARKER, new_life=False)
     take_place(tmp_path / "orders", changed(home="file:///mnt/other", epoch=FencingEpoch(5)), new_life=False)
     with pytest.raises(Conflict):
-        take_place(tmp_path / "orders", changed(home_id="h2"), new_life=False)
+        take_place(tmp_path / "orders", changed(home="file:///third", home_id="h2"), new_life=False)
+
+
+def test_a_home_whose_identity_was_lost_and_made_anew_goes_on(tmp_path: Path) -> None:
+    take_place(tmp_path / "orders", MARKER, new_life=False)
+    take_place(tmp_path / "orders", changed(home_id="h2", epoch=FencingEpoch(5)), new_life=False)
+    assert read_marker(tmp_path / "orders") == changed(home_id="h2", epoch=FencingEpoch(5))
+
+
+def test_what_was_set_aside_once_is_not_overwritten(tmp_path: Path) -> None:
+    for lineage in ("lineage", "other", "lineage", "other"):
+        take_place(tmp_path / "orders", changed(lineage=lineage), new_life=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "orders",
+        "orders.stale-lineage",
+        "orders.stale-lineage-2",
+        "orders.stale-other",
+    ]
 
 
 def test_a_marker_of_the_first_version_is_understood(tmp_path: Path) -> None:

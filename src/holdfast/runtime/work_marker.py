@@ -8,6 +8,7 @@ looked: a home that knows less than its work directory was put back from an olde
 from __future__ import annotations
 
 import os
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -39,10 +40,9 @@ class WorkMarker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of that run."""
 
     def is_of(self, job: JobName, home: str, home_id: str) -> bool:
-        """A home is known by its identity. Only where that is not known on both sides its URL stands for it."""
-        if self.job != job:
-            return False
-        return self.home_id == home_id if self.home_id and home_id else self.home == home
+        """A home is known by its identity, wherever it is mounted. One that lost it, or had none, is known by its URL;
+        whether it is another one there is told by the lineage."""
+        return self.job == job and (self.home == home or (bool(home_id) and self.home_id == home_id))
 
 
 def read_marker(root: WorkPath) -> WorkMarker | None:
@@ -77,7 +77,7 @@ def take_place(root: WorkPath, mine: WorkMarker, *, new_life: bool) -> None:
             if not new_life:
                 raise somebody_elses(root, standing)
             _require_over(root, standing, mine)
-            _rename(root, root.with_name(f"{mine.job}.stale-{standing.lineage[:8]}"))
+            _set_aside(root, f"{mine.job}.stale-{standing.lineage[:8]}")
             root.mkdir(parents=True)
             if (winner := _created(root / NAME, mine)) is not mine:
                 raise somebody_elses(root, winner)
@@ -145,6 +145,15 @@ def _rename_if_free(beside: WorkPath, path: WorkPath) -> None:
     except OSError:  # a file system without links
         with path.open("xb") as file:
             file.write(beside.read_bytes())
+
+
+def _set_aside(root: WorkPath, name: str) -> None:
+    """A second one of that name is kept beside the first."""
+    for number in count(1):
+        target = root.with_name(name if number == 1 else f"{name}-{number}")
+        if not target.exists():
+            _rename(root, target)
+            return
 
 
 def _rename(path: WorkPath, target: WorkPath) -> None:
