@@ -24,7 +24,10 @@ def test_a_copy_taken_while_the_pipeline_ran_takes_over(tmp_path: Path) -> None:
     pipeline.home_url = f"file://{other}"
     copied = pipeline.state().restorable()[0]
     assert copied.id < newest.id
-    pipeline.finish()
+    code, last = pipeline.start().end()
+    assert code == 2, "readers have seen more than the copy knows: a person decides"
+    assert "--accept-older-home" in last
+    pipeline.finish(accept_older_home=True)
     state = pipeline.state()
     assert state.fencing_epoch > newest.fencing_epoch
     assert state.corrupt == {}

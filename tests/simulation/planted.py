@@ -399,7 +399,7 @@ def a_fenced_run_publishes(patch: Patch) -> None:
 
 @defect(crash=0.01)
 def recovery_does_not_roll_the_sink_forward(patch: Patch) -> None:
-    def align(sink: Any, resumed: Any, new_place: bool = False) -> None:
+    def align(sink: Any, resumed: Any, new_place: bool = False, accept: bool = False) -> None:
         resumed.directory.drop_ledger_after(resumed.barrier)
         sink.discard(resumed.directory.ledger())
 

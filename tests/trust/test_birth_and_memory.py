@@ -142,7 +142,8 @@ def test_runs_of_the_home_that_this_one_was_copied_from_are_no_conflict(tmp_path
         )
     )
     history.run()
-    agreed(history.state(), memory(epoch=9, claim="of the source"))
+    for epoch in (1, 9):
+        agreed(history.state(), memory(epoch=epoch, claim="of the source"))
     with pytest.raises(Conflict, match="knows run 1000001"):
         agreed(history.state(), memory(epoch=1_000_001))
 
@@ -524,6 +525,20 @@ def test_a_sink_that_was_emptied_is_refused_and_taken_as_it_is_when_asked_for(jo
     run.batches(2)
     run.stop()
     assert job.rows() == delta_rows(5)[6:]
+
+
+@pytest.mark.parametrize("step", ["run.claimed", "recovery.directory", "recovery.fenced", "recovery.aligned"])
+def test_a_death_while_an_emptied_sink_is_accepted(job: Job, step: str) -> None:
+    job.killed(3)
+    shutil.rmtree(job.place)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(accept_sink=True, step=dying_at(step))
+    if step != "recovery.aligned":
+        with pytest.raises(Conflict, match="--accept-sink"):
+            job.run()
+    job.lived(2, accept_sink=True)
+    job.lived(1)
+    assert job.rows() == delta_rows(6)[6:]
 
 
 def test_one_that_another_home_wrote_to_is_not_taken_over_by_a_stale_run(job: Job) -> None:

@@ -30,11 +30,13 @@ class Outside:
     """None when the query has a writer of its own."""
     new_place: bool = False
     """The sink holds nothing of this life of the job, which has checkpoints."""
+    accepts: bool = False
+    """The sink is meant to be what it is: what was staged there may be gone."""
 
     @property
     def may_resume_locally(self) -> bool:
         """The directory of the run before counts on what that run had published."""
-        return not (self.agreement.older_home or self.agreement.new_life or self.new_place)
+        return not (self.agreement.older_home or self.agreement.new_life or self.new_place or self.accepts)
 
     def context(self, place: Place, claimed: RunStarted) -> SinkContext:
         return SinkContext(
@@ -43,7 +45,7 @@ class Outside:
             claimed.lineage,
             claimed.attempt,
             new_life=self.agreement.new_life,
-            accept=place.settings.accept_sink or self.new_place,
+            accept=self.accepts or self.new_place,
         )
 
 
@@ -75,7 +77,7 @@ def compare(place: Place, state: JobState, sink: SinkState | None, described: st
     new_place = sink is not None and newest is not None and is_new_place(sink, state.lineage or "")
     if new_place and newest is not None and not agreement.new_life:
         _require_no_output(place, state, newest, described)
-    return Outside(agreement, sink, new_place)
+    return Outside(agreement, sink, new_place, sink is not None and place.settings.accept_sink)
 
 
 def _memories_here(place: Place) -> list[Memory]:

@@ -219,7 +219,7 @@ def launch(
     try:
         log.info("run %s owns the job", claimed.fencing_epoch)
         make_workplace = workplace_of or (lambda marker, new_life: workplace_at(place.work, marker, new_life=new_life))
-        workplace = make_workplace(_marker(place, claimed, home_id), outside.agreement.new_life)
+        workplace = make_workplace(_marker(place, claimed, home_id), place.settings.new_life)
         parts, blobs = _put_together(place, journal, claimed, outside, leftovers, workplace, query, lanes, post)
         blobs_by_run.append((blobs, parts.checkpointing))
         # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.

@@ -125,20 +125,21 @@ def ahead(state: JobState, memory: Memory) -> str | None:
 
 def _another_run(state: JobState, memory: Memory) -> str | None:
     """Runs are compared by number and claim: a home that was put back hands the same number out again."""
-    if memory.epoch == _NO_RUN or memory.claim is None:
+    if memory.epoch == _NO_RUN or memory.claim is None or _is_before_a_jump(state, memory.epoch):
         return None
     run = next((run for run in state.runs if run.fencing_epoch == memory.epoch), None)
     if run is not None:
         same = fingerprint(run.attempt) == memory.claim
         return None if same else f"knows another run {memory.epoch} than the home does"
-    if state.runs[0].fencing_epoch > memory.epoch or _skipped(state, memory.epoch):
+    if state.runs[0].fencing_epoch > memory.epoch:
         return None
     return f"knows run {memory.epoch}, which the home's journal does not have"
 
 
-def _skipped(state: JobState, epoch: FencingEpoch) -> bool:
-    """The journal went on above these numbers: they are those of the home that it was copied from, or of lost runs."""
-    return any(run.sequence < epoch < (run.next_sequence or 0) for run in state.runs)
+def _is_before_a_jump(state: JobState, epoch: FencingEpoch) -> bool:
+    """The journal went on above these numbers on purpose: they are also those of the home that it was copied from, or
+    of runs that were lost and given up."""
+    return any(epoch < (run.next_sequence or 0) for run in state.runs)
 
 
 def newest_barrier(state: JobState) -> BatchId | None:

@@ -16,14 +16,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Fenced, HoldfastError, StorageError
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
 from holdfast.runtime.memory import given_up
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery import Recovery, Resumed
-from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, fingerprint
+from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
 
 
 class Resuming:
@@ -153,7 +153,7 @@ class Resuming:
         if beyond and published is not None and not self._may_take_back(published):
             self._recovery.require_ownership()
             raise _unexplained(sink, published, resumed.durable)
-        align_sink(sink, resumed, new_place=new_place)
+        align_sink(sink, resumed, new_place=new_place, accept=first and self._context.accept)
         if first:
             self._step("recovery.aligned")
 
@@ -162,10 +162,11 @@ def is_new_place(state: SinkState, lineage: str) -> bool:
     return state.life is None or state.life != fingerprint(lineage)
 
 
-def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False) -> None:
+def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False, accept: bool = False) -> None:
     """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed.
 
-    In a new place the output begins after `durable`: what was staged up to there lies elsewhere.
+    In a new place the output begins after `durable`: what was staged up to there lies elsewhere. With `accept` it does
+    so wherever what was staged is not there any more.
     """
     directory, durable = resumed.directory, resumed.durable
     directory.drop_ledger_after(resumed.barrier)
@@ -176,11 +177,23 @@ def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False) -> None
     elif published is None or published < durable:
         if new_place:
             log.warning("%s has no output of this job yet: it begins after batch %s", sink.describe(), durable)
-        sink.publish(durable, () if new_place else ledger)
+        _publish(sink, durable, () if new_place else ledger, accept=accept)
     elif published > durable:
         sink.rewind(durable)
     keep = tuple(batch for batch in ledger if durable is None or batch.batch_id > durable)
     sink.discard(keep)
+
+
+def _publish(sink: Sink, durable: BatchId, ledger: tuple[StagedBatch, ...], *, accept: bool) -> None:
+    try:
+        sink.publish(durable, ledger)
+    except (Fenced, StorageError):
+        raise
+    except HoldfastError as error:
+        if not accept or not ledger:
+            raise
+        log.warning("%s goes on after batch %s, as was asked for: %s", sink.describe(), durable, error.message)
+        sink.publish(durable, ())
 
 
 def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Conflict:
