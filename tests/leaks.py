@@ -83,14 +83,14 @@ def _origin(thread: threading.Thread) -> str:
 
 
 def _sockets() -> dict[str, str]:
-    """Those of Python but for py4j's, which keeps its connections. Clients in Rust have pools of their own."""
+    """Those of Python but for PySpark's, which stays connected. Clients in Rust have pools of their own."""
     found, others = {}, set()
     for thing in gc.get_objects():
         with contextlib.suppress(Exception):
             if isinstance(thing, socket.socket) and thing.fileno() >= 0:
                 found[id(thing)] = thing
-            elif type(thing).__module__.startswith("py4j"):
-                others |= {id(getattr(thing, name, None)) for name in ("socket", "server_socket")}
+            elif type(thing).__module__.startswith(("py4j", "pyspark")):
+                others |= {id(getattr(thing, name, None)) for name in ("socket", "server_socket", "request")}
     return {f"socket {number}": repr(thing) for number, thing in found.items() if number not in others}
 
 
