@@ -147,7 +147,8 @@ def test_what_is_not_installed_is_named_with_the_command_that_installs_it(
 def aws_config(installed: Environment) -> str:
     """A profile whose credentials another program knows."""
     path = installed.place / "aws-config"
-    path.write_text('[profile team]\ncredential_process = echo {"Version":1,"AccessKeyId":"a","SecretAccessKey":"b"}\n')
+    keys = json.dumps({"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b"})
+    path.write_text(f"[profile team]\ncredential_process = echo '{keys}'\n")
     return str(path)
 
 
