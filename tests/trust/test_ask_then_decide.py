@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
 from holdfast.errors import Conflict, InvalidSettings
 from holdfast.identifiers import BatchId
 from holdfast.sinks import Files, RewindPlan
+from holdfast.spark.input_files import missing_files
 from tests.trust.files_sink import columns, compact, context, expected, files_of, opened, published, rows, snapshot
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
@@ -178,3 +181,21 @@ def test_what_the_journal_gave_up_is_taken_back_by_the_next_start_whatever_it_as
     run.batches(2)
     run.stop()
     job.require_rows(4)
+
+
+def test_an_append_only_table_is_asked_first(tmp_path: Path) -> None:
+    job = Job(tmp_path, "delta")
+    job.lived(3)
+    DeltaTable(str(job.place)).alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(Conflict, match=r"cannot be taken back to batch 0: the table takes no deletions"):
+        job.run(from_checkpoint=1)
+    assert not went_back(job)
+    job.lived(1)
+    job.require_rows(4)
+
+
+def test_spark_says_which_files_of_the_source_are_gone(spark: SparkSession, tmp_path: Path) -> None:
+    """One call per file into a JVM that other tests share."""
+    there, gone = tmp_path / "a b.json", tmp_path / "gone.json"
+    there.touch()
+    assert missing_files(spark, [there.as_uri(), gone.as_uri()]) == (gone.as_uri(),)
