@@ -52,7 +52,7 @@ StateProblem = Callable[[dict[str, bytes], int], str | None]
 Memory = dict[str, object]
 """What the checkers know of one home, apart from its bytes."""
 _OF_THE_HOME = (
-    "_folded_upto", "_folds", "_tip",
+    "_folded_upto", "_folds", "_tip", "_place",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
     "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless", "_began",
     "_ever_retired", "_stored",
@@ -76,6 +76,8 @@ class Checkers:
         self._tip = ""
         """Digest of the newest entry."""
         self._head = 0
+        self._place = 1
+        """Where the next entry goes."""
         self._owner: tuple[FencingEpoch, Process] | None = None
         self._started: dict[CheckpointId, FencingEpoch] = {}
         self._last_id = 0
@@ -104,6 +106,9 @@ class Checkers:
         """The newest entry that each process appended."""
         self._astray: dict[Process, float] = {}
         """Whose newest entry does not stand in the home any more, and since when."""
+        self._home_changed_at = 0.0
+        self._strays: dict[str, Process] = {}
+        """What they wrote to the home that is there now."""
         self.may_take_back: set[Process] = set()
         """Runs that a person told to go on from an older home or from another table."""
         self.damage_is_proved = False
@@ -124,6 +129,8 @@ class Checkers:
 
     def home_changed(self, memory: Memory) -> None:
         """The disk is another one, of which `memory` is known. Who had written last to the one before is astray."""
+        self._home_changed_at = self._world.now
+        self._strays.clear()
         for name, value in memory.items():
             setattr(self, name, _copied(value))
         for process, (sequence, data) in self._newest.items():
@@ -170,7 +177,10 @@ class Checkers:
             return
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
         self._world.note(f"journal {entry.sequence}: {_shown(entry)}", process)
-        if process in self._astray and not isinstance(entry, RunStarted):
+        linked = (entry.previous, entry.previous_digest) == (self._head, self._tip)
+        if not linked and process.born < self._home_changed_at:
+            self._astray.setdefault(process, self._home_changed_at)
+            self._strays[key] = process
             self._require_soon(process, f"appends {_shown(entry)}")
             return
         believed = [n for n, writer in self._void.items() if writer is process and n != entry.sequence]
@@ -178,11 +188,10 @@ class Checkers:
         if entry.sequence <= self._folded_upto:
             self._void[entry.sequence] = process
             return  # whoever put it there notices, and gives up
-        linked = (entry.previous, entry.previous_digest) == (self._head, self._tip)
         self.require(linked, f"{_shown(entry)} does not follow entry {self._head}")
         self._newest[process] = (entry.sequence, data)
         if isinstance(entry, RunStarted):
-            self.require(entry.sequence == self._head + 1, "the journal has a gap")
+            self.require(entry.sequence == self._place, "the journal has a gap")
             if self._owner is not None and process in self.polite:
                 self._require_dead(self._owner[1], process)
             self._owner = (entry.fencing_epoch, process)
@@ -190,6 +199,7 @@ class Checkers:
             self._appended(entry, process)
         self._entries[entry.sequence] = entry
         self._head, self._tip = entry.sequence, digest_of(data)
+        self._place = (isinstance(entry, RunStarted) and entry.next_sequence) or entry.sequence + 1
 
     def _require_dead(self, owner: Process, by: Process) -> None:
         """Whoever watched the owner for as long as its heartbeat lives has seen it change."""
@@ -208,7 +218,7 @@ class Checkers:
         epoch, owner = self._owner
         self.require(process is owner, f"{process.name} appends {_shown(entry)} though {owner.name} owns the job")
         self.require(entry.fencing_epoch == epoch, f"{_shown(entry)} carries epoch {entry.fencing_epoch}, not {epoch}")
-        self.require(entry.sequence == self._head + 1, f"{_shown(entry)} is not at the end of the journal")
+        self.require(entry.sequence == self._place, f"{_shown(entry)} is not at the end of the journal")
         match entry:
             case CheckpointStarted():
                 self.require(entry.id > self._last_id, f"checkpoint id {entry.id} is used twice")
@@ -345,6 +355,8 @@ class Checkers:
 
     def deleted(self, key: str, process: Process) -> None:
         self._world.note(f"delete {key}", process)
+        if self._strays.get(key) is process:
+            return  # what it wrote to a home that is not its own
         if process in self._astray:
             self._require_soon(process, f"deletes {key}")
             return

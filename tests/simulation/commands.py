@@ -35,7 +35,7 @@ class SimulatedCommand:
         self._clock = clock
         self._number = number
         self._attempts = 0
-        self.process = Process(f"command{number}")
+        self.process = Process(f"command{number}", born=scene.world.now)
         self._identity = ProcessIdentity("terminal", 10_000 + number)
         self._store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
         if scene.liveness_is_watched:
@@ -59,6 +59,8 @@ class SimulatedCommand:
     # --- on a job that is not running ---
 
     def _maintain(self) -> None:
+        if not self._store.children():
+            return  # there is no such job, as every command says
         random = self._world.random.random
         around = Surroundings(
             self._clock,
@@ -82,7 +84,7 @@ class SimulatedCommand:
             name_checkpoint(journal, draw.choice(kept), f"m{self._number}")
         elif what < 0.8 and names:
             delete_savepoint(journal, draw.choice(names))
-        elif kept:
+        elif kept and self._scene.marks_are_made_up:
             # As verification would: the copy is damaged, which gives up no line of batches.
             self._scene.unreadable = True
             id = draw.choice(kept)

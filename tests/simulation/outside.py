@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 ENABLED: frozenset[str] = frozenset(
     {
         "table_restored", "table_rolled_back", "table_emptied", "table_replaced", "table_compacted",
-        "table_deleted_from", "table_appended_to", "denied", "gateway", "copied", "skew", "io_errors",
+        "table_deleted_from", "table_appended_to",
+        "home_emptied", "home_rolled_back", "home_swapped", "home_away", "journal_expires", "blobs_expire", "denied",
+        "stray", "stray_spell", "gateway", "copied", "skew", "io_errors", "own_writer",
     }
 )  # fmt: skip
 """What the outside world does by default: that for which the product has a rule."""
@@ -246,8 +248,10 @@ class Outsider:
         assert self.incident is not None
         self.incident.passes = True
         self._mount(Backup({}, set(), set(), self.scene.checkers.no_memory()))
+        self.scene.disk.away_since = self.scene.world.now
         self.scene.world.sleep(0.2 + self.random.random() * 5.0)
         self._note("the home is there again")
+        self.scene.disk.away_since = None
         self._mount(before)
         self.incident = None
 

@@ -37,7 +37,7 @@ from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, Wo
 JOB = JobName("job")
 WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home", "--accept-sink": "accept_sink"}
 """What a person may type, and the setting that it is."""
-_MEND, _START = "Mend checkpoint", "Start without going back"
+_MEND, _START, _REPEAT = "Mend checkpoint", "Start without going back", "--repeats accept"
 _REPEATS = "--repeats accept"
 _ATTEMPTS = 8
 """How often a person tries a way out."""
@@ -104,6 +104,8 @@ class Scene:
         self.commands = draw.choice((0.0, 0.2, 0.5))
         self.going_back = draw.choice((0.0, 0.2, 0.6))
         self.flips = self.unreadable = self.liveness_is_watched = False
+        self.marks_are_made_up = True
+        """Commands mark checkpoints as damaged which are not; nothing would clear the mark when a rewind is refused."""
         self.outsider = Outsider(self)
         self.outside = Outside.drawn(self.outsider.random, self.enabled)
         self.outside.put_into(self.faults, self.outsider.random, self.duration)
@@ -124,13 +126,18 @@ class Scene:
             1,
         )
         journal = Journal(store, new_attempt=around.new_attempt, now=clock.wall, readers=1)
-        journal.load()
-        journal.claim(run_started(journal, around, 1.0, "/elsewhere", "pipeline"))
-        say_goodbye(journal, "it was done")
+        try:
+            journal.load()
+            journal.claim(run_started(journal, around, 1.0, "/elsewhere", "pipeline"))
+        except HoldfastError as error:
+            self.world.note(f"no other life begins: {error.message}", process)
+        else:
+            say_goodbye(journal, "it was done")
 
     def settle_outside(self) -> None:
         """What follows from what the world does."""
         self.table.keeps_versions = bool(self.outside.table_restored)
+        self.marks_are_made_up = not (self.outside.table_deleted_from or self.outside.table_compacted)
         if self.outside.own_writer:
             self.own = OwnTable()
         self.liveness_is_watched = "skew" in self.enabled
@@ -180,7 +187,7 @@ class SimulatedRun:
     ) -> None:
         self._scene = scene
         self._world = scene.world
-        self.process = Process(f"run{len(scene.runs) + 1}@{host.name}")
+        self.process = Process(f"run{len(scene.runs) + 1}@{host.name}", born=scene.world.now)
         self._inbox = Inbox(self._world)
         self.over = False
         self.failure: HoldfastError | None = None
@@ -308,7 +315,7 @@ class SimulatedRun:
         owner = self._scene.checkers.owned_by(self.process)
         alone = owner and not self._scene.checkers.anybody_astray
         self._scene.checkers.require(not (isinstance(failure, Fenced) and alone), "a run was fenced by nobody")
-        strange = self._scene.outsider.incidents or self._scene.table.is_touched
+        strange = self._scene.outsider.incidents or self._scene.table.is_touched or self._scene.own is not None
         refused = isinstance(failure, Conflict) and not strange
         self._scene.checkers.require(not refused, f"a run is refused, and nothing has happened outside: {failure!r}")
         self._inbox.put(lambda: None)
@@ -390,7 +397,7 @@ class Operator:
             outsider.incident = None
         elif way == _MEND:
             self._scene.disk.mend()
-        elif way == _REPEATS and self._scene.own is not None:
+        elif (way == _REPEAT and self._scene.own is not None) or (way == _REPEATS and self._scene.own is not None):
             self._scene.own.appends = True
             self._scene.settings["repeats"] = "accept"
         back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None

@@ -97,6 +97,12 @@ class Disk:
     trimmed: set[str] = field(default_factory=set)
     """Keys of the journal that were deleted. A late write does not come that late: hundreds of entries lie between."""
 
+    away_since: float | None = None
+    """A mounted disk is not there: whoever had opened it knows, by `home.json`; others see an empty place."""
+
+    def another_for(self, process: Process) -> bool:
+        return self.away_since is not None and process.born < self.away_since
+
     def damage(self, key: str, data: bytes | None) -> None:
         """Other bytes at rest, or none."""
         self.originals[key] = self.objects.pop(key)
@@ -190,7 +196,7 @@ class SimulatedStore:
             after = page[-1].key
 
     def children(self) -> tuple[str, ...]:
-        return ("job",)
+        return ("job",) if any(key.startswith("journal/") for key in self._disk.objects) else ()
 
     def delete(self, key: str) -> None:
         def effect() -> None:
@@ -260,6 +266,8 @@ class SimulatedStore:
     def _begin(self, operation: str, key: str) -> None:
         self._wait()
         self._maybe_stop(operation, key)
+        if self._disk.another_for(self._process):
+            raise StorageUnreachable(f"could not {operation} {key}: the home is not the one that was opened")
         if self._out() or self._world.chance(self._faults.before):
             self._note(operation, key, "ERROR before")
             raise StorageUnreachable(f"could not {operation} {key}: no connection")

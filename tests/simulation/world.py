@@ -26,6 +26,7 @@ class Process:
     name: str
     alive: bool = True
     stalled_until: float = 0.0
+    born: float = 0.0
     attributes: dict[str, object] = field(default_factory=dict)
 
 

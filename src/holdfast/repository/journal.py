@@ -115,6 +115,8 @@ class Journal:
         self._readers = readers
         self._undecided: StoredEntry | None = None
         self._fenced: str | None = None
+        self._astray = False
+        """The home was found to be another one."""
         self._claim = AttemptId("")
         self._tip: StoredEntry | None = None
         self._stored: dict[Sequence, StoredEntry] = {}
@@ -191,6 +193,7 @@ class Journal:
         self.settle()
         while True:
             self._require_owner()
+            self._require_same_home()
             mine = self._made(make)
             standing = self._create(mine)
             if self._taken(mine, standing):
@@ -202,6 +205,7 @@ class Journal:
         mine = self._undecided
         if mine is None:
             return
+        self._require_same_home()
         standing = self._create(mine)
         self._taken(mine, standing)
         self._settled(standing.entry)
@@ -317,6 +321,12 @@ class Journal:
                 raise self._loss(None)
             # It was this run's own fold that took it away.
 
+    def _require_same_home(self) -> None:
+        """Nothing is tried on a home that was found to be another one, until it is this run's again."""
+        if self._astray:
+            self.require_standing()
+            self._astray = False
+
     def _stands(self, stored: StoredEntry) -> bool:
         """False when it is gone by both witnesses, or another stands there."""
         key = entry_key(stored.sequence)
@@ -339,6 +349,7 @@ class Journal:
         try:
             chain = self._journal_without(void)
         except DamagedJournal as error:
+            self._astray = True
             return _replaced(self._store, error.message)
         state = JobState.of(stored.entry for stored in chain.entries)
         run, own = state.run, self.fencing_epoch
@@ -347,10 +358,14 @@ class Journal:
             return Fenced(self._fenced)
         if void is not None and chain.tip != void:
             self._withdraw(void)
+        self._astray = True
         return _replaced(self._store, _what_is_there(chain))
 
     def _journal_without(self, void: StoredEntry | None) -> Chain:
         """What stands in this home; without `void` when that is not part of it."""
+        if void is not None and isinstance(void.entry, JournalFolded):
+            # It would make this run's own fold the journal of a home that has never seen what is in it.
+            return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
         try:
             return read_chain(self._store, self._readers)
         except DamagedJournal:
@@ -359,9 +374,14 @@ class Journal:
             return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
 
     def _withdraw(self, void: StoredEntry) -> None:
-        """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry."""
+        """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry.
+
+        Another's may stand there by now: a home that was away is there again.
+        """
+        key = entry_key(void.sequence)
         try:
-            self._store.delete(entry_key(void.sequence))
+            if self._store.get(key) == void.data:
+                self._store.delete(key)
         except StorageError:
             return
 

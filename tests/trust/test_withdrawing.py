@@ -1,0 +1,85 @@
+"""R3. A run that wrote to a home which is not its own takes back what it wrote there, and nothing else."""
+
+import itertools
+from datetime import UTC, datetime
+
+import pytest
+
+from holdfast.errors import HomeReplaced
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch
+from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
+from holdfast.repository.journal import Journal, MakeEntry, entry_key
+from holdfast.storage.interface import Created
+from tests.simulation.copies import DictStore
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Away(DictStore):
+    """A home that is away for the next entry, and there again right after it."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://home")
+        self.is_away_for_the_next = False
+        self.stays_away = False
+
+    def create(self, key: str, data: bytes) -> Created:
+        if not self.is_away_for_the_next:
+            return super().create(key, data)
+        self.is_away_for_the_next = False
+        there = dict(self.objects)
+        self.objects.clear()
+        won = super().create(key, data)
+        if not self.stays_away:
+            self.objects = there | {entry_key(3): b"of another run"}
+            del self.objects[entry_key(2)]
+        return won
+
+
+def a_journal(store: DictStore) -> Journal:
+    ids = itertools.count(1)
+    journal = Journal(store, new_attempt=lambda: AttemptId(f"a{next(ids)}"), now=lambda: NOW, readers=1)
+    journal.load()
+    journal.claim(
+        lambda sequence, attempt, at: RunStarted(
+            sequence=sequence, attempt=attempt, at=at, fencing_epoch=FencingEpoch(sequence), lineage="life",
+            process=Process("host", 1), heartbeat_s=1.0, work="/work", holdfast="0",
+        )
+    )  # fmt: skip
+    return journal
+
+
+def started(id: int) -> MakeEntry:
+    return lambda sequence, attempt, at: CheckpointStarted(
+        sequence=sequence,
+        attempt=attempt,
+        at=at,
+        fencing_epoch=FencingEpoch(1),
+        id=CheckpointId(id),
+        barrier_batch_id=BatchId(0),
+        checkpoint_kind="checkpoint",
+        name=None,
+    )
+
+
+def test_what_stands_there_by_now_stays() -> None:
+    store = Away()
+    journal = a_journal(store)
+    journal.append(started(1))
+    store.is_away_for_the_next = True
+    with pytest.raises(HomeReplaced):
+        journal.append(started(2))
+    assert store.objects[entry_key(3)] == b"of another run"
+
+
+def test_nothing_more_is_tried_on_a_home_that_is_another_one() -> None:
+    store = Away()
+    journal = a_journal(store)
+    journal.append(started(1))
+    store.is_away_for_the_next = store.stays_away = True
+    with pytest.raises(HomeReplaced):
+        journal.append(started(2))
+    assert not store.objects, "what was written is taken back"
+    store.create = lambda key, data: pytest.fail("it writes to a home that is not its own")  # type: ignore[method-assign]
+    with pytest.raises(HomeReplaced):
+        journal.append(started(2))
