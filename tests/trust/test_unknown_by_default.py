@@ -92,6 +92,8 @@ def test_a_gateway_that_says_yes_by_itself_is_not_believed(once: ObjectStore, pr
         answer_first(proxy, Status(200, PAGE), "GET")
         with pytest.raises(StorageUnreachable):
             read()
+    answer_first(proxy, Status(200, PAGE), "GET")
+    assert [item.key for item in once.list("")] == ["a"], "a home is not empty because of one answer"
     answer_first(proxy, Status(200, PAGE), "HEAD")
     with pytest.raises(StorageUnreachable):
         once.exists("nothing")

@@ -162,6 +162,16 @@ class RemoteStore:
                 raise
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        """That nothing at all is there is asked twice: a portal's page can read as an empty listing."""
+        found = self._listed(prefix, after)
+        first = next(found, None)
+        if first is None and not after:
+            yield from self._listed(prefix, after)
+        elif first is not None:
+            yield first
+            yield from found
+
+    def _listed(self, prefix: str, after: str) -> Iterator[StoredObject]:
         whole = self._below(checked_prefix(prefix, self.url))
         folder, _, _ = whole.rpartition("/")
         offset = self._below(after) if after >= prefix and after else None
@@ -222,9 +232,9 @@ class RemoteStore:
 
 
 def _size(meta: "ObjectMeta") -> int:
-    """How long the object is. Whoever answers without an ETag is no store: a portal's page is not an object."""
-    if not meta["e_tag"]:
-        raise ConnectionError("an answer without an ETag")
+    """How long the object is. Whoever answers with neither ETag nor time is no store: a portal's page is no object."""
+    if not meta["e_tag"] and meta["last_modified"].timestamp() == 0:
+        raise ConnectionError("an answer with neither ETag nor time")
     return meta["size"]
 
 
