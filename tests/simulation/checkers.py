@@ -358,7 +358,8 @@ class Checkers:
         if self._strays.get(key) is process:
             return  # what it wrote to a home that is not its own
         if process in self._astray:
-            self._require_soon(process, f"deletes {key}")
+            if not key.startswith("journal/"):  # else it takes back what it wrote into a home that is not its own
+                self._require_soon(process, f"deletes {key}")
             return
         if key.startswith("journal/"):
             self._entry_deleted(int(key[8:28]))
@@ -388,7 +389,8 @@ class Checkers:
         return sorted(key for key in earlier if key not in named)
 
     def _entry_deleted(self, sequence: int) -> None:
-        self._void.pop(sequence, None)
+        if self._void.pop(sequence, None) is not None and sequence > self._folded_upto:
+            return
         self.require(sequence <= self._folded_upto, f"entry {sequence} is deleted, and no fold stands for it")
         stored = [int(key[8:28]) for key in self._disk.objects if key.startswith("journal/")]
         before = [other for other in stored if other < sequence and other not in self._void]

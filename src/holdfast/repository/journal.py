@@ -121,6 +121,8 @@ class Journal:
         self._tip: StoredEntry | None = None
         self._stored: dict[Sequence, StoredEntry] = {}
         self._fold: StoredFold | None = None
+        self._lost = False
+        """What this run has written was gone when it last looked."""
         self.state = JobState()
 
     def load(self) -> JobState:
@@ -190,6 +192,7 @@ class Journal:
     def append(self, make: MakeEntry) -> AnyEntry:
         """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the
         store did not say whether the entry was written, another `StorageError` when it was not."""
+        self._require_home()
         self.settle()
         while True:
             self._require_owner()
@@ -199,6 +202,13 @@ class Journal:
             if self._taken(mine, standing):
                 return mine.entry
             self._settled(standing.entry)
+
+    def _require_home(self) -> None:
+        """Nothing is written into a home that is known not to be this run's, until that is back."""
+        if self._lost and self._tip is not None:
+            if not self._stands(self._tip):
+                raise self._loss(None)
+            self._lost = False
 
     def settle(self) -> None:
         """Make sure that no append is undecided. Raises what `append` raises."""
@@ -346,6 +356,7 @@ class Journal:
 
         That one may hold all the same, when a newer run came and folded since it was written.
         """
+        self._lost = True
         try:
             chain = self._journal_without(void)
         except DamagedJournal as error:
