@@ -253,6 +253,20 @@ def an_entry_that_no_fold_stands_for_is_deleted(patch: Patch) -> None:
     patch.setattr(collecting, "clear_folded", clear)
 
 
+@defect(stray=0.04, crash=0.02, interval="500ms")
+def a_gap_in_the_journal_is_taken_for_nothing(patch: Patch) -> None:
+    def look(self: Any) -> chain.Chain:
+        keys = [item.key for item in self._store.list("journal/")]
+        self._read([key for key in keys if key not in self._known])
+        found = [self._known[key] for key in keys if key in self._known]
+        folds = [stored.entry for stored in found if isinstance(stored.entry, JournalFolded)]
+        fold, entries = self._fold(folds[-1] if folds else None)
+        upto = folds[-1].upto if folds else 0
+        return chain.Chain((*entries, *(stored for stored in found if stored.sequence > upto)), fold)
+
+    patch.setattr(chain._Reading, "look", look)
+
+
 # --- deletion ---
 
 

@@ -343,3 +343,33 @@ def test_a_restart_written_by_the_first_versions_is_read() -> None:
     entry = decode_entry(entry_key(3), old)
     assert isinstance(entry, QueryRestarted)
     assert (entry.cause, entry.duration_ms, entry.hint) == ("query failed", None, None)
+
+
+def test_an_entry_of_ones_own_that_was_reported_as_not_written_is_adopted(tmp_path: Path) -> None:
+    """A gateway answered in the store's place, and what it said was taken for a refusal."""
+
+    class Lying(LocalStore):
+        lies = False
+
+        def create(self, key: str, data: bytes) -> Created:
+            created = super().create(key, data)
+            if self.lies:
+                self.lies = False
+                raise StorageUnreachable("the server answered 400")
+            return created
+
+    store, settled = Lying(tmp_path), list[AnyEntry]()
+    journal = open_journal(store, settled.append)
+    journal.claim(run_started)
+    store.lies = True
+    with pytest.raises(StorageUnreachable):
+        journal.append(started(journal, 1))
+
+    def next_one(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+        return started(journal, journal.state.last_checkpoint + 1)(sequence, attempt, at)
+
+    entry = journal.append(next_one)
+    assert [item.sequence for item in settled] == [2], "told, as of one that was in doubt"
+    assert isinstance(entry, CheckpointStarted)
+    assert (entry.sequence, entry.id) == (3, 2), "the id is chosen after it is known what stands"
+    assert sequences(store) == [1, 2, 3]
