@@ -1,10 +1,12 @@
 """Absence is a claim that needs two witnesses: one "not there" of a gateway gives nothing up."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from holdfast.errors import StorageUnreachable
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.retrying import Patience, patience_of, pauses
+
+_ASKED_ONE_BY_ONE = 32
 
 
 def proven_absent(store: ObjectStore, key: str, patience: Patience | None = None) -> bool:
@@ -30,6 +32,14 @@ def absent_among(store: ObjectStore, keys: Iterable[str], patience: Patience | N
             hint="try again later; if it stays so, ask whoever runs the storage",
         )
     return frozenset(denied) - frozenset(listed)
+
+
+def missing(store: ObjectStore, keys: Sequence[str]) -> frozenset[str]:
+    """Those of `keys` that are gone, by the same proof. Of many, only those are asked for that are not listed."""
+    if len(keys) > _ASKED_ONE_BY_ONE:
+        listed = {item.key for folder in {key.partition("/")[0] for key in keys} for item in store.list(f"{folder}/")}
+        keys = [key for key in keys if key not in listed]
+    return absent_among(store, keys)
 
 
 def is_listed(store: ObjectStore, key: str) -> bool:

@@ -189,6 +189,10 @@ class Blobs:
         digest = self._newest.get(file.path)
         return None if digest is None else self.find(file.path, file.size, digest)
 
+    def unclaimed_of(self, manifest: Manifest) -> frozenset[str]:
+        """Of what the manifest names, the keys that this run has uploaded to and no completed checkpoint has named."""
+        return frozenset(file.key for file in manifest.files()) & self._unclaimed
+
     def distrust(self, keys: Collection[str]) -> None:
         """These objects are damaged. What is needed of them is uploaded anew."""
         self._untrusted |= frozenset(keys)

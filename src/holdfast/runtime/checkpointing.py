@@ -33,9 +33,11 @@ from holdfast.coordination.events import (
     StepFailed,
 )
 from holdfast.coordination.history import CheckpointRecord
-from holdfast.errors import Fenced, OutcomeUnknown, StorageError
+from holdfast.coordination.reasons import FailureReason
+from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown, StorageError
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, JobName, Sequence, ShardId, Ticket
 from holdfast.job_log import log
+from holdfast.repository.absence import missing
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
     CheckpointStarted,
@@ -350,6 +352,7 @@ class Checkpointing:
             return
         self._journal.settle()
         self._require_free_name(attempt)
+        self._require_uploaded(manifest, manifest_key(digest))
         # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
         self.manifests[attempt.id] = manifest
         usage = self._usage() if self._usage is not None else None
@@ -366,6 +369,18 @@ class Checkpointing:
         self._blobs.remember(manifest)
         self._step("checkpoint.journal")
         self._post(CheckpointSealed(attempt.ticket))
+
+    def _require_uploaded(self, manifest: Manifest, key: str) -> None:
+        """What no completed checkpoint has named yet was only answered for. If the home was another one meanwhile
+        (emptied, swapped, not mounted), the answer was true, and the object is not here."""
+        unproved = self._blobs.unclaimed_of(manifest)
+        if gone := missing(self._store, [*sorted(unproved), key]):
+            self._blobs.distrust(gone)
+            raise HomeReplaced(
+                f"could not complete checkpoint {manifest.checkpoint}: {len(gone)} objects that were uploaded for it, "
+                f"{min(gone)} among them, are not in the home",
+                hint=FailureReason.HOME_REPLACED.rule.hint,
+            )
 
     def _require_free_name(self, attempt: Attempt) -> None:
         """An attempt that was given up may have been completed all the same, and have the name."""
