@@ -11,7 +11,15 @@ from collections.abc import Callable
 from holdfast.errors import Conflict, Fenced, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 from holdfast.sinks import ledger as ledgers
-from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, StagedFile, fingerprint
+from holdfast.sinks.protocol import (
+    RewindPlan,
+    SinkContext,
+    SinkState,
+    StagedBatch,
+    StagedFile,
+    fingerprint,
+    require_no_older,
+)
 from tests.simulation.checkers import Checkers
 from tests.simulation.store import Faults
 from tests.simulation.table import Table
@@ -41,6 +49,7 @@ class SimulatedSink:
 
     def open(self, context: SinkContext, spark: object, schema: object) -> None:
         self._context, self._opened = context, None
+        require_no_older(context, self._table.epoch, "the table")
         life = fingerprint(context.lineage)
 
         def fence() -> None:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, InvalidSettings, NewerFormat
 from holdfast.identifiers import BatchId, FencingEpoch
-from holdfast.sinks import Files, RewindPlan, SinkState, StagedBatch, StagedFile
+from holdfast.sinks import Delta, Files, RewindPlan, SinkState, StagedBatch, StagedFile
 from holdfast.sinks.protocol import fingerprint
 from tests.trust.files_sink import (
     columns,
@@ -453,3 +454,20 @@ class TestWhatVersion010Left:
         opened(tmp_path, context(5)).discard(())
         with pytest.raises(InvalidSettings, match="id: string in the query"):
             look(tmp_path, columns(id=StringType()))
+
+
+@pytest.mark.parametrize("kind", [Delta, Files])
+def test_a_run_that_slept_begins_no_ledger_in_a_place_that_was_emptied_since_it_looked(
+    tmp_path: Path, kind: type[Delta] | type[Files]
+) -> None:
+    """Found by simulation: the next run believed that nothing had ever been published there."""
+    place = tmp_path / "table"
+    kind(place).open(context(1), None, columns())  # type: ignore[arg-type]
+    slept = kind(place)
+    looked = slept.look(context(1), None, columns()).fencing_epoch  # type: ignore[arg-type]
+    shutil.rmtree(place)
+
+    with pytest.raises(Conflict, match="emptied, replaced or put back"):
+        slept.open(msgspec.structs.replace(context(2), looked=looked), None, columns())  # type: ignore[arg-type]
+
+    assert kind(place).look(context(2), None, columns()) == SinkState()  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.errors import Conflict
-from holdfast.identifiers import AttemptId
+from holdfast.identifiers import AttemptId, FencingEpoch
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
@@ -46,6 +46,7 @@ class Outside:
             claimed.attempt,
             new_life=self.agreement.new_life,
             accept=self.accepts or self.new_place,
+            looked=self.sink.fencing_epoch if self.sink is not None else FencingEpoch(0),
         )
 
 

@@ -54,6 +54,7 @@ from holdfast.sinks.protocol import (
     Step,
     fingerprint,
     no_step,
+    require_no_older,
 )
 from holdfast.sinks.published_record import (
     HIDDEN,
@@ -129,7 +130,7 @@ class Delta:
         return SinkState() if ledger is None else ledger.state()
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
-        self.look(context, spark, schema)
+        require_no_older(context, self.look(context, spark, schema).fencing_epoch, self.describe())
         with storage_errors(f"open {self.describe()}"):
             table = self._log.load_or_create(nullable(schema.json()), self._asked_partitions or ())
         self._step("table exists")
@@ -140,6 +141,7 @@ class Delta:
         def fence(table: Any) -> Commit | None:
             self._require_fit("open", table)
             before = self._ledger(table)
+            require_no_older(context, before.fencing_epoch if before else FencingEpoch(0), self.describe())
             self._require_may_open(before)
             if before is None or before.life != own.life:
                 wanted, checked = own, checked_anew(table, DeltaLedger(own.life, FencingEpoch(0), 0), NOTHING)

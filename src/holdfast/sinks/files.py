@@ -38,7 +38,16 @@ from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life,
 from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, require_no_table
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
-from holdfast.sinks.protocol import RewindPlan, SinkContext, SinkState, StagedBatch, Step, fingerprint, no_step
+from holdfast.sinks.protocol import (
+    RewindPlan,
+    SinkContext,
+    SinkState,
+    StagedBatch,
+    Step,
+    fingerprint,
+    no_step,
+    require_no_older,
+)
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
@@ -101,6 +110,7 @@ class Files:
             self._opened = (context, FilesLayout(self._place, context.job, own))
             self._layout.require_no_links(self._epoch)
             self._refuse_if_fenced("open")
+            require_no_older(context, self._layout.newest_run() or FencingEpoch(0), self.describe())
             self._require_own_claim()
             if not context.accept:
                 self._require_published_files("open", folded=True)

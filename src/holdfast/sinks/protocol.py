@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 from blake3 import blake3
 
+from holdfast.errors import Conflict
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 
 if TYPE_CHECKING:
@@ -97,6 +98,20 @@ class SinkContext(msgspec.Struct, frozen=True):
     """A person wants a new life of the job, although the place knows another one, whose rows stay."""
     accept: bool = False
     """A person says that the place is meant to be what it is: what was published and is not there is not missed."""
+    looked: FencingEpoch = FencingEpoch(0)
+    """The newest run that the place knew when it was looked at. One that knows less by now is another place."""
+
+
+def require_no_older(context: SinkContext, known: FencingEpoch, described: str) -> None:
+    """Of a place that is about to be opened, and whose newest run is `known`: a run that slept since it looked must not
+    begin a ledger in a place that was emptied or put back meanwhile, for others to believe in."""
+    if known < context.looked and not (context.accept or context.new_life):
+        raise Conflict(
+            f"could not open {described} as run {context.fencing_epoch} of job {context.job!r}: when this run looked, "
+            f"run {context.looked} had opened it last, now it knows of {f'run {known}' if known else 'no run'}; it was "
+            "emptied, replaced or put back meanwhile",
+            hint="put the place back, or start again and say that it is meant to be so: --accept-sink",
+        )
 
 
 class SinkState(msgspec.Struct, frozen=True):
