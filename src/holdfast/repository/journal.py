@@ -367,7 +367,7 @@ class Journal:
         if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
             self._fenced = _owner(run) if run.fencing_epoch > own else _put_back(_owner(run))
             return Fenced(self._fenced)
-        if void is not None and chain.tip != void:
+        if void is not None and (chain.tip != void or self._is_alone(void)):
             self._withdraw(void)
         self._astray = True
         return _replaced(self._store, _what_is_there(chain))
@@ -383,6 +383,10 @@ class Journal:
             if void is None:
                 raise
             return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
+
+    def _is_alone(self, void: StoredEntry) -> bool:
+        """A fold and its entry would bring the whole journal into a home that was emptied meanwhile."""
+        return all(item.key == entry_key(void.sequence) for item in self._store.list(PREFIX))
 
     def _withdraw(self, void: StoredEntry) -> None:
         """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry.
