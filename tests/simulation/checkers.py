@@ -107,6 +107,8 @@ class Checkers:
         self._astray: dict[Process, float] = {}
         """Whose newest entry does not stand in the home any more, and since when."""
         self._home_changed_at = 0.0
+        self._wrecked = False
+        """Somebody who was astray deleted entries of the home that is there now, before it could know."""
         self._strays: dict[str, Process] = {}
         """What they wrote to the home that is there now."""
         self.may_take_back: set[Process] = set()
@@ -130,6 +132,7 @@ class Checkers:
     def home_changed(self, memory: Memory) -> None:
         """The disk is another one, of which `memory` is known. Who had written last to the one before is astray."""
         self._home_changed_at = self._world.now
+        self._wrecked = False
         self._strays.clear()
         for name, value in memory.items():
             setattr(self, name, _copied(value))
@@ -178,6 +181,8 @@ class Checkers:
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
         self._world.note(f"journal {entry.sequence}: {_shown(entry)}", process)
         linked = (entry.previous, entry.previous_digest) == (self._head, self._tip)
+        if self._wrecked and isinstance(entry, RunStarted):
+            self._place, linked, self._wrecked = entry.sequence, True, False
         if not linked and process.born < self._home_changed_at:
             self._astray.setdefault(process, self._home_changed_at)
             self._strays[key] = process
@@ -358,8 +363,8 @@ class Checkers:
         if self._strays.get(key) is process:
             return  # what it wrote to a home that is not its own
         if process in self._astray:
-            if not key.startswith("journal/"):  # else it takes back what it wrote into a home that is not its own
-                self._require_soon(process, f"deletes {key}")
+            self._require_soon(process, f"deletes {key}")
+            self._wrecked = self._wrecked or key.startswith("journal/")
             return
         if key.startswith("journal/"):
             self._entry_deleted(int(key[8:28]))

@@ -84,7 +84,7 @@ class SimulatedCommand:
             name_checkpoint(journal, draw.choice(kept), f"m{self._number}")
         elif what < 0.8 and names:
             delete_savepoint(journal, draw.choice(names))
-        elif kept and self._scene.marks_are_made_up:
+        elif kept:
             # As verification would: the copy is damaged, which gives up no line of batches.
             self._scene.unreadable = True
             id = draw.choice(kept)

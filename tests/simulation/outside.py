@@ -25,12 +25,13 @@ ENABLED: frozenset[str] = frozenset(
         "table_restored", "table_rolled_back", "table_emptied", "table_replaced", "table_compacted",
         "table_deleted_from", "table_appended_to",
         "home_emptied", "home_rolled_back", "home_swapped", "home_away", "journal_expires", "blobs_expire", "denied",
-        "stray", "stray_spell", "gateway", "copied", "skew", "io_errors", "own_writer",
+        "stray", "stray_spell", "gateway", "copied", "skew", "io_errors", "own_writer", "vanishing", "short",
     }
 )  # fmt: skip
 """What the outside world does by default: that for which the product has a rule."""
 
 
+FOR_EVER = 1e9
 _PREFIXES = ("journal/", "manifests/", "blobs/", "packs/")
 
 
@@ -75,6 +76,10 @@ class Outside:
     """Whether clocks differ between hosts, by minutes."""
     io_errors: float = 0.0
     """A disk that cannot be read for seconds."""
+    vanishing: float = 0.0
+    """An executor sees another disk, or somebody tidies up: a staged file is gone before it is listed."""
+    short: float = 0.0
+    """A read gives fewer bytes than the object has, as HDFS does for a file just closed."""
     own_writer: float = 0.0
     """Whether the query brings a writer of its own, which skips batch ids that it has seen."""
 
@@ -98,6 +103,10 @@ class Outside:
             )
         if self.gateway:
             faults.gateway = 0.1 * draw.random()
+        if self.vanishing:
+            faults.vanishing = 0.1 * draw.random()
+        if self.short:
+            faults.short = 0.05 * draw.random()
 
     @property
     def any(self) -> bool:
@@ -285,11 +294,11 @@ class Outsider:
         keys = sorted(key for key in disk.objects if key.startswith(("blobs/", "packs/", "manifests/")))
         if keys:
             key = self.random.choice(keys)
-            ends = self.scene.world.now + self.random.choice((2.0, 8.0, 1e9))
-            if ends > 1e8 and self.incident is None:
+            ends = self.scene.world.now + self.random.choice((2.0, 8.0, FOR_EVER))
+            if ends > FOR_EVER and self.incident is None:
                 self._happens(f"{key} answers 403 for ever", disk.denied.clear)
                 disk.denied[key] = ends
-            elif ends < 1e8:
+            elif ends < FOR_EVER:
                 self._note(f"{key} answers 403 until {ends:.0f}")
                 disk.denied[key] = ends
 

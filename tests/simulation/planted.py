@@ -5,6 +5,7 @@ Each says which worlds it shows in, so that not many have to be visited.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +19,7 @@ from holdfast.coordination.commands import PublishOutput, SealCheckpoint
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.lifecycle import Signal
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
@@ -34,17 +35,33 @@ from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_ent
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
-from holdfast.runtime import collecting, copying, query_life, recovery, resuming, retiring, scrubbing
+from holdfast.runtime import (
+    candidates,
+    causes,
+    collecting,
+    comparing,
+    copying,
+    launching,
+    memory,
+    query_life,
+    recovery,
+    resuming,
+    retiring,
+    scrubbing,
+)
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.collecting import Collector
+from holdfast.runtime.evidence import Verdict
 from holdfast.runtime.query_life import QueryLife
 from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Serving
 from holdfast.runtime.watching import Watcher
-from holdfast.sinks import ledger
-from tests.simulation import work
+from holdfast.sinks import ledger, staging
+from tests.simulation import store, work
 from tests.simulation.sink import SimulatedSink
+from tests.simulation.store import SimulatedStore
 
 Patch = pytest.MonkeyPatch
 DEFECTS: dict[str, Defect] = {}
@@ -558,6 +575,94 @@ def a_copy_knows_nothing_of_decisions(patch: Patch) -> None:
         return [entry for entry in original(*arguments, **named) if isinstance(entry, CheckpointCompleted)]
 
     patch.setattr(copying, "missing", missing)
+
+
+@defect(stray=0.15, crash=0.015, flipped_read=0.0, flipped_rest=0.0, has_links=False)
+def one_404_for_an_object_is_believed(patch: Patch) -> None:
+    patch.setattr(Recovery, "_require_absent", lambda self, entry, error: None)
+
+
+@defect(stray=0.05, crash=0.01)
+def one_404_for_an_entry_is_believed(patch: Patch) -> None:
+    """What is denied was never there, and the chain is not proved."""
+
+    def look(self: Any) -> Any:
+        keys = [item.key for item in self._store.list("journal/") if item.key != self._ignoring]
+        self._read([key for key in keys if key not in self._known])
+        found = [self._known[key] for key in keys if key in self._known]
+        official = next((e.entry for e in reversed(found) if isinstance(e.entry, JournalFolded)), None)
+        fold, entries = self._fold(official)
+        entries += [stored for stored in found if official is None or stored.sequence > official.upto]
+        return chain.Chain(tuple(entries), fold)
+
+    patch.setattr(chain._Reading, "look", look)
+
+
+@defect(gateway=0.1)
+def the_answer_of_a_gateway_is_believed(patch: Patch) -> None:
+    """And an entry of one's own in one's place is taken for another's."""
+    original = Journal._taken
+
+    def taken(self: Any, mine: StoredEntry, standing: StoredEntry) -> bool:
+        if standing.entry.attempt != mine.entry.attempt:
+            raise Fenced("another's entry")
+        return original(self, mine, standing)
+
+    patch.setattr(store, "named", lambda operation, subject, error, effect: StorageError(f"could not {operation}"))
+    patch.setattr(Journal, "_taken", taken)
+
+
+@defect(home_emptied=0.3, crash=0.01)
+def an_empty_journal_is_a_new_job(patch: Patch) -> None:
+    original = memory.agree
+
+    def agree(job: Any, home: Any, state: JobState, memories: Any, asked: Any) -> Any:
+        return original(job, home, state, [] if state.run is None else memories, asked)
+
+    patch.setattr(comparing, "agree", agree)
+    patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
+
+
+@defect(home_rolled_back=0.4, crash=0.01, stall=0.01)
+def a_home_that_knows_less_is_believed(patch: Patch) -> None:
+    """Epochs are compared by nobody, and what the sink shows beyond the home is taken back."""
+    original = memory.agree
+    patch.setattr(comparing, "agree", lambda job, home, state, memories, asked: original(job, home, state, [], asked))
+    patch.setattr(Resuming, "_may_take_back", lambda self, published: True)
+    patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
+
+
+@defect(io_errors=0.4, dying=0.06, flipped_read=0.0)
+def an_error_while_reading_is_damage(patch: Patch) -> None:
+    patch.setattr(candidates, "verdict", lambda **evidence: Verdict.CHECKPOINT)
+    patch.setattr(causes, "_of_the_machine", lambda chain: None)
+
+
+@defect(table_deleted_from=0.4, going_back=0.9, crash=0.01)
+def the_sink_is_asked_after_the_journal_has_given_up(patch: Patch) -> None:
+    original = Resuming.go_on
+
+    def go_on(self: Any, resumed: Any) -> bool:
+        self._recovery.give_up(resumed, self._published())
+        return original(self, dataclasses.replace(resumed, gives_up=None) if resumed.gives_up else resumed)
+
+    patch.setattr(Resuming, "go_on", go_on)
+
+
+@defect(vanishing=0.1)
+def rows_are_not_counted(patch: Patch) -> None:
+    patch.setattr(staging, "_require_all", lambda directory, produced, staged: None)
+
+
+@defect(own_writer=1.0, crash=0.01)
+def an_own_writer_is_resumed_whatever_it_has_seen(patch: Patch) -> None:
+    patch.setattr(launching, "require_no_skips", lambda *arguments, **named: None)
+    patch.setattr(candidates, "require_no_skips", lambda *arguments, **named: None)
+
+
+@defect(short=0.05, crash=0.01)
+def a_short_read_is_believed(patch: Patch) -> None:
+    patch.setattr(SimulatedStore, "_whole", lambda self, key, data, length: data)
 
 
 def _patch_handler(patch: Patch, event: str, handler: Any) -> None:

@@ -14,19 +14,21 @@ from holdfast.coordination.events import ShardAcknowledged, ShardFailed
 from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, JobFailed, OwnedByAnotherRun, StorageError
 from holdfast.identifiers import AttemptId, JobName
 from holdfast.repository import retention
+from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
 from holdfast.runtime.causes import StartFailed
 from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Place, Surroundings, launch, run_started
 from holdfast.runtime.loop import Runtime
+from holdfast.runtime.maintenance import maintenance
 from holdfast.settings import Settings, seconds
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
-from tests.simulation.outside import ENABLED, Outside, Outsider
+from tests.simulation.outside import ENABLED, FOR_EVER, Outside, Outsider
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.spark import SimulatedQuery, end_of, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
@@ -104,8 +106,6 @@ class Scene:
         self.commands = draw.choice((0.0, 0.2, 0.5))
         self.going_back = draw.choice((0.0, 0.2, 0.6))
         self.flips = self.unreadable = self.liveness_is_watched = False
-        self.marks_are_made_up = True
-        """Commands mark checkpoints as damaged which are not; nothing would clear the mark when a rewind is refused."""
         self.outsider = Outsider(self)
         self.outside = Outside.drawn(self.outsider.random, self.enabled)
         self.outside.put_into(self.faults, self.outsider.random, self.duration)
@@ -137,7 +137,6 @@ class Scene:
     def settle_outside(self) -> None:
         """What follows from what the world does."""
         self.table.keeps_versions = bool(self.outside.table_restored)
-        self.marks_are_made_up = not (self.outside.table_deleted_from or self.outside.table_compacted)
         if self.outside.own_writer:
             self.own = OwnTable()
         self.liveness_is_watched = "skew" in self.enabled
@@ -191,6 +190,7 @@ class SimulatedRun:
         self._inbox = Inbox(self._world)
         self.over = False
         self.failure: HoldfastError | None = None
+        self.lived = 0.0
         self.runtime: Runtime | None = None
         self._attempts = 0
         self._looked_at: object = None
@@ -307,6 +307,7 @@ class SimulatedRun:
             return
         self._world.note(f"ends: {type(failure).__name__ if failure else 'well'}: {failure.message if failure else ''}")
         self.over, self.failure = True, failure
+        self.lived = self._world.now - self.process.born
         self._lanes.closed = True
         exceeded = failure is not None and "checkpoints in a row" in failure.message
         self._scene.checkers.require(
@@ -373,7 +374,7 @@ class Operator:
         if not over or (incident is not None and incident.passes):
             return None
         failure = over[-1].failure
-        can_be_mended = incident is not None and isinstance(failure, Corrupt | StorageError) and self._ways(failure)
+        can_be_mended = isinstance(failure, Corrupt | StorageError) and self._ways(failure)
         return over[-1] if can_be_mended or isinstance(failure, Conflict) else None
 
     def _ways(self, refusal: HoldfastError) -> list[str]:
@@ -397,13 +398,33 @@ class Operator:
             outsider.incident = None
         elif way == _MEND:
             self._scene.disk.mend()
+            self._verify()
         elif (way == _REPEAT and self._scene.own is not None) or (way == _REPEATS and self._scene.own is not None):
             self._scene.own.appends = True
             self._scene.settings["repeats"] = "accept"
         back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None
         run = self._run_of_last_resort(frozenset({WAYS_OUT[way]} if way in WAYS_OUT else ()), back)
-        if run.runtime is not None and outsider.incident is not None:
+        if run.runtime is not None and outsider.incident is incident:
             outsider.incident = None
+
+    def _verify(self) -> None:
+        """As `holdfast verify --all --repair` does when every byte is right again: marks of damage are cleared."""
+        scene = self._scene
+        person = Process("person", born=self._world.now)
+        store = SimulatedStore(self._world, scene.disk, person, Faults(), scene.checkers)
+        ids = iter(range(1_000_000))
+        around = Surroundings(
+            SimulatedClock(scene),
+            ProcessIdentity("desk", 1),
+            lambda: AttemptId(f"{person.name}-{self._world.now}-{next(ids)}"),
+            scene.outsider.random.random,
+            lambda step: None,
+            1,
+            sleep=self._world.sleep,
+        )
+        with maintenance(JOB, "sim://home", store, "verify", around, on_conflict="takeover") as journal:
+            for id in sorted(journal.state.corrupt.keys() - journal.state.passed_over):
+                mark_repaired(journal, id, "its objects were put back")
 
     def _run_of_last_resort(self, told: frozenset[str], back: int | None) -> SimulatedRun:
         host = self._scene.outsider.random.choice(self._scene.hosts)
@@ -441,6 +462,8 @@ class Operator:
         self._world.note("--- faults end ---")
         for host in scene.hosts:
             host.unreadable_until = 0.0
+        for key in [key for key, ends in scene.disk.denied.items() if ends < FOR_EVER]:
+            del scene.disk.denied[key]
         for run in scene.runs:
             run.query._dying = 0.0
             run.process.stalled_until = min(run.process.stalled_until, self._world.now + 4.0)
@@ -473,7 +496,8 @@ class Operator:
             self._world.crash(run.process)
         next_run = self._last_run()
         epoch = self._scene.checkers.epoch_of(next_run.process)
-        if next_run.failure is None and epoch is not None:
+        in_time = next_run.lived > 3.0  # a request to stop may have waited for it
+        if next_run.failure is None and epoch is not None and in_time:
             left = self._scene.checkers.leftovers(epoch)
             self._scene.checkers.require(not left, f"left behind by earlier runs: {left[:3]}")
 

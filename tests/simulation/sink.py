@@ -7,10 +7,12 @@ Before each, what the sink's own record says is compared with what the table hol
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from holdfast.errors import Conflict, Fenced, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 from holdfast.sinks import ledger as ledgers
+from holdfast.sinks import staging
 from holdfast.sinks.protocol import (
     RewindPlan,
     SinkContext,
@@ -69,11 +71,19 @@ class SimulatedSink:
         return self._table.published
 
     def stage_rows(self, rows: tuple[int, ...], batch_id: BatchId) -> StagedBatch:
-        self._files += 1
-        path = f"{self._epoch}-{batch_id}-{self._files}"
-        self._world.hesitate()
-        self._table.staged[path] = rows
-        return StagedBatch(batch_id, self._epoch, (StagedFile(path, len(rows), len(rows)),))
+        """One file per task; what the tasks wrote is counted as the real sinks do."""
+        files = []
+        for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):
+            self._files += 1
+            path = f"{self._epoch}-{batch_id}-{self._files}"
+            self._world.hesitate()
+            if part and self._world.chance(self._faults.vanishing):
+                self._world.note(f"sink: {path} VANISHES")
+                continue
+            self._table.staged[path] = part
+            files.append(StagedFile(path, len(part), len(part)))
+        staging._require_all(Path("/simulated"), len(rows), files)
+        return StagedBatch(batch_id, self._epoch, tuple(files))
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         if self._table.published is not None and self._table.published >= upto:

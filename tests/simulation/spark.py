@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from holdfast.checkpoint.layout import newest_barrier
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.runtime.causes import WHILE_STAGING, StartFailed
 from holdfast.runtime.own_writer import NONE_YET, Taken
@@ -189,6 +189,9 @@ class SimulatedQuery:
                 self._batch(directory)
             except Fenced as error:
                 self._death = f"{WHILE_STAGING}: holdfast.errors.Fenced: {error.message}"
+                return
+            except HoldfastError as error:
+                self._death = f"{WHILE_STAGING}: holdfast.errors.{type(error).__name__}: {error.message}"
                 return
             except KeyError as error:
                 # A newer run on this host has removed the directory.

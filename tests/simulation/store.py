@@ -20,6 +20,7 @@ from holdfast.errors import (
 )
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.object_store_errors import Effect, named
+from holdfast.storage.whole import not_whole
 from tests.simulation.world import Process, World
 
 T = TypeVar("T")
@@ -50,6 +51,10 @@ class Faults:
     """From, to, prefix: only such answers."""
     gateway: float = 0.0
     """A deciding write takes effect, and something between answers in the store's place."""
+    vanishing: float = 0.0
+    """A staged file is gone before it is listed."""
+    short: float = 0.0
+    """A read gives fewer bytes than there are."""
 
     @classmethod
     def drawn(cls, world: World, duration: float) -> Faults:
@@ -258,10 +263,19 @@ class SimulatedStore:
     def _read(self, operation: str, key: str, look: Callable[[], T]) -> T:
         self._begin(operation, key)
         result = look()
+        if isinstance(result, bytes) and self._world.chance(self._faults.short):
+            self._note(operation, key, "SHORT")
+            result = self._whole(key, result[: len(result) // 2], len(result))  # type: ignore[assignment]
         if isinstance(result, bytes) and self._world.chance(self._faults.flipped_read):
             self._note(operation, key, "FLIPPED")
             result = _flipped(result, self._world)  # type: ignore[assignment]
         return self._end(operation, key, result, StorageUnreachable)
+
+    def _whole(self, key: str, data: bytes, length: int) -> bytes:
+        """As every store does: all of it, or an error."""
+        if len(data) != length:
+            raise not_whole(key, len(data), length)
+        return data
 
     def _begin(self, operation: str, key: str) -> None:
         self._wait()

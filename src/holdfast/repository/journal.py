@@ -115,8 +115,6 @@ class Journal:
         self._readers = readers
         self._undecided: StoredEntry | None = None
         self._fenced: str | None = None
-        self._astray = False
-        """The home was found to be another one."""
         self._claim = AttemptId("")
         self._tip: StoredEntry | None = None
         self._stored: dict[Sequence, StoredEntry] = {}
@@ -192,11 +190,10 @@ class Journal:
     def append(self, make: MakeEntry) -> AnyEntry:
         """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the
         store did not say whether the entry was written, another `StorageError` when it was not."""
-        self._require_home()
         self.settle()
+        self._require_home()
         while True:
             self._require_owner()
-            self._require_same_home()
             mine = self._made(make)
             standing = self._create(mine)
             if self._taken(mine, standing):
@@ -215,7 +212,7 @@ class Journal:
         mine = self._undecided
         if mine is None:
             return
-        self._require_same_home()
+        self._require_home()
         standing = self._create(mine)
         self._taken(mine, standing)
         self._settled(standing.entry)
@@ -331,12 +328,6 @@ class Journal:
                 raise self._loss(None)
             # It was this run's own fold that took it away.
 
-    def _require_same_home(self) -> None:
-        """Nothing is tried on a home that was found to be another one, until it is this run's again."""
-        if self._astray:
-            self.require_standing()
-            self._astray = False
-
     def _stands(self, stored: StoredEntry) -> bool:
         """False when it is gone by both witnesses, or another stands there."""
         key = entry_key(stored.sequence)
@@ -360,7 +351,8 @@ class Journal:
         try:
             chain = self._journal_without(void)
         except DamagedJournal as error:
-            self._astray = True
+            if void is not None and isinstance(void.entry, JournalFolded):
+                self._withdraw(void)  # nothing stands here but this run's own fold
             return _replaced(self._store, error.message)
         state = JobState.of(stored.entry for stored in chain.entries)
         run, own = state.run, self.fencing_epoch
@@ -369,7 +361,6 @@ class Journal:
             return Fenced(self._fenced)
         if void is not None and (chain.tip != void or self._is_alone(void)):
             self._withdraw(void)
-        self._astray = True
         return _replaced(self._store, _what_is_there(chain))
 
     def _journal_without(self, void: StoredEntry | None) -> Chain:

@@ -248,9 +248,12 @@ def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
 def _compared(place: Place, journal: Journal, query: Query) -> Outside:
     """What others know of the job is read after the journal. Who seems to know more may be right: then the journal has
     moved on since, and is read again."""
-    looked = query.look_at_sink(known_to(place, journal.state))
     described = query.sink.describe() if query.sink is not None else ""
-    return _agreed(place, journal, lambda state: compare(place, state, looked, described))
+
+    def compared(state: JobState) -> Outside:
+        return compare(place, state, query.look_at_sink(known_to(place, state)), described)
+
+    return _agreed(place, journal, compared)
 
 
 def _agreed(place: Place, journal: Journal, compare: Callable[[JobState], T]) -> T:
