@@ -1,5 +1,7 @@
 """R10. Liveness is watched, not computed; order is the sequence, not the clock."""
 
+import errno
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +18,8 @@ from holdfast.repository.ownership import (
     Held,
     current_process,
     heartbeat_bytes,
+    known_alive,
+    known_dead,
     read_heartbeat,
 )
 from holdfast.repository.views import checkpoints, job_status
@@ -171,6 +175,54 @@ def test_a_visible_process_decides_by_itself(tmp_path: Path) -> None:
     history.beat()
     assert isinstance(replace(there.watcher(), process=alive).answer(there.journal()), Claimable)
     assert there.heard == []
+
+
+def test_a_process_that_proc_hides_is_watched_and_not_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`hidepid` shows nobody the processes of others. They are there all the same: a signal finds them."""
+    history = History(tmp_path / "home", start=datetime.now(UTC) - timedelta(days=1))
+    alive = current_process()
+    history.run(alive)
+    history.beat()
+
+    def meanwhile() -> None:
+        history.wait(5)
+        history.beat()
+
+    there = Elsewhere(history, meanwhile)
+    monkeypatch.setattr("holdfast.repository.ownership._stat", hidden)
+    assert isinstance(replace(there.watcher(), process=alive).answer(there.journal()), Held)
+    assert there.heard, "it was watched"
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ENOMEM])
+def test_a_process_of_which_nothing_can_be_read_is_neither_dead_nor_alive(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = current_process()
+
+    def failing(pid: int | str) -> str:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("holdfast.repository.ownership._stat", failing)
+    assert not known_dead(here, here)
+    assert not known_alive(here, here)
+
+
+def test_in_another_namespaces_proc_nobody_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`unshare --pid` without a /proc of its own: the number of this process is another's there."""
+    stat = Path("/proc/self/stat").read_text()
+    _, _, rest = stat.partition(" ")
+    monkeypatch.setattr("holdfast.repository.ownership._stat", lambda pid: f"{os.getpid() + 1} {rest}")
+    here = current_process()
+    assert here.started_ticks == 0
+    assert not known_dead(here, here)
+    assert not known_alive(here, here)
+
+
+def hidden(pid: int | str) -> str:
+    raise FileNotFoundError(errno.ENOENT, f"/proc/{pid}/stat")
 
 
 def replace_ticks(process: Process) -> Process:

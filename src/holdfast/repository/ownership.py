@@ -30,16 +30,16 @@ FORMAT = 2
 
 def current_process(identity: str | None = None) -> Process:
     pid = os.getpid()
-    return Process(socket.gethostname(), pid, _boot_id(), _pid_namespace(), _started_ticks(pid), identity or "")
+    return Process(socket.gethostname(), pid, _boot_id(), _pid_namespace(), _own_ticks(), identity or "")
 
 
 def known_dead(process: Process, here: Process) -> bool:
     """True only when `process` would be visible from `here` and is not there."""
-    return _visible(process, here) and _started_ticks(process.pid) != process.started_ticks
+    return _visible(process, here) and _is_there(process) is False
 
 
 def known_alive(process: Process, here: Process) -> bool:
-    return _visible(process, here) and not known_dead(process, here)
+    return _visible(process, here) and _is_there(process) is True
 
 
 def succeeded(process: Process, here: Process) -> bool:
@@ -51,7 +51,8 @@ def succeeded(process: Process, here: Process) -> bool:
 def _visible(process: Process, here: Process) -> bool:
     """Whether `here` would see `process` among its processes."""
     place = (process.boot_id, process.pid_namespace)
-    return bool(process.boot_id and process.started_ticks) and place == (here.boot_id, here.pid_namespace)
+    told = process.boot_id and process.started_ticks and here.started_ticks
+    return bool(told) and place == (here.boot_id, here.pid_namespace)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -218,12 +219,45 @@ def _pid_namespace() -> str:
         return ""
 
 
-def _started_ticks(pid: int) -> int:
-    """When the process started, in ticks since boot; 0 when there is no such process."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in "ZX":
+def _is_there(process: Process) -> bool | None:
+    """None when nobody can say: /proc hides the processes of other users (hidepid), or cannot be read now."""
+    try:
+        stat = _stat(process.pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return None if _is_taken(process.pid) else False
+    except OSError:
+        return None
+    return _ticks(stat) == process.started_ticks
+
+
+def _is_taken(pid: int) -> bool:
+    """Whether some process has this number, also one that is hidden. Signal 0 is sent to nobody."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _own_ticks() -> int:
+    """0 when /proc does not tell: it can be that of another namespace, where another process has this number."""
+    try:
+        stat = _stat("self")
+    except OSError:
         return 0
-    return int(fields[19])
+    return _ticks(stat) if stat.startswith(f"{os.getpid()} ") else 0
+
+
+def _stat(pid: int | str) -> str:
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace")
+
+
+def _ticks(stat: str) -> int:
+    """When the process started, in ticks since boot; 0 when it has ended."""
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) >= 20 and fields[0] not in "ZX" else 0
 
 
 def _read(path: str) -> str:
