@@ -549,3 +549,20 @@ def test_one_that_another_home_wrote_to_is_not_taken_over_by_a_stale_run(job: Jo
 
 def delta_rows(batches: int) -> list[int]:
     return expected(*range(batches))
+
+
+def test_a_journal_that_lost_its_newest_entries_is_older_than_the_heartbeat_beside_it(job: Job) -> None:
+    """What is left is a chain without a gap. On another host, without the work directory, only the heartbeat knows."""
+    run = job.run()
+    run.batches(3)
+    run.runtime._parts.watch.beat()
+    entries = sorted(job.home.glob("*/journal/*.json"))
+    for entry in entries[-2:]:
+        entry.unlink()
+    job.wipe_work()
+    before = job.rows()
+
+    with pytest.raises(Conflict, match="the heartbeat beside the journal knows entry"):
+        job.run()
+
+    assert job.rows() == before

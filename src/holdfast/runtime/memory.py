@@ -5,7 +5,7 @@ what a backup looks like. So before a claim the journal is compared with what ot
 
     who              life  run (number and claim)  newest entry  published
     work marker       x              x                  x
-    heartbeat                     number
+    heartbeat                        x                  x
     sink              x              x                               x
 
 A new life begins only where nobody knows another one of that name. A home goes on only if it knows at least what they
@@ -60,7 +60,8 @@ def of_work(where: str, marker: WorkMarker) -> Memory:
 
 
 def of_heartbeat(heartbeat: Heartbeat) -> Memory:
-    return Memory("the heartbeat beside the journal", epoch=heartbeat.fencing_epoch)
+    claim = fingerprint(heartbeat.claim) if heartbeat.claim else None
+    return Memory("the heartbeat beside the journal", None, heartbeat.fencing_epoch, claim, heartbeat.head)
 
 
 def of_sink(where: str, state: SinkState) -> Memory:
