@@ -494,7 +494,8 @@ class Checkers:
             for id in self._passed_over | self._abandoned
             if id in self.completed and (upto is None or self.completed[id][0].barrier_batch_id > upto)
         ]
-        allowed = given_up or process in self.may_take_back or self._disk.ever_damaged
+        # Who is astray may have said so in the home that was there before.
+        allowed = given_up or process in self.may_take_back | self._astray.keys() or self._disk.ever_damaged
         self.require(bool(allowed), f"{process.name} takes back what readers saw after batch {upto}, and nobody asked")
 
     def published(self, process: Process, table: Table, upto: BatchId | None, epoch: FencingEpoch) -> None:

@@ -88,7 +88,7 @@ def _difference(original: JobState, copy: JobState, done: Copied) -> str | None:
         "are given up": lambda state: {entry.id for entry in state.retained()} & state.abandoned,
         "are named": lambda state: {e.id: e.name for e in state.retained() if e.name and e.id not in done.damaged},
         "was gone back to": lambda state: state.went_back and (state.went_back.asked, state.went_back.chosen),
-        "is the highest id": lambda state: state.last_checkpoint,
+        "is the highest id": lambda state: None if done.damaged else state.last_checkpoint,
     }
     for what, ask in questions.items():
         if ask(original) != ask(copy):
