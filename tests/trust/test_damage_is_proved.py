@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,15 @@ import pytest
 
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
-from holdfast.errors import Corrupt, ObjectNotFound, StorageDenied, StorageError, StorageUnreachable
+from holdfast.errors import (
+    Corrupt,
+    ObjectNotFound,
+    StopAsked,
+    StorageDenied,
+    StorageError,
+    StorageFull,
+    StorageUnreachable,
+)
 from holdfast.identifiers import BatchId
 from holdfast.repository.journal import Journal
 from holdfast.runtime.causes import Cause, StartFailed, death_of_text
@@ -112,6 +122,9 @@ class Places:
 
     def aside(self) -> int:
         return len(list(self.work.glob("*/*.aside")))
+
+    def work_directories(self) -> set[str]:
+        return {path.name for path in (self.work / JOB).iterdir()}
 
     def wipe(self) -> None:
         self.work.rename(self.work.with_name(f"gone-{self.number}"))
@@ -228,6 +241,65 @@ def test_a_directory_whose_disk_is_away_is_not_called_damaged(places: Places) ->
     manifest = manifest_of(places.home, entry)
     with pytest.raises(StorageUnreachable, match="is its disk mounted"):
         difference(LocalWorkDirectory(places.work / "churn" / "away"), manifest)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ESTALE])
+def test_the_directory_of_the_run_before_is_not_set_aside_because_it_cannot_be_looked_at(
+    places: Places, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """One moment without a file handle is no damage: the start fails, and the next one finds all as it was."""
+    places.run().query.batch()
+    before = places.work_directories()
+    read_bytes = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.parent.name == "offsets":
+            raise OSError(code, os.strerror(code), str(path))
+        return read_bytes(path)
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr(Path, "read_bytes", failing)
+        with pytest.raises(StorageError, match=r"could not look at .*, which the run before left"):
+            places.run()
+    assert places.work_directories() == before
+    run = places.run()
+    assert run.runtime._life.resumed.is_local
+    assert run.runtime._life.resumed.barrier == 3
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), StopAsked("SIGTERM")])
+def test_a_start_that_fails_before_it_has_a_directory_leaves_that_of_the_run_before_to_the_next(
+    places: Places, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """A full disk, or a stop in that moment. Batches that are not in a checkpoint yet are not made anew for that."""
+    places.run().query.batch()
+
+    def failing(source: Path, plan: object, to: Path) -> None:
+        raise error
+
+    with monkeypatch.context() as trouble:
+        trouble.setattr("holdfast.runtime.local_work.local_copy", failing)
+        for _ in range(2):
+            with pytest.raises((StorageFull, StopAsked)):
+                places.run()
+    run = places.run()
+    assert run.runtime._life.resumed.is_local
+    assert run.runtime._life.resumed.barrier == 3
+
+
+def test_a_disk_that_cannot_give_a_file_back_is_damage(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_bytes = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path.parent.name == "offsets" and path.parent.parent.name == "1-1":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    run = places.run()
+    assert not run.runtime._life.resumed.is_local
+    assert run.runtime._life.resumed.barrier == 2
+    assert places.aside() == 1
 
 
 def test_a_file_that_cannot_be_read_is_not_called_damaged(

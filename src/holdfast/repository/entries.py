@@ -136,6 +136,8 @@ class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
     not known."""
     never_ran: bool = False
     """It could not start: its query wrote nothing."""
+    untouched: bool = False
+    """And it failed before it had a directory: what the run before left, there and in the sink, is as that left it."""
 
 
 class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):

@@ -169,9 +169,14 @@ class JobState:
         """The pipeline's run before the current one.
 
         Maintenance in between does not count: the directory that this run left is still the newest end of its line of
-        batches, because maintenance makes no batches, touches no work directory and opens no sink.
+        batches, because maintenance makes no batches, touches no work directory and opens no sink. Nor does a start
+        that failed before it touched any of that.
         """
-        return next((run for run in reversed(self.runs[:-1]) if run.purpose == "pipeline"), None)
+        return next((run for run in reversed(self.runs[:-1]) if self._may_have_left_batches(run)), None)
+
+    def _may_have_left_batches(self, run: RunStarted) -> bool:
+        end = self.ends.get(run.fencing_epoch)
+        return run.purpose == "pipeline" and not (end is not None and end.untouched)
 
     @property
     def passed_over(self) -> frozenset[CheckpointId]:

@@ -7,7 +7,14 @@ from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
 
 
-def say_goodbye(journal: Journal, reason: str, planned: BatchId | None = None, *, never_ran: bool = False) -> None:
+def say_goodbye(
+    journal: Journal,
+    reason: str,
+    planned: BatchId | None = None,
+    *,
+    never_ran: bool = False,
+    untouched: bool = False,
+) -> None:
     """Best effort: a run that cannot say it is found dead after a while."""
     try:
         journal.append(
@@ -19,6 +26,7 @@ def say_goodbye(journal: Journal, reason: str, planned: BatchId | None = None, *
                 reason=reason,
                 planned=planned,
                 never_ran=never_ran,
+                untouched=untouched,
             )
         )
     except (StorageError, Fenced) as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import msgspec
@@ -215,7 +216,7 @@ def launch(
     leftovers = _stored_manifests(place.store)
     home_id = _home_identity(place)
     claimed = _claim(place, journal, outside.agreement)
-    planned: list[BatchId | None] = [None]
+    begun = _Begun()
     try:
         log.info("run %s owns the job", claimed.fencing_epoch)
         make_workplace = workplace_of or (lambda marker, new_life: workplace_at(place.work, marker, new_life=new_life))
@@ -225,12 +226,13 @@ def launch(
         # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
         parts.watch.beat()
         with around.beating(parts.watch, parts.heartbeat):
-            resumed = parts.candidates.start(_recover(place, parts, outside, planned.append))
+            resumed = parts.candidates.start(_recover(place, parts, outside, begun))
     except (Exception, StopAsked) as error:
         # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
         query.stop()
         why = message_of(error) if isinstance(error, Exception) else "stopped"
-        say_goodbye(journal, f"could not start: {why}", planned[-1], never_ran=True)
+        untouched = isinstance(place.work, Path) and not begun.touched
+        say_goodbye(journal, f"could not start: {why}", begun.planned, never_ran=True, untouched=untouched)
         raise
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
@@ -288,20 +290,30 @@ def _marker(place: Place, claimed: RunStarted, home_id: str) -> WorkMarker:
     )
 
 
-def _recover(place: Place, parts: Parts, outside: Outside, proceed: Callable[[BatchId | None], None]) -> Resumed:
-    """The directory to start in, and the sink at the same point. `proceed` hears how far a writer of the query's own
-    has come at most, None when that is not known.
+@dataclass
+class _Begun:
+    """How far a start has come."""
+
+    touched: bool = False
+    """It has a directory of its own, and may go on to the sink. On HDFS that is the one of the run before, renamed."""
+    planned: BatchId | None = None
+    """How far a writer of the query's own has come at most, None when that is not known."""
+
+
+def _recover(place: Place, parts: Parts, outside: Outside, begun: _Begun) -> Resumed:
+    """The directory to start in, and the sink at the same point.
 
     A query that does not fit its checkpoint is refused before anything is given up: the next run goes on as before.
     """
     place.around.step("run.claimed")
     back = _way_back(place, parts.journal.state)
     resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
+    begun.touched = True
     place.around.step("recovery.directory")
     if (taken := parts.query.own_writer(resumed.directory)) is not None:
         more = may_have_more(parts.journal.state, taken.planned, local=resumed.is_local)
         require_no_skips(place.job, taken, place.settings.repeats, may_have_more=more)
-        proceed(None if more else taken.planned)
+        begun.planned = None if more else taken.planned
     parts.supervision.overridden = parts.resuming.go_on(resumed)
     return resumed
 

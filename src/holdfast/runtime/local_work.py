@@ -12,6 +12,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.restore import local_copy
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.work_folder import FolderWorkDirectory, FolderWorkplace
+from holdfast.sinks.durable import storage_error, storage_errors
 from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import Pins
 from holdfast.snapshot.work_directory import has_planned, plan
@@ -39,8 +40,19 @@ class LocalWorkplace(FolderWorkplace[Path]):
         target = self._next_path(epoch)
         # A writer of the user's own may have got the batch behind the barrier: it must be the same batch again.
         folder = Path(previous.location)
-        local_copy(folder, plan(folder, barrier, planned=has_planned(folder, barrier)), target)
+        with storage_errors(f"take over {folder}"):
+            local_copy(folder, plan(folder, barrier, planned=has_planned(folder, barrier)), target)
         return self._directory(target)
+
+    def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
+        """It may hold more than the home does: without it batches would be made anew, or a checkpoint be passed over
+        whose copy in the home is damaged."""
+        raise storage_error(
+            f"look at {directory.location}, which the run before left",
+            error,
+            hint=f"start again when it can be read; or go on without it, from the newest checkpoint: remove "
+            f"{directory.location}",
+        ) from error
 
     def _directory(self, path: Path) -> LocalWorkDirectory:
         return LocalWorkDirectory(path, self._carry)

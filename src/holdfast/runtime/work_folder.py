@@ -133,13 +133,18 @@ class FolderWorkplace(Generic[AnyPath]):
         try:
             why = "it was set aside" if directory.is_aside else damage(directory.path)
         except OSError as error:
-            log.warning("the directory of the run before is not used: %s could not be read: %s", directory.path, error)
+            self._not_told(directory, error)
             return None
         if why is None:
             return directory
         if not directory.is_aside and directory.newest_barrier() is not None:
-            directory.set_aside(why)
+            with storage_errors(f"set {directory.path} aside, in which {why}"):
+                directory.set_aside(why)
         return None
+
+    def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
+        """Whether the directory of the run before is whole could not be found out."""
+        log.warning("the directory of the run before is not used: %s could not be read: %s", directory.location, error)
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
         target = self._next_path(epoch)

@@ -46,7 +46,11 @@ def storage_errors(attempt: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _kind(error.errno)(f"could not {attempt}: {error}") from error
+        raise storage_error(attempt, error) from error
+
+
+def storage_error(attempt: str, error: OSError, hint: str | None = None) -> StorageError:
+    return _kind(error.errno)(f"could not {attempt}: {error}", hint=hint)
 
 
 def _kind(code: int | None) -> type[StorageError]:

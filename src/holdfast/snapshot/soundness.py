@@ -10,6 +10,7 @@ HDFS compares every byte that is read with checksums of its own, and has it more
 files are there, not empty, and understood.
 """
 
+import errno
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,11 +26,15 @@ _READ_BELOW = 1 << 20
 _TABLE_MAGIC = (bytes.fromhex("f7cff485b741e288"), bytes.fromhex("57fb808b247547db"))
 """The last bytes of a RocksDB table."""
 
+_ON_DISK = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG, errno.EUCLEAN}
+"""A file is not there, or the disk itself cannot give its bytes back."""
+
 
 def damage(directory: WorkPath) -> str | None:
     """Why no query could resume from this directory at its newest commit; None when nothing speaks against it.
 
-    Raises `OSError` when HDFS does not answer, which says nothing about the directory.
+    Raises `OSError` when that cannot be told now: no file handle is left, only another user may read the files,
+    HDFS does not answer. It says nothing about the directory.
     """
     barrier = newest_barrier(directory)
     if barrier is None:
@@ -39,7 +44,7 @@ def damage(directory: WorkPath) -> str | None:
     except (NotPlannable, _Damaged) as error:
         return str(error)
     except OSError as error:
-        if not isinstance(directory, Path) and not isinstance(error, FileNotFoundError):
+        if error.errno not in (_ON_DISK if isinstance(directory, Path) else (errno.ENOENT,)):
             raise
         return f"{error.filename or directory} could not be read: {error.strerror or error}"
     return None
