@@ -31,6 +31,7 @@ from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.recovery import Recovery
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.storage.local import LocalStore
+from holdfast.storage.retrying import Patience, RetryingStore
 from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, manifest_of, state_of
 from tests.unit.test_cli_restore_verify import flip_one_byte
 
@@ -403,6 +404,38 @@ def test_an_answer_that_denies_what_is_there_is_no_damage(places: Places, monkey
     assert state_of(places.home).corrupt == {}
     run = places.run()
     assert run.runtime._life.resumed.barrier == 2
+
+
+def test_bytes_that_come_wrong_for_seconds_give_no_checkpoint_up(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of a gateway, with everything that an object has but the right bytes."""
+    recovery = recovery_of(places)
+    newest, clock = places.object_of_newest(), ManualClock()
+    local = LocalStore(places.home, within=JOB)
+    patience = Patience(30.0, clock.monotonic, clock.sleep)
+    recovery._store = RetryingStore(local, patience)
+    read = LocalStore.read
+
+    def portal(store: LocalStore, key: str, offset: int, length: int) -> bytes:
+        data = read(store, key, offset, length)
+        wrong = key == str(newest.relative_to(places.home / JOB)) and clock.now < 20
+        return b"<html>"[:length].ljust(length, b" ") if wrong else data
+
+    monkeypatch.setattr(LocalStore, "read", portal)
+    resumed = recovery.resume(local=False)
+    assert resumed.barrier == 2
+    assert resumed.gives_up is None
+
+
+def test_damage_that_stays_is_waited_for_once(places: Places) -> None:
+    recovery, clock = recovery_of(places), ManualClock()
+    for path in (places.home / JOB / "packs").iterdir():
+        flip_one_byte(path)
+    recovery._store = RetryingStore(LocalStore(places.home, within=JOB), Patience(30.0, clock.monotonic, clock.sleep))
+    with pytest.raises(Corrupt, match="no checkpoint of this job verifies"):
+        recovery.resume(local=False)
+    assert clock.now <= 30.0
 
 
 def test_what_is_gone_by_both_witnesses_is_passed_over(places: Places) -> None:

@@ -29,6 +29,7 @@ from holdfast.repository.journal import Journal, newer_run
 from holdfast.repository.state import JobState
 from holdfast.runtime.ports import WorkDirectory, Workplace
 from holdfast.storage.interface import ObjectStore
+from holdfast.storage.retrying import patience_of, pauses
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Recovery:
         self._journal = journal
         self._workplace = workplace
         self.cost: Cost = lambda barrier: None
+        self._waited = False
 
     def resume(
         self, *, local: bool, back: GoBack | None = None, damaged: Mapping[CheckpointId, str] | None = None
@@ -178,12 +180,21 @@ class Recovery:
             return self._restore(entry)
         except Corrupt as error:
             log.warning("checkpoint %s is read once more: %s", entry.id, error.message)
+        self._wait_out()
         try:
             return self._restore(entry)
         except Corrupt as error:
             if isinstance(error.__cause__, ObjectNotFound):
                 self._require_absent(entry, error)
             raise
+
+    def _wait_out(self) -> None:
+        """What lies between here and the store can answer with pages of its own for seconds, and they look like
+        objects. Once for all checkpoints."""
+        if not self._waited:
+            for _ in pauses(patience_of(self._store)):
+                pass
+            self._waited = True
 
     def _require_absent(self, entry: CheckpointCompleted, error: Corrupt) -> None:
         """What one answer denied is missing only when a listing says so too."""
