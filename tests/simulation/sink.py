@@ -154,6 +154,8 @@ class SimulatedSink:
         return self._context.fencing_epoch
 
     def _staged(self, path: str) -> tuple[int, ...]:
+        if self._accepting and path not in self._table.staged:
+            return ()  # published once, discarded since, and taken out with the table
         self._checkers.require(path in self._table.staged, f"staged file {path} is published and does not exist")
         return self._table.staged[path]
 
