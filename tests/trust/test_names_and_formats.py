@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from holdfast.checkpoint.manifest import (
     pack_key,
 )
 from holdfast.cli.main import main
-from holdfast.errors import Corrupt, InvalidKey, NewerFormat, StorageError
+from holdfast.errors import Corrupt, InvalidKey, NewerFormat, ObjectNotFound, StorageError
 from holdfast.identifiers import CONTROL_SHARD, BatchId, CheckpointId, Digest, FencingEpoch
 from holdfast.repository import names
 from holdfast.repository.blobs import Blobs
@@ -250,6 +251,17 @@ class TestLocalStore:
             with pytest.raises(InvalidKey):
                 attempt()
         assert (tmp_path / "a").read_bytes() == b"outside"
+
+    def test_what_is_no_file_is_no_object(self, tmp_path: Path) -> None:
+        (tmp_path / "folder").mkdir()
+        os.mkfifo(tmp_path / "pipe")
+        store, handles = LocalStore(tmp_path), len(os.listdir("/proc/self/fd"))
+        for key in ("folder", "pipe"):
+            for attempt in (store.get, lambda key: store.read(key, 0, 1), lambda key: list(store.stream(key))):
+                with pytest.raises(ObjectNotFound):
+                    attempt(key)  # type: ignore[operator]
+            assert not store.exists(key)
+        assert len(os.listdir("/proc/self/fd")) == handles
 
     def test_no_link_is_followed(self, tmp_path: Path) -> None:
         outside, home = tmp_path / "outside", tmp_path / "home"

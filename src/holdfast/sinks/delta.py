@@ -343,7 +343,8 @@ class Delta:
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
             table = self._log.load()
-            wanted = plan(table)
+            with storage_errors(f"{operation} {self.describe()}"):
+                wanted = plan(table)
             self._step(f"{operation}: planned")
             if wanted is None:
                 break

@@ -172,11 +172,13 @@ class LocalStore:
     def _opened(self, key: str) -> Iterator[tuple[BinaryIO, int]]:
         """The object's file, and how long it is."""
         with self._parent("read", key) as (folder, name):
+            # Of a directory no file can be made, so it is known what it is before.
             handle = os.open(name, _READ, dir_fd=folder)
-        with os.fdopen(handle, "rb") as file, self._told("read", key):
-            status = os.fstat(file.fileno())
+            status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
+                os.close(handle)
                 raise FileNotFoundError(errno.ENOENT, "no file has that name")
+        with os.fdopen(handle, "rb") as file, self._told("read", key):
             yield file, status.st_size
 
     @contextmanager
