@@ -99,6 +99,7 @@ class SimulatedSink:
                     self._checkers.shown(self._table, rows)
                     self._table.visible.append((batch.batch_id, rows))
                     self._table.record[batch.batch_id] = rows
+                    self._table.made_by[batch.batch_id] = batch.fencing_epoch
             self._table.published = max(upto, BatchId(done))
             if self._accepting:
                 self._checkers.accepted(self._table, upto)
@@ -106,6 +107,11 @@ class SimulatedSink:
             self._checkers.published(self._process, self._table, upto, self._epoch)
 
         self._commit(f"publish {upto}", show)
+
+    def first_made_after(self, run: FencingEpoch) -> BatchId | None:
+        self._trouble("ask who made what")
+        made = self._table.made_by
+        return min((batch for batch in self._table.record if made.get(batch, 0) > run), default=None)
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         self._trouble("plan a rewind")

@@ -9,8 +9,8 @@ from holdfast.identifiers import BatchId
 
 _KEPT = 12
 _CONTENT = (
-    "id", "version", "epoch", "life", "claim", "published", "visible", "record", "deleted", "compacted", "foreign",
-    "holes",
+    "id", "version", "epoch", "life", "claim", "published", "visible", "record", "made_by", "deleted", "compacted",
+    "foreign", "holes",
 )  # fmt: skip
 """What a copy of its files holds."""
 
@@ -27,6 +27,8 @@ class Table:
     visible: list[tuple[BatchId, tuple[int, ...]]] = field(default_factory=list)
     record: dict[BatchId, tuple[int, ...]] = field(default_factory=dict)
     """What each published batch made visible, as our own record at the place says."""
+    made_by: dict[BatchId, int] = field(default_factory=dict)
+    """The run that staged each published batch, by the same record."""
     staged: dict[str, tuple[int, ...]] = field(default_factory=dict)
     deleted: set[int] = field(default_factory=set)
     """Rows that others took out on purpose; the table's log says so."""
@@ -63,7 +65,7 @@ class Table:
     def copy(self) -> Table:
         taken = copy(self)
         taken.visible, taken.record, taken.staged = list(self.visible), dict(self.record), dict(self.staged)
-        taken.deleted, taken.holes = set(self.deleted), set(self.holes)
+        taken.deleted, taken.holes, taken.made_by = set(self.deleted), set(self.holes), dict(self.made_by)
         taken.versions, taken.copies = [], []
         return taken
 

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.checkpoint.manifest import manifest_key
+from holdfast.cli.main import main
 from holdfast.errors import Conflict, InvalidSettings, StorageError
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
 from holdfast.repository.entries import Process, RunStarted, WentBack
@@ -20,6 +22,7 @@ from holdfast.runtime.memory import Asked, Memory, agree, given_up
 from holdfast.runtime.places import require_apart
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
 from holdfast.sinks.protocol import fingerprint
+from holdfast.storage.local import LocalStore
 from tests.trust.files_sink import expected
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
@@ -513,6 +516,67 @@ def test_a_death_while_an_older_home_is_accepted(job: Job, step: str) -> None:
         job.run()
     job.lived(1, accept_older_home=True)
     job.require_rows(3)
+
+
+@pytest.mark.parametrize("batches", [1, 2, 4])
+@pytest.mark.parametrize("wiped", [False, True])
+def test_a_home_whose_batches_were_made_anew_over_another_copy_is_not_mixed_with_them(
+    job: Job, batches: int, wiped: bool
+) -> None:
+    """An older copy was accepted and went on, then the newer one was put back and accepted too: the sink was rewound to
+    a batch number that meant other rows there, and those between the two were gone without a word."""
+    job.lived(2)
+    older = shutil.copytree(job.home, job.root / "older")
+    job.lived(2)
+    newer = shutil.copytree(job.home, job.root / "newer")
+    for home in (older, newer):
+        shutil.rmtree(job.home)
+        shutil.copytree(home, job.home)
+        if wiped:
+            job.wipe_work()
+        if home == older:
+            job.lived(batches, accept_older_home=True)
+    for _ in range(2):  # a refusal leaves nothing behind that the next start would take for an explanation
+        with pytest.raises(Conflict, match="shows batches from 2 on as a later run made them anew") as refusal:
+            job.run(accept_older_home=True)
+        with pytest.raises(Conflict):
+            job.run()
+    job.require_rows(2 + batches)
+    assert "--from-checkpoint 2" in str(refusal.value.hint)
+    job.lived(3, accept_older_home=True, from_checkpoint=2)
+    job.require_rows(5)
+    job.lived(1)
+    job.require_rows(6)
+
+
+def test_a_copy_from_before_its_source_passed_a_checkpoint_over_is_not_mixed_with_what_came_after(job: Job) -> None:
+    job.lived(3)
+    (job.root / "copy").mkdir()
+    copy = ["copy", "--home", f"file://{job.home}", "--job", "churn", "--all", "--to", f"file://{job.root}/copy"]
+    assert main(copy) == 0
+    newest = max(state_of(job.home).retained(), key=lambda entry: entry.id)
+    LocalStore(job.home, within=JobName("churn")).delete(manifest_key(newest.manifest))
+    job.wipe_work()
+    job.lived(1)  # batch 2 is made anew
+    job.home = job.root / "copy"
+    job.wipe_work()
+    with pytest.raises(Conflict, match="shows batches from 2 on as a later run made them anew"):
+        job.run(accept_older_home=True)
+    job.lived(2, accept_older_home=True, from_checkpoint=2)
+    job.require_rows(4)
+
+
+def test_a_copy_goes_on_with_what_its_source_made(job: Job) -> None:
+    job.lived(3)
+    job.lived(1)
+    (job.root / "copy").mkdir()
+    copy = ["copy", "--home", f"file://{job.home}", "--job", "churn", "--all", "--to", f"file://{job.root}/copy"]
+    assert main(copy) == 0
+    job.home = job.root / "copy"
+    job.wipe_work()
+    job.killed(0)
+    job.lived(1)
+    job.require_rows(5)
 
 
 def test_a_sink_that_was_emptied_is_refused_and_taken_as_it_is_when_asked_for(job: Job) -> None:

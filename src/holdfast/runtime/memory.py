@@ -109,7 +109,7 @@ def _of_another_life(memory: Memory, lineage: str) -> bool:
 
 def ahead(state: JobState, memory: Memory) -> str | None:
     """What `memory` knows that the journal does not, None when the journal knows at least as much."""
-    if memory.epoch > state.fencing_epoch:
+    if memory.epoch > state.fencing_epoch and not _is_before_a_jump(state, memory.epoch):
         return f"knows run {memory.epoch}, the home's newest is run {state.fencing_epoch}"
     if memory.head > state.head:
         return f"knows entry {memory.head} of the journal, the home's newest is entry {state.head}"

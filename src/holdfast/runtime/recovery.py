@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of, manifest_key
 from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageError, StorageUnreachable
-from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
 from holdfast.repository.damage import load_manifest, mark_corrupt
@@ -255,6 +255,18 @@ class Recovery:
         newer = newer_run(self._store, self._journal.state)
         if newer is not None:
             raise Fenced(newer)
+
+    def made_by(self, resumed: Resumed) -> FencingEpoch | None:
+        """The run that made the checkpoint at `resumed.durable`, as the sink knows it; None when that is not known."""
+        state = self._journal.state
+        newest = state.newest_of_the_line() if resumed.durable_id is None else state.completed[resumed.durable_id]
+        if newest is None:
+            return None
+        if not is_copied(state, newest.id):
+            return newest.fencing_epoch
+        # The entry of a copy names the run that copied; the manifest is the one that was copied. What goes on in its
+        # own directory does without the home's objects.
+        return None if resumed.is_local else self.manifest(newest.id).fencing_epoch
 
     def manifest(self, id: CheckpointId) -> Manifest:
         """Raises `Corrupt` or `StorageError`."""

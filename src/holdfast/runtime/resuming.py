@@ -60,6 +60,7 @@ class Resuming:
         """Whether differences of the query were overridden that Spark may break on. After this the query may start."""
         overridden = self._query.preflight(resumed.directory, resumed.barrier)
         published = self._published()
+        self._require_one_line(resumed)
         self._require_rewindable(resumed, published)
         self._require_input(resumed)
         self._recovery.give_up(resumed, published)
@@ -84,6 +85,38 @@ class Resuming:
         if sink is None or (not self._opened and self.new_place):
             return None
         return sink.published() if self._opened or self._looked is None else self._looked.published
+
+    def _require_one_line(self, resumed: Resumed) -> None:
+        """What the sink shows up to the checkpoint's barrier must be of the line of batches that the checkpoint ends.
+
+        A run over another copy of the home may have made those batches anew: cut elsewhere, they hold other rows. Every
+        batch of a checkpoint was staged by the run that made the checkpoint, or by one before it.
+        """
+        sink, durable = self._query.sink, resumed.durable
+        if sink is None or durable is None or (self.new_place and not self._opened):
+            return
+        made_by = self._recovery.made_by(resumed)
+        first = None if made_by is None else sink.first_made_after(made_by)
+        if first is None or first > durable:
+            return
+        what = (
+            f"the home has batches up to {durable} as run {made_by} made them, and {sink.describe()} shows batches "
+            f"from {first} on as a later run made them anew"
+        )
+        if not self._context.accept:
+            self._recovery.require_ownership()
+            raise Conflict(
+                f"could not go on from batch {durable}: {what}; rows would be missing, or stand there twice",
+                hint=self._back_before(first),
+            )
+        log.warning("the sink is taken as it is, as was asked for: %s", what)
+
+    def _back_before(self, first: BatchId) -> str:
+        older = [entry.id for entry in self._journal.state.restorable() if entry.barrier_batch_id < first]
+        together = " --accept-older-home" if self._older_home else ""
+        back = f"; or go back to where the two part: --from-checkpoint {older[0]}{together}" if older else ""
+        as_it_is = f"or go on from what is there as it is: --accept-sink{together}"
+        return f"start with the home of that later run{back}; {as_it_is}"
 
     def _require_rewindable(self, resumed: Resumed, published: BatchId | None) -> None:
         sink, durable = self._query.sink, resumed.durable

@@ -30,7 +30,7 @@ from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks.delta_commits import foreign_since_own
 from holdfast.sinks.delta_fit import APPEND_ONLY, demands, has_deletion_vectors, is_append_only, misfits
 from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger, read_ledger, replace, transactions
-from holdfast.sinks.delta_legacy import epoch_app, legacy_batches, legacy_ledger, legacy_lineage
+from holdfast.sinks.delta_legacy import epoch_app, legacy_batches, legacy_ledger, legacy_lineage, made_as
 from holdfast.sinks.delta_log import Commit, DeltaLog, LiveFile
 from holdfast.sinks.delta_partitions import (
     MARKED,
@@ -188,6 +188,18 @@ class Delta:
 
         self._commit("publish", plan)
         self._may_leave_out = False
+
+    def first_made_after(self, run: FencingEpoch) -> BatchId | None:
+        with storage_errors(f"look at {self.describe()}"):
+            table = self._log.load_if_there()
+            ledger = None if table is None else self._ledger(table)
+            if ledger is None:
+                return None
+            made = [(batch.batch_id, batch.made_by) for batch in self._recorded(table, ledger, NOTHING).batches]
+            # Of batches that the record has forgotten, the names of their files tell as long as nobody rewrote them.
+            own = f"{self._staging.name}/"
+            made += [made_as(file.path) for file in self._log.live_files(table) if file.path.startswith(own)]
+            return min((batch for batch, epoch in made if epoch > run and batch <= ledger.published), default=None)
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"look at {self.describe()}"):

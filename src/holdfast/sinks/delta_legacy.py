@@ -50,7 +50,7 @@ def legacy_batches(
     live: dict[int, list[RecordedFile]] = {}
     for file in files:
         if file.path.startswith(prefix):
-            live.setdefault(_batch_of(file.path), []).append(file)
+            live.setdefault(made_as(file.path)[0], []).append(file)
     noted = _noted(history, f"holdfast:{job}:{lineage}", published)
     found = []
     for batch in range(published, NOTHING, -1):
@@ -86,6 +86,7 @@ def _apps(log: Path) -> Iterator[str]:
             yield from (str(txn["appId"]) for txn in transactions if txn and txn.get("appId"))
 
 
-def _batch_of(path: str) -> int:
-    """The batch that staged a file: holdfast-<job>-<lineage>/<fencing_epoch>/<batch>-<unique>/…"""
-    return int(path.split("/")[2].partition("-")[0])
+def made_as(path: str) -> tuple[BatchId, FencingEpoch]:
+    """The batch and the run that staged a file: holdfast-<job>-<lineage>/<fencing_epoch>/<batch>-<unique>/…"""
+    _, epoch, batch, *_ = path.split("/")
+    return BatchId(int(batch.partition("-")[0])), FencingEpoch(int(epoch))

@@ -163,6 +163,15 @@ class Files:
             for source in {source.parent for batch in batches for source, _ in moves[batch.batch_id]}:
                 shutil.rmtree(source, ignore_errors=True)
 
+    def first_made_after(self, run: FencingEpoch) -> BatchId | None:
+        with storage_errors(f"look at {self.describe()}"):
+            marker = _newest_published(self._layout.markers())
+            if (published := marker.batch_id) is None:
+                return None
+            made = [(batch.batch_id, batch.made_by) for batch in files_proof.recorded(self._layout, marker).batches]
+            made += [(file.batch_id, file.fencing_epoch) for file in self._layout.visible()]
+            return min((batch for batch, epoch in made if epoch > run and batch <= published), default=None)
+
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"plan a rewind of {self.describe()}"):
             marker = _newest_published(self._layout.markers())

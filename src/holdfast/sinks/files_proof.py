@@ -102,7 +102,7 @@ def rows_in(paths: Iterable[Path]) -> int:
 def _as_found(layout: FilesLayout, batch: RecordedBatch) -> RecordedBatch:
     wrong = {file.path for file, _ in _wrong(layout, batch.files)}
     files = (RecordedFile(f.path, GONE, f.rows) if f.path in wrong else f for f in batch.files)
-    return RecordedBatch(batch.batch_id, tuple(files))
+    return RecordedBatch(batch.batch_id, tuple(files), batch.made_by)
 
 
 def _wrong(layout: FilesLayout, files: Iterable[RecordedFile]) -> Iterator[tuple[RecordedFile, str]]:

@@ -180,6 +180,10 @@ class Sink(Protocol):
         Afterwards `published() == upto`.
         """
 
+    def first_made_after(self, run: FencingEpoch) -> BatchId | None:
+        """The oldest published batch that a newer run than `run` staged, as far as that is known; None when there is
+        none. Reads only, and leaves no trace. After `look` or `open`."""
+
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         """What `rewind(upto)` would do, and whether it can. Reads only, and leaves no trace. After `look` or `open`."""
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from holdfast.errors import Corrupt, NewerFormat
-from holdfast.identifiers import BatchId, JobName
+from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks.durable import flush
 from holdfast.sinks.protocol import StagedBatch, fingerprint
 
@@ -42,6 +42,8 @@ class RecordedFile(msgspec.Struct, frozen=True):
 class RecordedBatch(msgspec.Struct, frozen=True):
     batch_id: BatchId
     files: tuple[RecordedFile, ...]
+    made_by: FencingEpoch = FencingEpoch(0)
+    """The run that staged it; 0 when that is not known."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ def recorded(batch: StagedBatch, visible: Mapping[str, str] | None = None) -> Re
     """`visible` has the paths of files that are shown under another name than they were staged."""
     names = visible or {}
     files = (RecordedFile(names.get(file.path, file.path), file.size, file.rows) for file in batch.files)
-    return RecordedBatch(batch.batch_id, tuple(files))
+    return RecordedBatch(batch.batch_id, tuple(files), batch.fencing_epoch)
 
 
 class PublishedRecord:
