@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -235,6 +236,44 @@ def test_a_damaged_directory_is_to_blame_and_its_checkpoint_is_restored(
     assert state_of(places.home).corrupt == {}
     assert len(tried) == 2
     run.stop()
+
+
+@pytest.mark.parametrize("why", [MALFORMED, below("x.y.NobodyKnows: something went wrong")])
+def test_a_directory_that_lost_batches_of_a_checkpoint_is_not_started_in_again(places: Places, why: str) -> None:
+    """Put back from an older copy while the query was dead: batches were made anew under numbers that readers had seen,
+    and their rows were lost or stood there twice."""
+    run = places.run(restart_delay="1s")
+    run.batches(1)
+    older = shutil.copytree(run.query.directory, places.work.with_name("older"))
+    run.batches(2)
+    where = run.query.directory
+    run.query.die(why)
+    shutil.rmtree(where)
+    shutil.copytree(older, where)
+    run.wait(30.25)
+    assert run.runtime.status.running
+    assert run.query.directory != where
+    assert run.runtime._life.resumed.barrier == 5
+    assert places.aside() == 1
+    assert state_of(places.home).corrupt == {}
+    run.batches(1)
+    run.stop()
+
+
+def test_a_directory_that_somebody_deleted_is_not_begun_anew(places: Places) -> None:
+    """Within a run the query began with batch 0, and its first batches were taken for those that readers had seen."""
+    run = places.run(restart_delay="1s", restart_attempts=2)
+    where = run.query.directory
+    run.query.die(below("x.y.NobodyKnows: something went wrong"))
+    shutil.rmtree(where)
+    run.wait(30.25)
+    assert run.over
+    assert isinstance(run.failure, StorageError)
+    assert "it holds no batch any more, the newest checkpoint has batch 2" in str(run.failure)
+    assert not where.exists()
+    again = places.run()
+    assert again.runtime._life.resumed.barrier == 2
+    again.stop()
 
 
 def test_a_directory_whose_disk_is_away_is_not_called_damaged(places: Places) -> None:

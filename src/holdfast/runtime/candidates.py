@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from holdfast.errors import Corrupt, Incompatible
+from holdfast.errors import Corrupt, Incompatible, StorageUnreachable
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
-from holdfast.runtime.causes import SUSPICIONS, Cause, Death, StartFailed, death_of_start
+from holdfast.runtime.causes import SUSPICIONS, Cause, Death, DirectoryBehind, StartFailed, death_of_start
 from holdfast.runtime.evidence import Verdict, difference, verdict
 from holdfast.runtime.own_writer import Repeats, require_no_skips
-from holdfast.runtime.ports import Query
+from holdfast.runtime.ports import Query, WorkDirectory
 from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.supervision import Supervision
@@ -67,6 +67,23 @@ class Candidates:
                 raise failure
             resumed = following
 
+    def require_not_behind(self, directory: WorkDirectory) -> None:
+        """Refuse a directory that lost what the newest checkpoint has, before the query starts in it again: it would
+        make batches anew, under numbers that readers have seen. Raises `DirectoryBehind`, or `StorageUnreachable` when
+        there is nothing at all, as without its disk."""
+        newest, barrier = self._journal.state.newest_of_the_line(), directory.newest_barrier()
+        if newest is None or (barrier is not None and barrier >= newest.barrier_batch_id):
+            return
+        if barrier is None:
+            raise StorageUnreachable(
+                f"could not start the query in {directory.location}: it holds no batch any more, the newest checkpoint "
+                f"has batch {newest.barrier_batch_id}; a new start of the job restores it from the home"
+            )
+        raise DirectoryBehind(
+            f"{directory.location} ends with batch {barrier}, the newest checkpoint has batch "
+            f"{newest.barrier_batch_id}: it was put back from an older copy, or files of it are gone"
+        )
+
     def _suspicion(self, resumed: Resumed, error: StartFailed) -> Death:
         """Raises when the directory is not under suspicion, or nothing came from before."""
         death = self._supervision.blamed(death_of_start(error))
@@ -105,6 +122,10 @@ class Candidates:
         directory = suspect.directory
         if directory.location in self._given_up:
             return Verdict.SET_ASIDE  # the sink may have discarded what was staged from it
+        try:
+            self.require_not_behind(directory)
+        except DirectoryBehind:
+            return Verdict.SET_ASIDE
         restored = suspect.checkpoint if directory.newest_barrier() == suspect.barrier else None
         covered, different = self._compared(suspect, restored)
         if different is not None:

@@ -71,6 +71,10 @@ class StartFailed(Exception):
     """The query could not be started; says so with the chain of exceptions."""
 
 
+class DirectoryBehind(Exception):
+    """The work directory lacks batches of the job's newest checkpoint."""
+
+
 GONE = "Spark is gone"
 """How a death begins that no restart within this process can mend."""
 STOPPED = "somebody stopped the query, and not the job"
@@ -230,6 +234,8 @@ def death_of_start(error: Exception) -> Death:
     match error:
         case StartFailed():
             return death_of_text(str(error))
+        case DirectoryBehind():
+            return Death(Cause.STATE_UNREADABLE, str(error))
         case Fenced():
             return Death(Cause.FENCED, error.message)
         case StorageError():

@@ -257,6 +257,7 @@ class QueryLife:
             self._post(lambda: self._restarted(restart, resumed))
 
     def _start_again(self) -> Resumed:
+        self._candidates.require_not_behind(self.resumed.directory)
         self._query.start(self.resumed.directory)
         return self.resumed
 
