@@ -183,6 +183,20 @@ def test_what_the_journal_gave_up_is_taken_back_by_the_next_start_whatever_it_as
     job.require_rows(4)
 
 
+def test_rows_that_an_optimize_moved_are_spoken_of_when_the_sink_is_accepted_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ "2 batches with 0 rows are taken back", and each of their rows stood there twice in the end."""
+    job = Job(tmp_path, "delta")
+    job.lived(4)
+    job.rewritten_by_others()
+    job.wipe_work()
+    with pytest.raises(Conflict, match="has rewritten 4 of the 4 files"):
+        job.run(from_checkpoint=2)
+    job.run(from_checkpoint=2, accept_sink=True).stop()
+    assert "4 more rows of these batches are not in the files that were published" in caplog.text
+
+
 def test_an_append_only_table_is_asked_first(tmp_path: Path) -> None:
     job = Job(tmp_path, "delta")
     job.lived(3)

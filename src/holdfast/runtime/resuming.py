@@ -141,6 +141,13 @@ class Resuming:
             sink.describe(),
         )
 
+        if plan.rows_gone:
+            log.warning(
+                "%s more rows of these batches are not in the files that were published; where another writer has only "
+                "moved them (OPTIMIZE), they stay and will stand there twice: take them out by hand",
+                plan.rows_gone,
+            )
+
     def _may_take_back(self, published: BatchId) -> bool:
         shown = given_up(self._journal.state)
         return self._older_home or (shown is not None and published <= shown)

@@ -258,8 +258,9 @@ class Delta:
                 f"another writer (OPTIMIZE, DELETE, UPDATE) has rewritten {len(files) - len(unwanted)} of the "
                 f"{len(files)} files of later batches, so their rows cannot be told apart any more"
             )
+        gone = sum(file.rows for file in files if file.path not in live)
         plan = RewindPlan(
-            max(0, ledger.published - target), len(unwanted), sum(file.rows for file in unwanted), obstacle
+            max(0, ledger.published - target), len(unwanted), sum(file.rows for file in unwanted), obstacle, gone
         )
         return plan, unwanted
 

@@ -134,6 +134,9 @@ class RewindPlan(msgspec.Struct, frozen=True):
     rows: int = 0
     obstacle: str | None = None
     """Why it cannot be done, None when it can."""
+    rows_gone: int = 0
+    """Rows of these batches that are not where they were published, which a person has accepted. Whoever only moved
+    them has left them to readers."""
 
 
 class Sink(Protocol):
