@@ -80,6 +80,8 @@ class Table:
 
     def accept(self) -> None:
         """A person says that it is meant to be what it is."""
+        self.foreign += sum(len(rows) for batch, rows in self.visible if batch not in self.record)
+        self.visible = [(batch, rows) for batch, rows in self.visible if batch in self.record]
         there = set(self.rows()) | self.deleted
         self.holes = (self.holes | set(range(self.high))) - there
         self.record = {batch: tuple(row for row in rows if row in there) for batch, rows in self.record.items()}
