@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -11,20 +12,21 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.errors import DamagedJournal, Fenced, ObjectNotFound, StorageUnreachable
-from holdfast.identifiers import AttemptId, Sequence
+from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
 from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.chain import entry_key, fold_key, read_entries, survey_entries
+from holdfast.repository.entries import AnyEntry, RunStarted
 from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import keys_of
 from holdfast.repository.state import JobState
 from holdfast.runtime.freeing import clear, fold
-from holdfast.storage.interface import StoredObject
+from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience
 from tests.unit.churning_runs import ChurningRun, ManualClock, manifest_of, needed_keys, state_of
-from tests.unit.job_histories import History
+from tests.unit.job_histories import ELSEWHERE, History
 
 KEY = "blobs/ab/abcd.3"
 
@@ -323,6 +325,58 @@ def test_a_home_of_format_1_is_opened_continued_and_folded(
     first = min(item.key for item in LocalStore(tmp_path / "home", within="churn").list("journal/"))
     assert first > entry_key(38), "what the fold stands for is gone"
     assert needed_keys(tmp_path / "home") <= {str(p.relative_to(tmp_path / "home/churn")) for p in files(tmp_path)}
+
+
+def test_a_run_of_format_1_that_slept_through_the_first_fold_finds_its_next_place_taken(
+    tmp_path: Path, churn: Callable[..., ChurningRun]
+) -> None:
+    """It proves nothing: what it finds free it believes in, publishes by it and deletes by it."""
+    shutil.copytree(Path(__file__).parents[1] / "unit/homes/format1", tmp_path / "home", dirs_exist_ok=True)
+    old = state_of(tmp_path / "home")
+    run = churn(3)
+    run.batches(4)
+    run.wait(30.0)
+    store = LocalStore(tmp_path / "home", within="churn")
+    assert not store.exists(entry_key(old.head)), "it was folded, and what the fold stands for is gone"
+    assert store.create(entry_key(old.head + 1), b"{}") is Created.LOST
+    run.stop()
+    churn(4).stop()
+
+
+def test_a_run_that_slept_behind_the_claim_that_stays_is_fenced_all_the_same(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parents[1] / "unit/homes/format1", tmp_path / "home")
+    store = LocalStore(tmp_path / "home", within="churn")
+    slow, quick = (History(tmp_path / "home", "churn", attempts=name) for name in ("slow", "quick"))
+    made: list[AnyEntry] = []
+
+    def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+        if made:
+            quick.journal.load()
+            quick.run()
+            quick.journal.fold(frozenset(), Sequence(0))
+            clear(store, quick.journal)
+        made.append(
+            RunStarted(
+                sequence=sequence,
+                attempt=attempt,
+                fencing_epoch=FencingEpoch(sequence),
+                at=at,
+                lineage="x",
+                process=ELSEWHERE,
+                heartbeat_s=5.0,
+                work="",
+                holdfast="0.2.0",
+            )
+        )
+        return made[-1]
+
+    slow.journal.load()
+    with pytest.raises(Fenced):
+        slow.journal.claim(make)
+    assert [entry.sequence for entry in made] == [39, 40]
+    assert quick.state().fencing_epoch == 40
+    quick.complete(13)
+    assert store.exists(entry_key(39)), "the place of the first one stays taken"
 
 
 def files(tmp_path: Path) -> list[Path]:

@@ -26,6 +26,10 @@ create h+1, and let a newer run have claimed the job since.
 A run that claims has no predecessor of its own. It proves that what it has read last still stands, and that nothing is
 listed behind its claim: either alone would do, since where a place is free through a fold, that fold's entry is behind.
 
+A run of format 1 that slept proves nothing of that. Its next place is taken by a claim that no fold deletes, so it
+loses its next append, as it would have before there were folds. Nobody's newest entry is that claim: a second one
+follows it.
+
 A home that was emptied, swapped or put back from a backup under a run shows in the same proof: h is gone, by a read and
 by a listing, and the journal has no newer run. That is `HomeReplaced`; it passes when the home is put back. If another
 run was given the same number there, or a newer one, this run stops.
@@ -63,7 +67,15 @@ from holdfast.repository.chain import (
     read_stored,
     survey_entries,
 )
-from holdfast.repository.entries import FORMAT, AnyEntry, CheckpointsRetired, JournalFolded, RunEnded, RunStarted
+from holdfast.repository.entries import (
+    CHAINED_SINCE,
+    FORMAT,
+    AnyEntry,
+    CheckpointsRetired,
+    JournalFolded,
+    RunEnded,
+    RunStarted,
+)
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.names import FOLDS, is_fold
 from holdfast.repository.names import JOURNAL as PREFIX
@@ -155,6 +167,11 @@ class Journal:
 
     def claim(self, make: MakeEntry) -> RunStarted:
         """Append `run-started` and so become the owner. Raises `Fenced` when another run claims at the same time."""
+        if self._tip is not None and self._tip.entry.format < CHAINED_SINCE:
+            self._claim_place(_guarding(make))
+        return self._claim_place(make)
+
+    def _claim_place(self, make: MakeEntry) -> RunStarted:
         while True:
             mine = self._made(make)
             standing = self._create(mine)
@@ -439,6 +456,16 @@ class Journal:
                 self._store.delete(fold.key)
         except StorageError:
             return
+
+
+def _guarding(make: MakeEntry) -> MakeEntry:
+    """The claim whose place no fold makes free (`folding.guard_of`). It is nobody's run."""
+
+    def guard(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+        entry = make(sequence, attempt, at)
+        return msgspec.structs.replace(entry, purpose="maintenance", work="", next_sequence=None, retention=None)
+
+    return guard
 
 
 def newer_run(store: ObjectStore, state: JobState) -> str | None:

@@ -25,7 +25,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
 from holdfast.repository.doomed import Doomed, objects_first
 from holdfast.repository.entries import CheckpointCompleted
-from holdfast.repository.folding import clear_folded
+from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.journal import Journal
 from holdfast.repository.reserve import keep_reserve
 from holdfast.repository.retention import in_grace, keys_of
@@ -250,7 +250,7 @@ class Collector:
     def _clear_folded(self) -> None:
         folded = self._journal.state.folded
         if self._folded and folded is not None:
-            self._folded = not clear_folded(self._store, folded.upto, SLICE)
+            self._folded = not clear_folded(self._store, folded.upto, SLICE, guard_of(self._journal.state))
 
     def _delete_some(self) -> None:
         """Delete what is given up and not needed.

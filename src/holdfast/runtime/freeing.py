@@ -10,7 +10,7 @@ from holdfast.identifiers import CheckpointId
 from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.doomed import objects_first
 from holdfast.repository.entries import CheckpointsRetired
-from holdfast.repository.folding import clear_folded
+from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.journal import Journal, newer_run
 from holdfast.repository.retention import in_grace, plan_fold
 from holdfast.repository.state import JobState
@@ -52,7 +52,7 @@ def fold(journal: Journal, grace_s: float, now: datetime) -> bool:
 def clear(store: ObjectStore, journal: Journal) -> None:
     """Delete the entries that the newest fold stands for."""
     if journal.state.folded is not None:
-        clear_folded(store, journal.state.folded.upto)
+        clear_folded(store, journal.state.folded.upto, guard=guard_of(journal.state))
 
 
 def free_without_owning(
