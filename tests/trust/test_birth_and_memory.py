@@ -591,6 +591,20 @@ def test_a_sink_that_was_emptied_is_refused_and_taken_as_it_is_when_asked_for(jo
     assert job.rows() == delta_rows(5)[6:]
 
 
+def test_a_sink_put_back_from_an_older_copy_gets_every_row_when_the_job_goes_back_to_it(job: Job) -> None:
+    """The only way that the refusal named was to go on without the rows."""
+    job.lived(2)
+    older = shutil.copytree(job.place, job.root / "older")
+    job.lived(2)
+    shutil.rmtree(job.place)
+    shutil.copytree(older, job.place)
+    with pytest.raises(Conflict, match="the sink shows batches up to 1") as refusal:
+        job.run()
+    assert "--from-checkpoint, one at batch 1 or before" in str(refusal.value.hint)
+    job.lived(3, from_checkpoint=2)
+    job.require_rows(5)
+
+
 @pytest.mark.parametrize("step", ["run.claimed", "recovery.directory", "recovery.fenced", "recovery.aligned"])
 def test_a_death_while_an_emptied_sink_is_accepted(job: Job, step: str) -> None:
     job.killed(3)

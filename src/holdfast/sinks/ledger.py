@@ -27,12 +27,14 @@ def require_unbroken(published: BatchId | None, upto: BatchId, ledger: tuple[Sta
     entries = {batch.batch_id for batch in ledger}
     missing = [batch for batch in range(first, upto + 1) if batch not in entries]
     if missing:
-        shown = "nothing" if published is None else f"batches up to {published}"
+        shown, anew = "nothing", ""
+        if published is not None:
+            shown = f"batches up to {published}"
+            anew = f"or make these batches anew: --from-checkpoint, one at batch {published} or before; "
         raise Conflict(
             f"could not publish up to batch {upto}: the sink shows {shown}, and the ledger has no entry of "
             f"{_runs(missing)}; what these batches wrote cannot be found",
-            hint="put the sink back to what the last run left, or go on from what is there, without the rows of these "
-            "batches: --accept-sink",
+            hint=f"put the sink back to what the last run left; {anew}or go on without their rows: --accept-sink",
         )
 
 
