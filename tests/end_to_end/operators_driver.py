@@ -80,6 +80,8 @@ class Jobs:
             work=self._work,
             interval="1h",
             trigger=trigger,
+            # What these writers write twice does no harm.
+            repeats="refuse" if case.columns else "accept",
         )
 
     def _read(self, spark: SparkSession) -> DataFrame:

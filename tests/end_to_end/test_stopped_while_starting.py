@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 _PIPELINE = """
 def orders(spark):
     return spark.readStream.format("rate").load()
@@ -28,20 +30,21 @@ def command(tmp_path: Path) -> list[str]:
 
 def stopped_at(line: str, command: list[str]) -> tuple[int, str]:
     """The exit code and all that was said, of a process that gets SIGTERM when it says `line`."""
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    assert process.stderr is not None
-    killer = threading.Timer(200, process.kill)
-    killer.start()
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     said = []
-    try:
-        for heard in process.stderr:
-            said.append(heard)
-            if line in heard:
-                process.send_signal(signal.SIGTERM)
-        return process.wait(), "".join(said)
-    finally:
-        killer.cancel()
-        process.kill()
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        killer = threading.Timer(PATIENCE, process.kill)
+        killer.start()
+        try:
+            for heard in process.stderr:
+                said.append(heard)
+                if line in heard:
+                    process.send_signal(signal.SIGTERM)
+        finally:
+            killer.cancel()
+            killer.join()
+    return process.returncode, "".join(said)
 
 
 def entries(home: Path) -> Iterator[dict[str, object]]:

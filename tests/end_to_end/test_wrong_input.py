@@ -52,7 +52,12 @@ class Place:
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 
     def untouched(self) -> bool:
-        return not any(self.home.iterdir()) and not any((self.root / name).exists() for name in ("out", "work"))
+        """But for what Spark printed, if it had to be started to find out."""
+        work = [path.suffixes for path in (self.root / "work").glob("*")]
+        return not any(self.home.iterdir()) and not (self.root / "out").exists() and set(map(tuple, work)) <= {_PRINTED}
+
+
+_PRINTED = (".spark", ".log")
 
 
 @pytest.fixture
