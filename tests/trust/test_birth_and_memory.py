@@ -488,6 +488,24 @@ def test_a_home_older_than_its_sink_is_refused_and_carried_out_exactly_when_aske
     job.require_rows(5)
 
 
+def test_a_home_so_old_that_the_sink_has_forgotten_its_batches_can_still_be_gone_on_from(job: Job) -> None:
+    """With what the hint says, rows of forgotten batches stayed in the table and stood there twice."""
+    job.lived(2, retained=2)
+    backup = shutil.copytree(job.home, job.root / "backup")
+    job.lived(8, retained=2)
+    shutil.rmtree(job.home)
+    shutil.copytree(backup, job.home)
+    job.wipe_work()
+    if job.kind == "delta":
+        with pytest.raises(Conflict, match="is not recorded") as refusal:
+            job.run(accept_older_home=True)
+        assert "--accept-older-home --accept-sink" in str(refusal.value.hint)
+    job.lived(2, accept_older_home=True, accept_sink=True)
+    job.require_rows(4)
+    job.lived(1)
+    job.require_rows(5)
+
+
 def test_output_beyond_what_the_journal_has_is_refused(job: Job) -> None:
     """Epochs may have caught up by restarts: it is what readers see that counts."""
     job.lived(2)

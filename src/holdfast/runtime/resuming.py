@@ -248,7 +248,10 @@ def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Con
 def _way_on(resumed: Resumed) -> str:
     gives_up = resumed.gives_up
     if gives_up is None:
-        return "put the newest copy of the home back"
+        return (
+            "put the newest copy of the home back; or take rows of later batches that another writer has moved out by "
+            "hand, and go on from what is there: --accept-older-home --accept-sink"
+        )
     if gives_up.back is not None:
         return "Start without going back: nothing was changed, and the job goes on from where it was"
     ids = ", ".join(str(id) for id in gives_up.passed_over)

@@ -239,26 +239,37 @@ class Delta:
         return Commit({**transactions(job, ledger), **(legacy or {})}, actions, {"job": job})
 
     def _rewinding(self, table: Any, ledger: DeltaLedger, target: int) -> tuple[RewindPlan, list[LiveFile]]:
-        """What to take back, and which files that are; with `accept`, what is not there any more is not missed."""
+        """What to take back, and which files that are; with `accept`, what is not there any more is not missed, and
+        what the record has forgotten is known by its name."""
         known = self._recorded(table, ledger, target)
         live = {file.path: file for file in self._log.live_files(table)}
         files = [file for batch in known.batches for file in batch.files]
-        unwanted = [live[file.path] for file in files if file.path in live]
+        named = self._named_after(target, live) if self._context.accept else []
+        unwanted = list(dict.fromkeys([*(file.path for file in files if file.path in live), *named]))
+        return self._plan_without(table, ledger, target, known, [live[path] for path in unwanted])
+
+    def _named_after(self, target: int, live: Mapping[str, LiveFile]) -> list[str]:
+        own = f"{self._staging.name}/"
+        return [path for path in live if path.startswith(own) and made_as(path)[0] > target]
+
+    def _plan_without(
+        self, table: Any, ledger: DeltaLedger, target: int, known: Recorded, unwanted: list[LiveFile]
+    ) -> tuple[RewindPlan, list[LiveFile]]:
+        files = [file for batch in known.batches for file in batch.files]
+        there = {file.path for file in unwanted}
         obstacle = None
         if is_append_only(table):
             obstacle = f"the table takes no deletions ({APPEND_ONLY}=true)"
-        elif has_deletion_vectors(table) and (
-            marked := self._log.with_deletion_vectors(table) & {f.path for f in unwanted}
-        ):
+        elif has_deletion_vectors(table) and (marked := self._log.with_deletion_vectors(table) & there):
             obstacle = f"another writer has deleted rows of later batches (deletion vectors of {len(marked)} files)"
         elif not known.complete and not self._context.accept:
             obstacle = f"what all batches after {target} consist of is not recorded in {self._place}/{HIDDEN}"
-        elif len(unwanted) < len(files) and not self._context.accept:
+        elif len(there) < len(files) and not self._context.accept:
             obstacle = (
-                f"another writer (OPTIMIZE, DELETE, UPDATE) has rewritten {len(files) - len(unwanted)} of the "
+                f"another writer (OPTIMIZE, DELETE, UPDATE) has rewritten {len(files) - len(there)} of the "
                 f"{len(files)} files of later batches, so their rows cannot be told apart any more"
             )
-        gone = sum(file.rows for file in files if file.path not in live)
+        gone = sum(file.rows for file in files if file.path not in there)
         plan = RewindPlan(
             max(0, ledger.published - target), len(unwanted), sum(file.rows for file in unwanted), obstacle, gone
         )
