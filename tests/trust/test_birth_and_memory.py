@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
-from holdfast.errors import Conflict, InvalidSettings, StorageError
+from holdfast.errors import Conflict, Fenced, InvalidSettings, StorageError
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
 from holdfast.repository.entries import Process, RunStarted, WentBack
 from holdfast.repository.ownership import current_process
@@ -662,3 +663,21 @@ def test_a_journal_that_lost_its_newest_entries_is_older_than_the_heartbeat_besi
         job.run()
 
     assert job.rows() == before
+
+
+def test_a_process_that_its_machine_put_back_in_time_does_not_go_on_beside_or_behind_itself(tmp_path: Path) -> None:
+    """A snapshot of a virtual machine, its memory included: what the run wrote since is in the home, and not in its
+    work directory. Its own claim is in those entries, so only what this very process tried is its own."""
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1)
+    snapshot = copy.deepcopy(history.journal)
+    history.complete(2)
+    double = History(tmp_path / "home")
+    double.journal = snapshot
+    with pytest.raises(Fenced, match="put back from a snapshot, or runs twice"):
+        double.complete(2)
+    with pytest.raises(Fenced):
+        double.end()
+    history.complete(3)
+    assert [entry.id for entry in history.state().retained()] == [1, 2, 3]

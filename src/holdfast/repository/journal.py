@@ -6,8 +6,9 @@ Invariants
 - Only one thread appends (a lane of the runtime). An append whose outcome stays unknown is settled, with the same bytes
   at the same place, before anything else is appended. So every entry is known as won or lost before the next one is
   tried, and none is written twice.
-- An entry of one's own claim in one's place is one's own: an earlier try that was reported as not written. It is
-  adopted, and the append goes on behind it.
+- An entry in one's place that this process has tried to write there is one's own, also when the try was reported as
+  not written. It is adopted, and the append goes on behind it. One of the same claim that this process has not tried
+  is of its double: the machine was put back from a snapshot, or runs twice. Then this run is over.
 - Once fenced, always fenced: a run that has met a newer `run-started` appends nothing more, not even behind it.
 - Entries up to a fold are deleted in ascending order, and only after the entry that makes the fold official stands.
 
@@ -126,6 +127,8 @@ class Journal:
         self._tries = 1 if isinstance(store, RetryingStore) else _TRIES
         self._readers = readers
         self._undecided: StoredEntry | None = None
+        self._tried: set[AttemptId] = set()
+        """Attempts on the place behind the newest entry."""
         self._fenced: str | None = None
         self._claim = AttemptId("")
         self._tip: StoredEntry | None = None
@@ -253,6 +256,7 @@ class Journal:
 
     def _create(self, mine: StoredEntry) -> StoredEntry:
         """What stands at the place after the attempt, which may be another's."""
+        self._tried.add(mine.entry.attempt)
         doubtful = mine is self._undecided
         last: StorageError | None = None
         for _ in range(self._tries):
@@ -299,7 +303,7 @@ class Journal:
         """Take in what stands in `mine`'s place when it is this run's: True for `mine`, False for an earlier try.
         Raises when it is another's, or when the place was free only because this run is not the owner any more."""
         written = standing.entry
-        if written.attempt != mine.entry.attempt and (written.claim != self._claim or not self._claim):
+        if written.attempt not in self._tried:
             self._fenced = self._overtaken_by(standing)
             self._require_owner()
         try:
@@ -317,11 +321,17 @@ class Journal:
         self.state.apply(stored.entry)
         self._stored[stored.sequence] = stored
         self._tip = stored
+        self._tried.clear()
 
     def _overtaken_by(self, standing: StoredEntry) -> str:
         written = standing.entry
         if isinstance(written, RunStarted) and self._follows_the_tip(standing):
             return _owner(written)
+        if written.claim == self._claim and self._follows_the_tip(standing):
+            return (
+                f"entry {written.sequence} was written in the name of this run, and not by this process: its machine "
+                "was put back from a snapshot, or runs twice"
+            )
         return _put_back(f"entry {written.sequence} was written by run {written.fencing_epoch}, which does not know it")
 
     def _follows_the_tip(self, standing: StoredEntry) -> bool:
