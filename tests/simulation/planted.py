@@ -216,7 +216,7 @@ def a_run_that_slept_does_not_prove_that_its_newest_entry_stands(patch: Patch) -
 
 @defect(**FOLDING)
 def what_a_fold_stands_for_is_deleted_in_descending_order(patch: Patch) -> None:
-    def clear(store: Any, upto: int, limit: int | None = None) -> bool:
+    def clear(store: Any, upto: int, limit: int | None = None, guard: int | None = None) -> bool:
         keys = [item.key for item in store.list("journal/") if chain.sequence_of(item.key) <= upto]
         for key in reversed(keys):
             store.delete(key)
