@@ -378,33 +378,26 @@ class Journal:
         try:
             chain = self._journal_without(void)
         except DamagedJournal as error:
-            if void is not None and isinstance(void.entry, JournalFolded):
-                self._withdraw(void)  # nothing stands here but this run's own fold
             return _replaced(self._store, error.message)
         state = JobState.of(stored.entry for stored in chain.entries)
         run, own = state.run, self.fencing_epoch
         if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
             self._fenced = _owner(run) if run.fencing_epoch > own else _put_back(_owner(run))
             return Fenced(self._fenced)
-        if void is not None and (chain.tip != void or self._is_alone(void)):
+        # Nobody but a newer run, which would be in the chain, deletes what this run's fold stands for. So a fold that
+        # ends the journal lies in a home that has never seen what is in it.
+        if void is not None and (chain.tip != void or isinstance(void.entry, JournalFolded)):
             self._withdraw(void)
         return _replaced(self._store, _what_is_there(chain))
 
     def _journal_without(self, void: StoredEntry | None) -> Chain:
         """What stands in this home; without `void` when that is not part of it."""
-        if void is not None and isinstance(void.entry, JournalFolded):
-            # It would make this run's own fold the journal of a home that has never seen what is in it.
-            return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
         try:
             return read_chain(self._store, self._readers)
         except DamagedJournal:
             if void is None:
                 raise
             return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
-
-    def _is_alone(self, void: StoredEntry) -> bool:
-        """A fold and its entry would bring the whole journal into a home that was emptied meanwhile."""
-        return all(item.key == entry_key(void.sequence) for item in self._store.list(PREFIX))
 
     def _withdraw(self, void: StoredEntry) -> None:
         """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry.
