@@ -7,14 +7,14 @@ import pytest
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
-from holdfast.testing.stores import StoreConformance
+from holdfast.testing.stores import LinkConformance, StoreConformance
 from tests.stores.azure import AzureServer
 from tests.stores.gcs import GcsServer
 from tests.stores.hdfs_server import HdfsServer
 from tests.stores.s3 import S3Server
 
 
-class TestLocalDirectory(StoreConformance):
+class TestLocalDirectory(LinkConformance):
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> None:
         self.path = tmp_path
@@ -23,12 +23,11 @@ class TestLocalDirectory(StoreConformance):
     def make_store(self) -> ObjectStore:
         return LocalStore(self.path / "home")
 
-    def plant_link(self, name: str, key: str) -> bool:
+    def plant_link(self, name: str, key: str) -> None:
         outside = self.path / "outside"
         outside.mkdir()
         (outside / "precious").write_bytes(b"precious")
         (self.path / "home" / name / key).symlink_to(outside)
-        return True
 
 
 class TestS3(StoreConformance):

@@ -13,7 +13,7 @@ Subclass it in a test module:
 Every test works below a name of its own, so that one bucket serves them all. No key of holdfast's is a
 folder of another key, so no test asks for that.
 
-A store on a file system overrides `plant_link`, too: whatever others put there, a store never leads out of itself.
+A store on a file system takes `LinkConformance` and overrides `plant_link`, too.
 
 `FaultyStore(store, Faults(...), seed)` makes any store fail on purpose.
 """
@@ -70,11 +70,6 @@ class StoreConformance:
     def make_store(self) -> ObjectStore:
         """A new handle on the same place each time. `store.scoped(name)` of a new name must be empty."""
         raise NotImplementedError
-
-    def plant_link(self, name: str, key: str) -> bool:
-        """Make a symbolic link at `key` of the scope `name` that leads to a folder with a file `precious` outside of
-        the store. False: there are no links where this store is."""
-        return False
 
     @pytest.fixture
     def name(self) -> str:
@@ -310,23 +305,6 @@ class StoreConformance:
             store.put(key, b"somebody's")
         assert [item.key for item in store.list("journal/")] == keys
 
-    def test_a_link_leads_nowhere(self, store: ObjectStore, name: str) -> None:
-        store.put("blobs/aa/1", b"whole")
-        if not self.plant_link(name, "blobs/ab"):
-            pytest.skip("there are no links where this store is")
-        assert [item.key for item in store.list("")] == ["blobs/aa/1"]
-        assert store.scoped("blobs").children() == ("aa",)
-        for attempt in (
-            lambda: store.get("blobs/ab/precious"),
-            lambda: store.read("blobs/ab/precious", 0, 1),
-            lambda: store.exists("blobs/ab/precious"),
-            lambda: store.put("blobs/ab/precious", b""),
-            lambda: store.delete("blobs/ab/precious"),
-            lambda: list(store.list("blobs/ab/")),
-        ):
-            with pytest.raises(StorageError):
-                attempt()
-
     def test_an_answer_that_is_lost_does_not_change_who_won(self, store: ObjectStore) -> None:
         faulty = FaultyStore(store, Faults(after=1.0))
 
@@ -400,3 +378,27 @@ class _Breaking:
     def __iter__(self) -> Iterator[bytes]:
         yield from _pieces(self._data)
         raise self.failure
+
+
+class LinkConformance(StoreConformance):
+    """For a store on a file system: whatever others put there, it never leads out of itself."""
+
+    def plant_link(self, name: str, key: str) -> None:
+        """Put a symbolic link at `key` of the store `name`, to a folder outside with a file `precious`."""
+        raise NotImplementedError
+
+    def test_a_link_leads_nowhere(self, store: ObjectStore, name: str) -> None:
+        store.put("blobs/aa/1", b"whole")
+        self.plant_link(name, "blobs/ab")
+        assert [item.key for item in store.list("")] == ["blobs/aa/1"]
+        assert store.scoped("blobs").children() == ("aa",)
+        for attempt in (
+            lambda: store.get("blobs/ab/precious"),
+            lambda: store.read("blobs/ab/precious", 0, 1),
+            lambda: store.exists("blobs/ab/precious"),
+            lambda: store.put("blobs/ab/precious", b""),
+            lambda: store.delete("blobs/ab/precious"),
+            lambda: list(store.list("blobs/ab/")),
+        ):
+            with pytest.raises(StorageError):
+                attempt()
