@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of, manifest_key
-from holdfast.errors import Corrupt, Fenced, ObjectNotFound, StorageError, StorageUnreachable
+from holdfast.errors import Corrupt, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
 from holdfast.repository.damage import load_manifest, mark_corrupt
 from holdfast.repository.entries import CheckpointCompleted, WentBack
 from holdfast.repository.going_back import GoBack, abandoned_by
-from holdfast.repository.journal import Journal, newer_run
+from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 from holdfast.runtime.ports import WorkDirectory, Workplace
 from holdfast.storage.interface import ObjectStore
@@ -252,9 +252,7 @@ class Recovery:
 
     def require_ownership(self) -> None:
         """Raises `Fenced` when a newer run owns the job by now: what it did since explains what is outside."""
-        newer = newer_run(self._store, self._journal.state)
-        if newer is not None:
-            raise Fenced(newer)
+        self._journal.require_standing()
 
     def made_by(self, resumed: Resumed) -> FencingEpoch | None:
         """The run that made the checkpoint at `resumed.durable`, as the sink knows it; None when that is not known."""
