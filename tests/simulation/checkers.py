@@ -98,7 +98,7 @@ class Checkers:
         """Packs of which a checkpoint needed less than a quarter, and objects that one could have named and did not."""
         self._began: dict[CheckpointId, float] = {}
         self._ever_retired: set[str] = set()
-        self._stored: dict[tuple[str, str], tuple[str, float]] = {}
+        self._stored: dict[tuple[str, str], dict[str, float]] = {}
         self._manifests: dict[str, bytes] = {}
         """As they were uploaded, whatever became of them since."""
         self.publications = 0
@@ -330,7 +330,9 @@ class Checkers:
                 self._useless.add(key)
         named = {file.key for file in manifest.files()}
         began = self._began[entry.id]
-        self._useless |= {key for key, at in self._stored.values() if at < began and key not in named}
+        self._useless |= {
+            key for known in self._stored.values() for key, at in known.items() if at < began and key not in named
+        }
 
     def _checkpoints_retired(self, entry: CheckpointsRetired) -> None:
         for id in entry.ids:
@@ -440,16 +442,15 @@ class Checkers:
 
     def uploading(self, process: Process, digest: str, copy_began: float) -> None:
         """Before a copy uploads bytes. Bytes that this run stored before the copy began are found, not sent."""
-        known = self._stored.get((process.name, digest))
-        if known is None:
-            return
-        key, at = known
-        kept = key in self._disk.objects and key not in self._ever_retired | self._useless
-        again = at < copy_began and kept
-        self.require(not again, f"{digest[:8]} is uploaded again though {key} holds it")
+        known = self._stored.get((process.name, digest), {})
+        gone = self._ever_retired | self._useless
+        # Of two objects with the same bytes, the run knows one.
+        again = known and all(at < copy_began and key in self._disk.objects.keys() - gone for key, at in known.items())
+        self.require(not again, f"{digest[:8]} is uploaded again though {min(known, default='')} holds it")
 
     def stored(self, process: Process, file: ManifestFile) -> None:
-        self._stored[process.name, file.digest] = (file.key, self._world.now)
+        known = self._stored.get((process.name, file.digest), {})
+        self._stored[process.name, file.digest] = known | {file.key: self._world.now}
 
     # --- restoring ---
 

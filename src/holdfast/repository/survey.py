@@ -7,7 +7,7 @@ from datetime import datetime
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import CheckpointId, FencingEpoch
-from holdfast.repository.absence import absent_among
+from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.collection import (
     OutwornPack,
     Unneeded,
@@ -151,8 +151,10 @@ def retired_keys(store: ObjectStore, state: JobState, left: Mapping[CheckpointId
             continue
         try:
             named = keys_of(entry, decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest))
-        except ObjectNotFound:
-            continue
+        except ObjectNotFound as error:
+            if proven_absent(store, manifest_key(entry.manifest)):
+                continue
+            raise StorageUnreachable(f"could not read what checkpoint {id} names: {error.message}") from error
         except NewerFormat as error:
             raise StorageUnreachable(f"could not tell what checkpoint {id} names: {error.message}") from error
         except Corrupt as error:
