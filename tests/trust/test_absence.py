@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.errors import DamagedJournal, Fenced, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
@@ -21,11 +22,12 @@ from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import keys_of
 from holdfast.repository.state import JobState
+from holdfast.repository.survey import retired_keys
 from holdfast.runtime.freeing import clear, fold
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience
-from tests.unit.churning_runs import ChurningRun, ManualClock, manifest_of, needed_keys, state_of
+from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, manifest_of, needed_keys, state_of
 from tests.unit.job_histories import ELSEWHERE, History
 
 KEY = "blobs/ab/abcd.3"
@@ -404,3 +406,19 @@ def test_the_journal_of_a_job_that_started_a_thousand_times_stays_small(tmp_path
     assert len(objects) < 800
     assert len(history.state().sequences) < 800
     assert Journal(history.store, new_attempt=lambda: AttemptId("x"), now=lambda: history.now).load() == history.state()
+
+
+def test_one_404_on_the_manifest_of_a_retired_checkpoint_takes_no_grace_away(tmp_path: Path) -> None:
+    """Simulation, seed 1454: what it names was deleted while somebody might be restoring it."""
+    home = tmp_path / "home"
+    home.mkdir()
+    ChurningRun(home, tmp_path / "work", ManualClock()).batches(1)
+    state = state_of(home)
+    (entry,) = state.completed.values()
+    store = Denying(home, within=JOB)
+    store.denied, store.times = manifest_key(entry.manifest), 1
+
+    with pytest.raises(StorageUnreachable, match="could not read what checkpoint"):
+        retired_keys(store, state, {entry.id: 5.0})
+
+    assert retired_keys(store, state, {entry.id: 5.0})
