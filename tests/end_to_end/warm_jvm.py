@@ -49,6 +49,11 @@ class WarmJvm:
             session.stop()
         sessions.clearDefaultSession()
         sessions.clearActiveSession()
+        # What the JVM holds of the dead driver's Python objects, it lets go of by their numbers. If it did so later,
+        # the next driver would lose objects of the same numbers: "Object ID unknown".
+        system = self._gateway.jvm.java.lang.System
+        system.gc()
+        system.runFinalization()
 
     def discard(self, log: Path) -> None:
         """A driver hangs in it: what its threads do goes to the log, and the next driver gets another one."""

@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.cli.demo.places import JOB, Places
@@ -47,7 +47,7 @@ class Driver:
 
     def __init__(self, places: Places, *, work: Path, log: Path) -> None:
         inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-        with log.open("ab") as file:
+        with log.open("ab") as file, _interrupts_noted() as noted:
             self._process = subprocess.Popen(
                 _command(places, work),
                 stdin=subprocess.DEVNULL,
@@ -57,6 +57,9 @@ class Driver:
                 env={**inherited, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
                 start_new_session=True,
             )
+        if noted:
+            self.kill()
+            raise KeyboardInterrupt
 
     @property
     def pid(self) -> int:
@@ -76,3 +79,14 @@ class Driver:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """An interrupt in the middle of starting a process would leave it behind, known to nobody."""
+    noted: list[int] = []
+    usual = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, usual)
