@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.runtime.alarms import Alarm, Alarms, InThread
+from holdfast.runtime.alarms import Alarm, Alarms, InThread, Receiver
 from holdfast.runtime.clock import SystemClock
+from tests.patience import PATIENCE
 
 
 class Receivers:
@@ -14,8 +15,19 @@ class Receivers:
 
     def __init__(self) -> None:
         self.let_go = threading.Event()
+        self._told: list[Alarms] = []
         self.heard: list[Alarm] = []
         self.hears = threading.Event()
+
+    def alarms(self, *receivers: Receiver) -> Alarms:
+        told = Alarms("orders", receivers, SystemClock(), InThread)
+        self._told.append(told)
+        return told
+
+    def end(self) -> None:
+        self.let_go.set()
+        for told in self._told:
+            told.close(PATIENCE)
 
     def hang(self, alarm: Alarm) -> None:
         self.let_go.wait()
@@ -32,34 +44,30 @@ class Receivers:
 def receivers() -> Iterator[Receivers]:
     receivers = Receivers()
     yield receivers
-    receivers.let_go.set()
-
-
-def alarms(*receivers: object) -> Alarms:
-    return Alarms("orders", tuple(receivers), SystemClock(), InThread)  # type: ignore[arg-type]
+    receivers.end()
 
 
 def test_a_receiver_that_never_returns_holds_up_neither_the_caller_nor_the_others(receivers: Receivers) -> None:
-    told = alarms(receivers.hang, receivers.fail, receivers.hear)
+    told = receivers.alarms(receivers.hang, receivers.fail, receivers.hear)
 
     for number in range(500):
         told.raise_alarm(f"code-{number}", "critical", "it burns", "put it out")
 
-    assert receivers.hears.wait(30)
+    assert receivers.hears.wait(PATIENCE)
 
 
 def test_alarms_arrive_in_their_order_and_before_the_end(receivers: Receivers) -> None:
-    told = alarms(receivers.hear)
+    told = receivers.alarms(receivers.hear)
 
     told.raise_alarm("home_down", "warning", "it is down", "look")
     told.clear("home_down", "it is up")
-    told.close(30.0)
+    told.close(PATIENCE)
 
     assert [(alarm.code, alarm.cleared) for alarm in receivers.heard] == [("home_down", False), ("home_down", True)]
 
 
 def test_the_end_names_a_receiver_that_does_not_return(receivers: Receivers, caplog: pytest.LogCaptureFixture) -> None:
-    told = alarms(receivers.hang)
+    told = receivers.alarms(receivers.hang)
 
     told.raise_alarm("home_down", "warning", "it is down", "look")
     told.close(0.0)

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.runtime.lanes import ThreadLanes
 from holdfast.runtime.stuck_watch import LIMITS_S, StuckWatch
+from tests.patience import PATIENCE
 
 
 class Heard:
@@ -58,13 +59,13 @@ def test_a_lane_says_since_when_it_works_while_others_go_on() -> None:
         let_go.wait()
 
     lanes.submit("publish", hang)
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     assert list(lanes.busy_since()) == ["publish"]
     lanes.submit("journal", done.set)
-    assert done.wait(30)
+    assert done.wait(PATIENCE)
 
     let_go.set()
     ended = threading.Event()
     lanes.submit("publish", ended.set)
-    assert ended.wait(30)
+    assert ended.wait(PATIENCE)
     lanes.close()
