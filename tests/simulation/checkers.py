@@ -305,6 +305,8 @@ class Checkers:
         if entry.name is not None:
             self._named(entry.id, entry.name)
         key = manifest_key(entry.manifest)
+        if key not in self._disk.objects and self._began[entry.id] < self._home_changed_at:
+            return  # an entry that came late, into a home that was put back meanwhile; whoever restores it finds out
         self.require(key in self._disk.objects, f"checkpoint {entry.id} completes without its manifest")
         manifest = decode_manifest(self._manifests[key], entry.manifest)
         if key in self._disk.damaged:
@@ -346,6 +348,10 @@ class Checkers:
         self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
+        if key.startswith("journal/") and process in self._astray:
+            self._require_soon(process, f"repairs {key}")
+            self._wrecked = True
+            return
         if key.startswith("journal/"):
             known = self._entries.get(int(key[8:28]))
             behind = known is not None and known.sequence > self._folded_upto

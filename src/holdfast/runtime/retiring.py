@@ -57,6 +57,7 @@ class Retiring:
 
     def _retire(self) -> None:
         try:
+            self._journal.settle()  # what is in doubt may name what would be retired
             if ids := checkpoints_to_retire(self._journal.state, self._rule):
                 append_retirement(self._journal, ids)
                 self._collector.retired([self._journal.state.completed[id] for id in ids])
