@@ -153,10 +153,6 @@ class JobState:
         return next((run.retention for run in reversed(self.runs) if run.retention is not None), None)
 
     @property
-    def newest_answer(self) -> RequestAnswered | None:
-        return next(reversed(self.answers.values()), None)
-
-    @property
     def lineage(self) -> str | None:
         return self.run.lineage if self.run else None
 
