@@ -49,7 +49,7 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
             start_new_session=True,
         )
     try:
-        while not processes_of(root, but=demo.pid):
+        while not (root.exists() and processes_of(root, but=demo.pid)):
             assert demo.poll() is None, (tmp_path / "out").read_text()
             time.sleep(0.05)
         demo.send_signal(signal.SIGINT)
