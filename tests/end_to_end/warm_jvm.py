@@ -7,6 +7,7 @@ the JVM must die at that very moment use one of their own, and in `make torture`
 """
 
 import atexit
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
 
+_NUMBERS = Path(__file__).parent / "in_warm_jvm"
 # What a driver in this JVM finds when it sets nothing itself.
 _DEFAULTS = {
     "spark.master": "local[2]",
@@ -34,7 +36,11 @@ class WarmJvm:
             self._start()
         self.clear()
         address = self._gateway.java_parameters
-        return {"PYSPARK_GATEWAY_PORT": str(address.port), "PYSPARK_GATEWAY_SECRET": address.auth_token}
+        return {
+            "PYSPARK_GATEWAY_PORT": str(address.port),
+            "PYSPARK_GATEWAY_SECRET": address.auth_token,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(_NUMBERS), os.environ.get("PYTHONPATH")])),
+        }
 
     def clear(self) -> None:
         """End what the last driver left: its queries at once, then its Spark context."""
@@ -49,11 +55,6 @@ class WarmJvm:
             session.stop()
         sessions.clearDefaultSession()
         sessions.clearActiveSession()
-        # What the JVM holds of the dead driver's Python objects, it lets go of by their numbers. If it did so later,
-        # the next driver would lose objects of the same numbers: "Object ID unknown".
-        system = self._gateway.jvm.java.lang.System
-        system.gc()
-        system.runFinalization()
 
     def discard(self, log: Path) -> None:
         """A driver hangs in it: what its threads do goes to the log, and the next driver gets another one."""
