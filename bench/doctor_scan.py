@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from bench import generated_logs, processor
 from bench.ratio import Ratio
 from bench.rounds import DISTURBED
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.inputs import Inputs, resolve
-from holdfast.doctor.pipeline import examine
-from holdfast.doctor.rules import RULES
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.reading.inputs import Inputs, resolve
+from holdfast.doctor.spark.pipeline import examine
 from holdfast.finding import Finding
 
 EXPECTED_AGAINST_COUNTING = 4.0

@@ -5,7 +5,7 @@ from pathlib import Path
 from holdfast.coordination.lifecycle import ENDED, TRANSITIONS, Phase
 from holdfast.coordination.reasons import RULES
 from holdfast.doctor.findings import KNOWLEDGE
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge
 
 DOCS = Path(__file__).parent.parent / "docs"
 _NOTE = "<!-- Written by scripts/generate_docs.py from the code. Change the code, then run it again. -->"

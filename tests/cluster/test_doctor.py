@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from bench import generated_logs
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.inputs import pieces_of, resolve
-from holdfast.doctor.pipeline import added_up
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import scan
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.scanning import scan
+from holdfast.doctor.reading.inputs import pieces_of, resolve
+from holdfast.doctor.spark.pipeline import added_up
 from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
 from tests.cluster.standalone import Cluster, standalone_cluster

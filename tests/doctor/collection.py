@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import Piece, placed, scan
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.scanning import placed, scan
+from holdfast.doctor.reading.blocks import Piece
 from holdfast.finding import Finding
 
 HERE = Path(__file__).parent

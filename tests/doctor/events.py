@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.doctor.events import ExceptionLink, LogEvent
+from holdfast.doctor.reading.events import ExceptionLink, LogEvent
 
 NOON = 1_718_000_000_000
 MINUTE = 60_000

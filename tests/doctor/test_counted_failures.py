@@ -1,13 +1,13 @@
 """Where Flink gave up after failed checkpoints, each that it counted is named with its root cause."""
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.events import LogEvent
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import observe
+from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reports.document import Report
 from holdfast.doctor.reports.markdown import markdown
 from holdfast.doctor.reports.page import page
 from holdfast.doctor.reports.wording import counted
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.sightings import observe
 from holdfast.finding import Finding
 from tests.doctor.collection import examined, excerpts
 from tests.doctor.events import MINUTE, NOON, completed, event, expired

@@ -6,14 +6,14 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.events import LogEvent
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.diagnosis.flink_keys import for_version
+from holdfast.doctor.diagnosis.timeline import FOLLOWS_FROM
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.findings.known_bugs import bugs_of
-from holdfast.doctor.flink_keys import for_version
-from holdfast.doctor.rules import NEEDLES, RULES
-from holdfast.doctor.sightings import Sighting, merged, observe
-from holdfast.doctor.timeline import FOLLOWS_FROM
+from holdfast.doctor.findings.rules import NEEDLES, RULES
+from holdfast.doctor.matching.sightings import Sighting, merged, observe
+from holdfast.doctor.reading.events import LogEvent
 from holdfast.finding import Finding
 from tests.doctor.events import MINUTE, NOON, completed, event, expired
 

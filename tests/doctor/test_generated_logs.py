@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench import doctor_scan, generated_logs
-from holdfast.doctor.inputs import pieces_of, resolve
-from holdfast.doctor.pipeline import added_up
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import scan
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.scanning import scan
+from holdfast.doctor.reading.inputs import pieces_of, resolve
+from holdfast.doctor.spark.pipeline import added_up
 
 
 def test_every_job_is_seen(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from holdfast.doctor.growth import Growth, Stretch, piece_of, stretches
+from holdfast.doctor.reading.growth import Growth, Stretch, piece_of, stretches
 
 
 def test_bytes_are_read_one_look_after_they_were_seen(tmp_path: Path) -> None:

@@ -8,15 +8,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.grouping import EVENT_LINES, Grouping
-from holdfast.doctor.inputs import pieces_of, resolve, shared_out
-from holdfast.doctor.needles import needles_of
-from holdfast.doctor.pipeline import added_up
-from holdfast.doctor.scanning import Piece, Reading, events_of, scan
-from holdfast.doctor.sightings import Sighting
-from holdfast.doctor.windows import REACH, windows
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.grouping import EVENT_LINES, Grouping
+from holdfast.doctor.matching.needles import needles_of
+from holdfast.doctor.matching.scanning import Reading, events_of, scan
+from holdfast.doctor.matching.sightings import Sighting
+from holdfast.doctor.reading.blocks import Piece
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.inputs import pieces_of, resolve, shared_out
+from holdfast.doctor.reading.windows import REACH, windows
+from holdfast.doctor.spark.pipeline import added_up
 from holdfast.errors import NotFound
 
 HEAD = "2026-01-02 03:04:05,678 {level}  org.apache.flink.Foo     [] - {message}"

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from holdfast.doctor.assembling import event_of
-from holdfast.doctor.events import ExceptionLink
-from holdfast.doctor.formats import EVENT_START
-from holdfast.doctor.lines import first_line
-from holdfast.doctor.prefixes import same_writer, stripped
-from holdfast.doctor.times import milliseconds
+from holdfast.doctor.reading.assembling import event_of
+from holdfast.doctor.reading.events import ExceptionLink
+from holdfast.doctor.reading.formats import EVENT_START
+from holdfast.doctor.reading.lines import first_line
+from holdfast.doctor.reading.prefixes import same_writer, stripped
+from holdfast.doctor.reading.times import milliseconds
 
 JOB = "599a6ac3c371874d12ebf024978cadbc"
 AT = milliseconds("2026-01-02T03:04:05.678Z")

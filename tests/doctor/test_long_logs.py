@@ -5,12 +5,12 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.inputs import piece_size, pieces_of, shared_out
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import Piece
-from holdfast.doctor.sightings import Sighting, bounded, observe
-from holdfast.doctor.spans import Spans
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import Sighting, bounded, observe
+from holdfast.doctor.matching.spans import Spans
+from holdfast.doctor.reading.blocks import Piece
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.inputs import piece_size, pieces_of, shared_out
 from tests.doctor.events import MINUTE, NOON, completed, expired
 
 WINDOWS = 6

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.doctor.clues import Rule
-from holdfast.doctor.needles import needles_of
-from holdfast.doctor.windows import windows
+from holdfast.doctor.matching.clues import Rule
+from holdfast.doctor.matching.needles import needles_of
+from holdfast.doctor.reading.windows import windows
 
 RULES = (
     Rule("a", ("abc", "c d"), lambda event: None),

@@ -5,11 +5,11 @@ from typing import Literal
 
 import pytest
 
-from holdfast.doctor.diagnosis import diagnose
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import observe
 from holdfast.doctor.reports.document import LogsRead, Report
 from holdfast.doctor.reports.page import page
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.sightings import observe
 from tests.doctor.browser import BROWSER, measured
 from tests.doctor.events import MINUTE, NOON, event, expired
 

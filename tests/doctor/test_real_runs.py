@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.inputs import pieces_of, resolve
-from holdfast.doctor.pipeline import added_up
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import scan
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.scanning import scan
+from holdfast.doctor.reading.inputs import pieces_of, resolve
+from holdfast.doctor.spark.pipeline import added_up
 
 PLACE = Path(os.environ.get("HOLDFAST_DOCTOR_LOGS") or Path(__file__).parent / "real" / "logs")
 LOGS = sorted(PLACE.glob("*.log"))

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from holdfast.cli.doctor_text import lines
-from holdfast.doctor.diagnosis import diagnose
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import observe
 from holdfast.doctor.reports.document import LogsRead, Report, summary
 from holdfast.doctor.reports.markdown import markdown
 from holdfast.doctor.reports.page import page
 from holdfast.doctor.reports.redaction import Redactor
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.sightings import observe
 from tests.doctor.events import MINUTE, NOON, event, expired
 
 NASTY = 'Slow waitForAckedSeqno took 68210ms <script>alert("x")</script> ``` | *all* of worker-7.internal'

@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from holdfast.doctor.session import said_only_when_it_fails
+from holdfast.doctor.spark.session import said_only_when_it_fails
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 

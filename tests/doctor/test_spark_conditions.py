@@ -9,9 +9,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.sightings import observe
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import observe
 from tests.doctor.events import event
 
 FOUND_AS = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.sightings import observe
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import observe
 from tests.doctor.events import event
 
 REFUSED = "org.apache.kafka.common.errors.CoordinatorNotAvailableException: The coordinator is not available."

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 import pyspark
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.inputs import pieces_of, resolve
-from holdfast.doctor.pipeline import added_up
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import scan
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.scanning import scan
+from holdfast.doctor.reading.inputs import pieces_of, resolve
+from holdfast.doctor.spark.pipeline import added_up
 from tests import short_lived_jvm
 from tests.patience import PATIENCE
 
@@ -22,10 +22,10 @@ LOGS = Path(__file__).parents[1] / "doctor" / "real" / "logs"
 EXAMINE = """
 import os, sys
 from pyspark.sql import SparkSession
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.inputs import resolve
-from holdfast.doctor.pipeline import examine
-from holdfast.doctor.rules import RULES
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.reading.inputs import resolve
+from holdfast.doctor.spark.pipeline import examine
+from holdfast.doctor.findings.rules import RULES
 import json, msgspec
 builder = SparkSession.builder.master("local-cluster[2,1,512]").config("spark.executor.memory", "512m")
 spark = builder.config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1").getOrCreate()

@@ -8,11 +8,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.doctor.diagnosis import diagnose
-from holdfast.doctor.inputs import pieces_of, resolve
-from holdfast.doctor.pipeline import added_up
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.scanning import scan
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.scanning import scan
+from holdfast.doctor.reading.inputs import pieces_of, resolve
+from holdfast.doctor.spark.pipeline import added_up
 
 PATTERN = "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex"
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from holdfast.cli.main import main
 from holdfast.cli.reading_logs import News
-from holdfast.doctor.rules import RULES
-from holdfast.doctor.sightings import observe
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.sightings import observe
 from holdfast.finding import Finding
 from tests.doctor.collection import CASES, excerpts
 from tests.doctor.events import MINUTE, NOON, completed, expired

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.following import follow
-from holdfast.doctor.inputs import Inputs, pieces_of, resolve
-from holdfast.doctor.pipeline import added_up, examine
-from holdfast.doctor.scanning import scan
-from holdfast.doctor.sightings import Sighting
-from holdfast.doctor.table import table
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.scanning import scan
+from holdfast.doctor.matching.sightings import Sighting
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.inputs import Inputs, pieces_of, resolve
+from holdfast.doctor.spark.following import follow
+from holdfast.doctor.spark.pipeline import added_up, examine
+from holdfast.doctor.spark.table import table
 from holdfast.errors import NotFound
 
 HEAD = "2026-01-02 03:04:{second:02d},000 {level}  org.apache.flink.Foo     [] - {message}"

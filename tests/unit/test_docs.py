@@ -100,3 +100,21 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def _anchors(page: Path) -> set[str]:
     titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_file_that_the_architecture_names_exists() -> None:
+    named = re.findall(
+        r"`((?:[\w{},]+/)*[\w{},]+(?:\.py|/)|\w+(?:/\w+)+\.\w+)`", (ROOT / "ARCHITECTURE.md").read_text()
+    )
+    missing = [name for name in named if not _is_in_source(name)]
+    assert len(named) > 50
+    assert not missing
+
+
+def _is_in_source(name: str) -> bool:
+    module, _, attribute = name.partition(".")
+    path = ROOT / "src" / "holdfast" / name
+    if path.exists() or attribute in ("py", "md"):
+        return path.exists()
+    source = path.parent / f"{Path(module).name}.py"
+    return source.exists() and re.search(rf"^(def|class) {attribute}\b", source.read_text(), re.MULTILINE) is not None

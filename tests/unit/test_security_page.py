@@ -14,7 +14,7 @@ def test_nothing_that_is_read_from_a_home_is_unpickled() -> None:
             r"pickle\.loads|\bcloudpickle\b|Serializer\(\)\.loads|\bmarshal\b|\beval\(|\bexec\(", path.read_text()
         )
     }
-    between_driver_and_executors = {"doctor/remote.py", "doctor/following.py", "doctor/pipeline.py"}
+    between_driver_and_executors = {"doctor/spark/remote.py", "doctor/spark/following.py", "doctor/spark/pipeline.py"}
     between_driver_and_executors |= {"spark/executors.py", "sinks/asking_executors.py"}
     code_of_the_user = {"cli/pipeline_file.py", "spark/forgetting.py"}
     assert using <= between_driver_and_executors | code_of_the_user

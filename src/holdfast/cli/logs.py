@@ -56,4 +56,4 @@ def log_to_standard_error() -> None:
     logger.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.INFO)
     logger.propagate = False
     # PySpark logs each exception that comes out of the JVM, stack trace and all, as one line of JSON: told anyway.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # noqa: TID251
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

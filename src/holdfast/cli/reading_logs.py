@@ -22,9 +22,9 @@ from holdfast.finding import Finding
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from holdfast.doctor.inputs import Inputs
-    from holdfast.doctor.pipeline import Examination
-    from holdfast.doctor.sightings import Sighting
+    from holdfast.doctor.matching.sightings import Sighting
+    from holdfast.doctor.reading.inputs import Inputs
+    from holdfast.doctor.spark.pipeline import Examination
 
 _STANDARD_INPUT = "standard input"
 _EVERY = "2 seconds"
@@ -35,9 +35,9 @@ _PACKAGES = dict.fromkeys(("pyspark", "pyarrow", "pandas", "numpy", "hyperscan")
 def examined(names: Sequence[str], keep: str | None, master: str | None) -> Report:
     """`keep`: a directory that does not exist yet, for the table of all events as Parquet."""
     require_java_and_packages("read logs", _PACKAGES)
-    from holdfast.doctor.diagnosis import diagnose
-    from holdfast.doctor.inputs import STANDARD_INPUT, resolve, spooled
-    from holdfast.doctor.pipeline import renamed
+    from holdfast.doctor.diagnosis.diagnosing import diagnose
+    from holdfast.doctor.reading.inputs import STANDARD_INPUT, resolve, spooled
+    from holdfast.doctor.spark.pipeline import renamed
 
     _require_free(keep)
     with ExitStack() as stack:
@@ -58,8 +58,8 @@ def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding],
     if len(names) != 1 or not Path(names[0]).is_dir():
         raise NotFound(f"Following {' '.join(names)} failed: it is no directory here", hint="one local directory")
     require_java_and_packages("read logs", _PACKAGES)
-    from holdfast.doctor.following import follow
-    from holdfast.doctor.rules import RULES
+    from holdfast.doctor.findings.rules import RULES
+    from holdfast.doctor.spark.following import follow
 
     news = News(tell)
     with ExitStack() as stack:
@@ -106,8 +106,8 @@ class News:
         return "critical" in self._told.values()
 
     def take(self, sightings: Sequence[Sighting]) -> None:
-        from holdfast.doctor.diagnosis import diagnose
-        from holdfast.doctor.sightings import merged
+        from holdfast.doctor.diagnosis.diagnosing import diagnose
+        from holdfast.doctor.matching.sightings import merged
 
         self._seen = merged([*self._seen, *sightings])
         for finding in diagnose(self._seen):
@@ -119,8 +119,8 @@ class News:
 
 
 def _on_spark(inputs: Inputs, keep: str | None, master: str | None) -> Examination:
-    from holdfast.doctor.pipeline import examine
-    from holdfast.doctor.rules import RULES
+    from holdfast.doctor.findings.rules import RULES
+    from holdfast.doctor.spark.pipeline import examine
 
     with ExitStack() as stack:
         spark = _session(stack, master)
@@ -131,7 +131,7 @@ def _on_spark(inputs: Inputs, keep: str | None, master: str | None) -> Examinati
 
 
 def _session(stack: ExitStack, master: str | None) -> SparkSession:
-    from holdfast.doctor.session import doctors_session
+    from holdfast.doctor.spark.session import doctors_session
 
     add_spark_arguments(os.environ, master, ())
     with standard_output_kept_clean():
@@ -139,7 +139,7 @@ def _session(stack: ExitStack, master: str | None) -> SparkSession:
 
 
 def _keep(spark: SparkSession, found: Examination, keep: str) -> None:
-    from holdfast.doctor.table import table
+    from holdfast.doctor.spark.table import table
 
     try:
         table(spark, found.first_lines).write.parquet(keep)

@@ -4,13 +4,13 @@ import errno
 import itertools
 import os
 import shutil
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.storage.hdfs_path import HdfsPath
+from holdfast.storage.unique import unique_name
 from holdfast.storage.work_path import WorkPath
 
 BUILDING = ".restoring-"
@@ -44,7 +44,7 @@ def built_whole(to: Path, durable: bool = True) -> Iterator[Path]:
 @contextmanager
 def built_whole_on_hdfs(to: HdfsPath) -> Iterator[HdfsPath]:
     """The same on HDFS, where what is written is durable. `to` must not exist."""
-    building = to.with_name(f".{to.name}{BUILDING}{uuid.uuid4().hex[:12]}")
+    building = to.with_name(f".{to.name}{BUILDING}{unique_name()[:12]}")
     try:
         require_free(to)
         building.mkdir(parents=True)

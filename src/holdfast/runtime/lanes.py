@@ -45,7 +45,7 @@ class Lanes(Protocol):
 
 
 class ThreadLanes:
-    def __init__(self, copying: int, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, copying: int, now: Callable[[], float] = time.monotonic) -> None:  # noqa: TID251
         self._now = now
         widths: dict[Lane, int] = {
             "journal": 1,

@@ -79,7 +79,7 @@ _READINGS = 3
 
 
 def _new_attempt() -> AttemptId:
-    return AttemptId(uuid.uuid4().hex)
+    return AttemptId(uuid.uuid4().hex)  # noqa: TID251
 
 
 @dataclass(frozen=True)
@@ -97,14 +97,14 @@ class Surroundings:
     """Keeps the heartbeat alive until the loop runs."""
     deliver: Callable[[Receiver], Delivery] = AtOnce
     """How alarms get to their receivers."""
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = time.sleep  # noqa: TID251
     """Between two looks at another run's heartbeat."""
     told: Callable[[str], None] = log.info
     """Hears what is being waited for."""
 
     @classmethod
     def real(cls, step: Step = no_step, identity: str | None = None) -> "Surroundings":
-        around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)
+        around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)  # noqa: TID251
         return replace(around, beating=beating_in_a_thread, deliver=InThread)
 
 

@@ -44,10 +44,10 @@ def _round(spark: SparkSession, question: Question, ends: float) -> list[tuple[A
     answers = context.parallelize(range(tasks), tasks).map(question)
     running = answers._jrdd.collectAsync()
     while not running.isDone():
-        if time.monotonic() > ends:
+        if time.monotonic() > ends:  # noqa: TID251
             running.cancel(True)
             return []
-        time.sleep(_LOOK_S)
+        time.sleep(_LOOK_S)  # noqa: TID251
     return [answer for part in running.get() for answer in pickle.loads(bytes(part))]
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,6 +67,7 @@ from holdfast.sinks.published_record import (
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.schemas import Field, fields_of, nullable
 from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
+from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,8 +90,8 @@ class Delta:
         partition_by: str | Sequence[str] | None = None,
         *,
         step: Step = no_step,
-        unique: Callable[[], str] = lambda: uuid.uuid4().hex[:12],
-        clock: Callable[[], float] = time.time,
+        unique: Callable[[], str] = lambda: unique_name()[:12],
+        clock: Callable[[], float] = time.time,  # noqa: TID251
     ) -> None:
         self._place = local_place("delta", place)
         self._asked_partitions = column_names(partition_by)

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -51,6 +50,7 @@ from holdfast.sinks.protocol import (
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
+from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,7 @@ class Files:
     """
 
     def __init__(
-        self, place: str | Path, *, step: Step = no_step, unique: Callable[[], str] = lambda: uuid.uuid4().hex[:12]
+        self, place: str | Path, *, step: Step = no_step, unique: Callable[[], str] = lambda: unique_name()[:12]
     ) -> None:
         self._place = local_place("files", place)
         require("pyarrow.parquet", "files")

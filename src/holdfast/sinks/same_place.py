@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.errors import InvalidSettings
 from holdfast.job_log import log
 from holdfast.sinks.asking_executors import Question, ask_executors, is_cluster
+from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,10 +51,10 @@ def _asked(spark: SparkSession, place: Path, shown: str) -> dict[str, str]:
     """Why an executor does not mean the driver's directory, by host."""
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
-    token = place / f"_holdfast-probe-{uuid.uuid4().hex}"
+    token = place / f"_holdfast-probe-{unique_name()}"
     token.write_text(token.name)
     try:
-        answers = ask_executors(spark, _visitor(str(token)), time.monotonic() + _PATIENCE_S)
+        answers = ask_executors(spark, _visitor(str(token)), time.monotonic() + _PATIENCE_S)  # noqa: TID251
         blind = {host: why for host, _, why in answers if why is not None}
         for host, executor, _ in answers:
             if host not in blind and not _answer(token, host, executor).exists():
@@ -92,7 +92,7 @@ def _visitor(token: str) -> Question:
                 file.write(host)
         except OSError as error:
             why = error.strerror or str(error)
-        time.sleep(0.1)
+        time.sleep(0.1)  # noqa: TID251
         return host, executor, why
 
     return visit

@@ -50,7 +50,7 @@ class Profile:
             "access_key_id": settings["aws_access_key_id"],
             "secret_access_key": settings.get("aws_secret_access_key", ""),
             "token": settings.get("aws_session_token"),
-            "expires_at": datetime.now(UTC) + READ_AGAIN,
+            "expires_at": datetime.now(UTC) + READ_AGAIN,  # noqa: TID251
         }
 
     def _settings(self) -> dict[str, str]:

@@ -50,7 +50,11 @@ class _Mischief:
 
 class FaultyStore:
     def __init__(
-        self, store: ObjectStore, faults: Faults, seed: int = 0, sleep: Callable[[float], None] = time.sleep
+        self,
+        store: ObjectStore,
+        faults: Faults,
+        seed: int = 0,
+        sleep: Callable[[float], None] = time.sleep,  # noqa: TID251
     ) -> None:
         self._store = store
         self._mischief = _Mischief(faults, seed, sleep)

@@ -8,7 +8,6 @@ Temporary files of writers that died stay behind; `temporaries` finds them, the 
 """
 
 import builtins
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -33,6 +32,7 @@ from holdfast.storage.hdfs_names import TEMPORARY, to_component, to_path
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.retrying import REQUEST_TIMEOUT
+from holdfast.storage.unique import unique_name
 from holdfast.storage.whole import not_whole
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class HdfsStore:
 
     def _write_temporary(self, operation: str, key: str, chunks: Iterable[bytes]) -> str:
         attempt = f"{operation} {self._shown(key)}"
-        temporary = f"{self._object(operation, key).rpartition('/')[0]}/{TEMPORARY}{uuid.uuid4().hex}"
+        temporary = f"{self._object(operation, key).rpartition('/')[0]}/{TEMPORARY}{unique_name()}"
         writer = self._doing(attempt, lambda: self._connection.ask(lambda client: client.create(temporary, _NEW)))
         written = 0
         try:

@@ -10,7 +10,6 @@ goes on with the bytes of a file that took the name.
 from __future__ import annotations
 
 import errno
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, overload
 from holdfast.errors import StorageDenied, StorageFull, StorageUnreachable
 from holdfast.storage.hdfs_errors import failure
 from holdfast.storage.retrying import Patience, repeated
+from holdfast.storage.unique import unique_name
 from holdfast.storage.whole import not_whole
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class HdfsPath:
 
     def write_whole(self, data: bytes) -> None:
         """Readers find the old bytes or the new ones. It is on its DataNodes when this returns."""
-        temporary = self.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
+        temporary = self.with_name(f"{_TEMPORARY}{unique_name()}")
         try:
             temporary.write_bytes(data)
             temporary._rename(self, overwrite=True)

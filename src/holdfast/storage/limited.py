@@ -24,8 +24,8 @@ class Allowance:
         per_second: float,
         *,
         burst_seconds: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,  # noqa: TID251
+        sleep: Callable[[float], None] = time.sleep,  # noqa: TID251
     ) -> None:
         self._rate = per_second
         self._burst = per_second * burst_seconds

@@ -9,7 +9,6 @@ import builtins
 import errno
 import os
 import stat
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +26,7 @@ from holdfast.storage.chunks import Source
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.local_root import DENIED, LinkInTheWay, LocalRoot
+from holdfast.storage.unique import unique_name
 from holdfast.storage.whole import not_whole
 
 _CHUNK = 1 << 20
@@ -253,7 +253,7 @@ def _replace(folder: int, name: str, chunks: Iterable[bytes]) -> None:
 
 
 def _write_temporary(folder: int, chunks: Iterable[bytes]) -> str:
-    temporary = f"{_TEMPORARY}{uuid.uuid4().hex}"
+    temporary = f"{_TEMPORARY}{unique_name()}"
     handle = os.open(temporary, _NEW, 0o666, dir_fd=folder)
     try:
         with os.fdopen(handle, "wb") as file:

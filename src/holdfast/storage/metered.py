@@ -59,7 +59,7 @@ class Latency:
 class Meter:
     """The counters of one store and all its scopes. The lock guards additions only."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = time.monotonic  # noqa: TID251
     _usage: Usage = field(default_factory=Usage)
     _latencies: dict[Request, deque[float]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)

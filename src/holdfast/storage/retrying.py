@@ -36,9 +36,9 @@ class Patience:
     """How long, and by which clock. Delays double and are drawn between their half and their whole."""
 
     deadline: float = DEADLINE
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-    draw: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic  # noqa: TID251
+    sleep: Callable[[float], None] = time.sleep  # noqa: TID251
+    draw: Callable[[], float] = random.random  # noqa: TID251
 
 
 class RetryingStore:

@@ -1,6 +1,5 @@
 """From a home's URL to its store, and the check that the store can do what holdfast needs."""
 
-import uuid
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +9,7 @@ from holdfast.storage.local import LocalStore
 from holdfast.storage.location import SCHEMES, parse_location
 from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.retrying import CALL_REQUESTS, DEADLINE, SHORTEST_REQUEST_TIMEOUT, Patience, RetryingStore
+from holdfast.storage.unique import unique_name
 
 _PROBE = b"holdfast probe: safe to delete\n"
 
@@ -72,7 +72,7 @@ def _metered(store: ObjectStore, meter: Meter | None) -> ObjectStore:
 
 def require_create_if_absent(store: ObjectStore) -> None:
     """Prove that the store refuses to create an object twice; without that, two runs could both own a job."""
-    key = f"probe-{uuid.uuid4().hex}"
+    key = f"probe-{unique_name()}"
     first = store.create(key, _PROBE)
     # Other bytes: an equal object would be taken for one's own by a store that reads back.
     second = store.create(key, _PROBE * 2)

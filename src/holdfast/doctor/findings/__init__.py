@@ -21,7 +21,7 @@ from holdfast.doctor.findings import (
     tolerable_exceeded,
     watermark_stalled,
 )
-from holdfast.doctor.knowledge import Knowledge
+from holdfast.doctor.findings.knowledge import Knowledge
 
 KNOWLEDGE: tuple[Knowledge, ...] = (
     metadata_exists.KNOWLEDGE,

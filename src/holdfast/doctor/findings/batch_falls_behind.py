@@ -2,11 +2,11 @@
 
 import re
 
-from holdfast.doctor.case import Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always
-from holdfast.doctor.reading import shown
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, always
+from holdfast.doctor.matching.case import Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown
 
 CODE = "batch-falls-behind"
 _SPENT = re.compile(r"trigger interval is (\d+) milliseconds, but spent (\d+) milliseconds")

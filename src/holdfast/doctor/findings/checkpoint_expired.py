@@ -4,12 +4,12 @@
 import math
 import re
 
-from holdfast.doctor.case import CONTEXT, Case, mentioned
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
 from holdfast.doctor.findings.known_bugs import bugs_of
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
-from holdfast.doctor.reading import shown, whole
+from holdfast.doctor.matching.case import CONTEXT, Case, mentioned
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown, whole
 
 CODE = "checkpoint-expired"
 _LATE_TASK = re.compile(r"from task (\w{8,}|\S+)")

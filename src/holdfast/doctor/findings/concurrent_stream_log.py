@@ -1,9 +1,9 @@
 """Two Spark queries over one checkpoint location."""
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
-from holdfast.doctor.reading import shown, whole
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_variant
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown, whole
 
 CODE = "concurrent-stream-log"
 

@@ -3,10 +3,10 @@
 It shows as a write that failed; only the checkpoint's id tells the two apart.
 """
 
-from holdfast.doctor.case import CONTEXT
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_context
 from holdfast.doctor.findings.snapshot_write_failed import CODE as WRITE_FAILED
 from holdfast.doctor.findings.snapshot_write_failed import was_given_up
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_context
+from holdfast.doctor.matching.case import CONTEXT
 
 CODE = "discarded-checkpoint-failed-task"
 

@@ -2,11 +2,11 @@
 
 import re
 
-from holdfast.doctor.case import CONTEXT
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_context, for_variant
-from holdfast.doctor.reading import shown, whole
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_context, for_variant
+from holdfast.doctor.matching.case import CONTEXT
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown, whole
 
 CODE = "executor-lost"
 _WANTED = re.compile(

@@ -1,9 +1,9 @@
 """The job ended with an error that is not about checkpoints, as far as is known here."""
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always
-from holdfast.doctor.reading import root, shown, whole
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import root, shown, whole
 
 CODE = "job-failed"
 

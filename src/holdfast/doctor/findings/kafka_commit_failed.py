@@ -2,11 +2,20 @@
 
 import re
 
-from holdfast.doctor.case import CONTEXT, Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context, for_variant
-from holdfast.doctor.reading import shown, whole
+from holdfast.doctor.findings.knowledge import (
+    Cause,
+    Fix,
+    Knowledge,
+    Sightings,
+    Support,
+    always,
+    for_context,
+    for_variant,
+)
+from holdfast.doctor.matching.case import CONTEXT, Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown, whole
 
 CODE = "kafka-commit-failed"
 _REBALANCED = re.compile(

@@ -1,9 +1,9 @@
 """More Kafka consumers than partitions."""
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always
-from holdfast.doctor.reading import shown
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown
 
 CODE = "kafka-idle-consumers"
 

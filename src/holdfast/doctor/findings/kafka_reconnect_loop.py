@@ -1,10 +1,10 @@
 """A Kafka client loses its brokers again and again, or gives up looking for them."""
 
-from holdfast.doctor.case import Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_context
-from holdfast.doctor.reading import says, shown, whole
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, always, for_context
+from holdfast.doctor.matching.case import Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import says, shown, whole
 from holdfast.finding import Severity
 
 CODE = "kafka-reconnect-loop"

@@ -2,11 +2,11 @@
 
 import re
 
-from holdfast.doctor.case import Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, for_variant
-from holdfast.doctor.reading import link_with, shown, whole
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, for_variant
+from holdfast.doctor.matching.case import Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import link_with, shown, whole
 from holdfast.finding import Severity
 
 CODE = "offset-out-of-range"

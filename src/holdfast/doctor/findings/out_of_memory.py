@@ -2,10 +2,10 @@
 
 import re
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
-from holdfast.doctor.reading import link_with, shown, whole
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_variant
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import link_with, shown, whole
 
 CODE = "out-of-memory"
 _OOM = re.compile(r"OutOf(?:Direct)?Memory|OUT_OF_MEMORY|OOM")

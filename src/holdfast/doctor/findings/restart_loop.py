@@ -2,12 +2,12 @@
 
 import re
 
-from holdfast.doctor.case import Case, mentioned
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
 from holdfast.doctor.findings.tasks_not_running import NO_SLOTS
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
-from holdfast.doctor.reading import root, shown, whole
+from holdfast.doctor.matching.case import Case, mentioned
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import root, shown, whole
 
 CODE = "restart-loop"
 _LOOP = 3

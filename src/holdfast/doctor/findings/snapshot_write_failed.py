@@ -2,12 +2,12 @@
 
 import re
 
-from holdfast.doctor.case import CONTEXT, Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import ExceptionLink, LogEvent
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
-from holdfast.doctor.reading import link_with, root, shown, whole
+from holdfast.doctor.matching.case import CONTEXT, Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import ExceptionLink, LogEvent
+from holdfast.doctor.reading.text import link_with, root, shown, whole
 
 CODE = "snapshot-write-failed"
 

@@ -2,11 +2,11 @@
 
 import re
 
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_variant
 from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, always, for_variant
-from holdfast.doctor.reading import link_with, shown, whole
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import link_with, shown, whole
 
 CODE = "state-unreadable"
 

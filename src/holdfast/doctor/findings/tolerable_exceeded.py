@@ -2,12 +2,12 @@
 
 import re
 
-from holdfast.doctor.case import Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.counted_failures import failures_before
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
-from holdfast.doctor.reading import shown
+from holdfast.doctor.findings.counted_failures import failures_before
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
+from holdfast.doctor.matching.case import Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown
 
 CODE = "tolerable-failures-exceeded"
 _REASON = re.compile(r"latest checkpoint failed due to (.+?),? view the Checkpoint History")

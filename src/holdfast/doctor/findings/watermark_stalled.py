@@ -3,12 +3,12 @@
 import re
 from datetime import datetime
 
-from holdfast.doctor.case import Case
-from holdfast.doctor.clues import Clue, Rule
-from holdfast.doctor.events import LogEvent
-from holdfast.doctor.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
-from holdfast.doctor.reading import shown
-from holdfast.doctor.sightings import Sighting
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
+from holdfast.doctor.matching.case import Case
+from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.sightings import Sighting
+from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import shown
 
 CODE = "watermark-stalled"
 _ROWS = re.compile(r'"numInputRows"\s*:\s*(\d+)')

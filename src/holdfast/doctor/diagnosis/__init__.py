@@ -1,0 +1,4 @@
+"""Cases -> findings, in the order of cause and consequence. Pure: the same sightings give the same answer.
+
+Imports `findings`, `matching`, `reading`. Never reads a file.
+"""

@@ -1,0 +1,62 @@
+"""Whose words count: a log carries other people's text, too."""
+
+import re
+
+from holdfast.doctor.reading.events import LogEvent
+
+_KNOWN = (
+    "org.apache.",
+    "o.a.",
+    "org.rocksdb.",
+    "pyspark",
+    "py4j",
+    "io.delta.",
+    "io.confluent.",
+    "io.debezium.",
+    "com.ververica.",
+    "akka.",
+    "com.amazonaws.",
+    "software.amazon.",
+    "com.google.cloud.",
+    "com.azure.",
+    "com.microsoft.azure.",
+    "com.zaxxer.",
+    "io.netty.",
+    "io.fabric8.",
+    "gc",
+)
+_COMPLAINTS = frozenset(("WARN", "WARNING", "ERROR", "FATAL", "SEVERE", "CRITICAL"))
+_EXCEPTION = re.compile(r"\b(?:[a-z_]\w*\.){2,}[A-Z]\w*(?:Exception|Error)\b")
+_STATEMENT = re.compile(
+    r"Checkpoint \[?\w+\]? (?:duration exceeded|failed: |expired before|of job \S+ expired)|\[[A-Z][A-Z_.]{8,}\] "
+)
+"""What Flink says of a checkpoint, or Spark of an error by its name, pasted without the beginning of the line."""
+_PROGRESS = ('"batchId"', '"runId"')
+"""What Spark says of a batch; programs log it in their own name."""
+_ABBREVIATED = re.compile(
+    r"(?:spark|scheduler|cluster|executor|storage|streaming|state|server|client|netty|rpc|k8s|yarn|kafka010|checkpoint"
+    r"|taskmanager|taskexecutor|executiongraph|jobmaster|resourcemanager|heartbeat|tasks|clients|consumer|internals|hdfs"
+    r"|s3a|util)\.[A-Z][\w$]*$"
+)
+"""Loggers of Spark, Flink, Kafka and Hadoop of which a pattern leaves the last two parts (`%c{2}`)."""
+
+
+def is_about_the_job(event: LogEvent) -> bool:
+    """An exception, or something that a known component says.
+
+    A program's own words and lines that are no log lines may quote anything: a ticket, a search, a user. What a
+    connector of one's own complains of counts, when it speaks of a checkpoint or of an exception, and quotes nobody.
+    """
+    if event.exceptions:
+        return True
+    if event.logger is None:
+        return event.level is not None or _STATEMENT.match(event.message) is not None
+    if "." not in event.logger or event.logger.startswith(_KNOWN) or _ABBREVIATED.match(event.logger):
+        return True
+    return _complains(event) or all(name in event.message for name in _PROGRESS)
+
+
+def _complains(event: LogEvent) -> bool:
+    if event.level not in _COMPLAINTS or '"' in event.message:
+        return False
+    return event.checkpoint is not None or _EXCEPTION.search(event.message) is not None

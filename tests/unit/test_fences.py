@@ -1,0 +1,94 @@
+"""Each fence of the house refuses what climbs over it: a violation is planted in a copy of the source, and seen."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Planted:
+    fence: str
+    """Words of the refusal: the name of the contract, or the rule and what to use instead."""
+    module: str
+    line: str
+    tool: str = "lint-imports"
+
+
+IMPORTS = (
+    Planted("Layers of ARCHITECTURE.md", "storage/keys.py", "import holdfast.repository.journal"),
+    Planted("Layers of ARCHITECTURE.md", "a_new_room/__init__.py", ""),
+    Planted("Decisions are pure", "coordination/lifecycle.py", "import time"),
+    Planted("Decisions are pure", "checkpoint/layout.py", "import pathlib"),
+    Planted("Words and verdicts are pure", "history/__init__.py", "import threading"),
+    Planted("The repository waits for nothing", "repository/retention.py", "import time"),
+    Planted("Log lines name their job", "cli/status.py", "import logging"),
+    Planted("Rooms of the doctor", "doctor/reading/times.py", "import holdfast.doctor.matching.case"),
+    Planted("The doctor's knowledge is pure", "doctor/diagnosis/timeline.py", "import pyspark"),
+)
+CALLS = (
+    Planted("Take a `clock`", "runtime/memory.py", "import time\n\nNOW = time.monotonic()", "ruff"),
+    Planted("Take `now`", "repository/views.py", "import datetime\n\nNOW = datetime.datetime.now()", "ruff"),
+    Planted("Await an event", "runtime/loop.py", "import time\n\ntime.sleep(1)", "ruff"),
+    Planted("storage/unique.py", "sinks/ledger.py", "import uuid\n\nNAME = uuid.uuid4()", "ruff"),
+    Planted("Take `draw`", "runtime/supervision.py", "import random\n\nDRAWN = random.random()", "ruff"),
+    Planted("job_log.log", "sinks/ledger.py", 'import logging\n\nLOG = logging.getLogger("x")', "ruff"),
+)
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("fenced")
+    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", root)
+    return root
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("planted", [*IMPORTS, *CALLS], ids=lambda planted: f"{planted.module} {planted.line[:20]!r}")
+def test_a_planted_violation_is_refused(copied: Path, planted: Planted) -> None:
+    module = copied / "src" / "holdfast" / planted.module
+    before = module.read_text() if module.exists() else None
+    module.parent.mkdir(exist_ok=True)
+    try:
+        module.write_text(f"{before or ''}\n{planted.line}\n")
+        refused = _check(copied, planted)
+    finally:
+        if before is None:
+            shutil.rmtree(module.parent)
+        else:
+            module.write_text(before)
+    assert refused.returncode == 1
+    said = " ".join(refused.stdout.split())
+    broken = r"((?!KEPT).)* BROKEN" if planted.tool == "lint-imports" else ""
+    assert re.search(re.escape(planted.fence) + broken, said), refused.stdout
+
+
+@pytest.mark.long
+def test_without_violations_nothing_is_refused(copied: Path) -> None:
+    for tool in ("lint-imports", "ruff"):
+        checked = _check(copied, Planted("", ".", "", tool))
+        assert checked.returncode == 0, checked.stdout
+
+
+def _check(root: Path, planted: Planted) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).parent / planted.tool)
+    command = (
+        [program, "--no-cache"]
+        if planted.tool == "lint-imports"
+        else [program, "check", "--no-cache", "--select", "TID251", str(root / "src" / "holdfast" / planted.module)]
+    )
+    return subprocess.run(
+        command,
+        cwd=root,
+        env={"PYTHONPATH": str(root / "src"), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
