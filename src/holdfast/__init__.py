@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.alarm import Alarm
 from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.settings import Settings
 from holdfast.version import VERSION as __version__
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.spark.api import run, start
     from holdfast.spark.running import RunningJob
 
-__all__ = ["HoldfastError", "RunningJob", "Settings", "__version__", "run", "start"]
+__all__ = ["Alarm", "HoldfastError", "RunningJob", "Settings", "__version__", "run", "start"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from holdfast.alarm import Receiver
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import identity_name, savepoint_name
 
@@ -56,8 +57,8 @@ class Settings:
 
     spark: SparkSession | None = None
     work: str | Path | None = None
-    output_mode: str = "append"
-    trigger: str | Mapping[str, Any] | None = None
+    output_mode: Literal["append", "update", "complete"] = "append"
+    trigger: str | Mapping[str, str | bool] | None = None
     interval: Duration = "60s"
     timeout: Duration = "10m"
     min_pause: Duration = "0s"
@@ -120,7 +121,8 @@ class Settings:
     next start, which is exact all the same."""
     spark_log: str | Path | None = None
     """A file for what Spark prints, when holdfast starts the JVM; None or "-": with everything else."""
-    alarms: tuple[Callable[[Any], None], ...] = field(default=())
+    alarms: Sequence[Receiver] = field(default=())
+    """Functions that are called with each alarm, in threads of their own."""
 
     def __post_init__(self) -> None:
         for name, least in _DURATION_LEAST.items():

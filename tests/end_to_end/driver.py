@@ -21,8 +21,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from holdfast.alarm import Alarm
 from holdfast.errors import HoldfastError, StopOverdue
-from holdfast.runtime.alarms import Alarm
 from holdfast.settings import Settings
 from holdfast.sinks import Delta, Files
 from holdfast.spark.api import start_stepwise

@@ -7,7 +7,7 @@ import pyarrow.dataset
 from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
-from holdfast.runtime.alarms import Alarm
+from holdfast.alarm import Alarm
 from holdfast.sinks import Files
 from tests.patience import PATIENCE
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.runtime.alarms import Alarm, Alarms, InThread, Receiver
+from holdfast.alarm import Alarm, Receiver
+from holdfast.runtime.alarms import Alarms, InThread
 from holdfast.runtime.clock import SystemClock
 from tests.patience import PATIENCE
 

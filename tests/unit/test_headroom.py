@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.alarm import Alarm
 from holdfast.coordination.commands import ClearAlarm, RaiseAlarm
 from holdfast.coordination.headroom import HEADROOM, Headroom, HeadroomAlarm, Pace
 from holdfast.history import history_findings
 from holdfast.identifiers import BatchId
 from holdfast.repository.views import Observation
-from holdfast.runtime.alarms import Alarm
 from tests.unit.churning_runs import BATCHES_RETAINED, START, ChurningRun, ManualClock, state_of
 
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from holdfast.alarm import Alarm
 from holdfast.coordination.commands import ClearAlarm, RaiseAlarm
 from holdfast.finding import Finding, Severity
 from holdfast.history.alarming import FindingAlarms
-from holdfast.runtime.alarms import Alarm
 from tests.unit.churning_runs import ChurningRun, ManualClock
 
 INTERVAL_S = 4

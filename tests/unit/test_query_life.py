@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.alarm import Alarm
 from holdfast.errors import Fenced, JobFailed, StorageError
-from holdfast.runtime.alarms import Alarm
 from holdfast.runtime.causes import GONE, WHILE_STAGING, Cause
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.alarm import Alarm
 from holdfast.checkpoint.layout import ShardPlan
 from holdfast.coordination.commands import AbandonCheckpoint, SealCheckpoint
 from holdfast.coordination.events import (
@@ -24,7 +25,6 @@ from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
-from holdfast.runtime.alarms import Alarm
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
 from tests.simulation.runs import Network, Scene, SimulatedRun
 from tests.simulation.work import SimulatedDirectory

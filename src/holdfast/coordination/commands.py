@@ -1,11 +1,11 @@
 """What the coordinator asks for. Performing one is the runtime's business; each is answered by an event, if at all."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from holdfast.coordination.events import Kind
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
+from holdfast.finding import Severity
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 
 
@@ -78,9 +78,6 @@ class AnswerRequest:
     request: RequestId
     completed: CheckpointId | None = None
     failure: tuple[FailureReason, str] | None = None
-
-
-Severity = Literal["critical", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)

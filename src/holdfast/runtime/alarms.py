@@ -8,32 +8,17 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from holdfast.coordination.commands import Severity
+from holdfast.alarm import Alarm, Receiver
+from holdfast.finding import Severity
 from holdfast.job_log import about_the_same, log
 from holdfast.runtime.clock import Clock
 
 _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 _WAITING = 100
 """Alarms that a receiver may be behind. Of more the oldest are dropped: the newest say how things are."""
-
-
-@dataclass(frozen=True)
-class Alarm:
-    job: str
-    code: str
-    severity: Severity
-    message: str
-    hint: str
-    at: datetime
-    cleared: bool = False
-
-
-Receiver = Callable[[Alarm], None]
 
 
 class Delivery(Protocol):
@@ -51,7 +36,7 @@ class Delivery(Protocol):
 
 class Alarms:
     def __init__(
-        self, job: str, receivers: tuple[Receiver, ...], clock: Clock, deliver: Callable[[Receiver], Delivery]
+        self, job: str, receivers: Sequence[Receiver], clock: Clock, deliver: Callable[[Receiver], Delivery]
     ) -> None:
         self._job = job
         self._deliveries = tuple(deliver(receiver) for receiver in receivers)

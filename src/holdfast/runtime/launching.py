@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from holdfast.alarm import Receiver
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled, Event
 from holdfast.coordination.reasons import FailureReason
@@ -34,7 +35,7 @@ from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, Silence, current_process, refusal
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import listed_manifests
-from holdfast.runtime.alarms import Alarms, AtOnce, Delivery, InThread, Receiver
+from holdfast.runtime.alarms import Alarms, AtOnce, Delivery, InThread
 from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock

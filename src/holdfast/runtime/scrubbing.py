@@ -12,9 +12,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
-from holdfast.coordination.commands import Severity
 from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
 from holdfast.errors import Fenced, ObjectNotFound, StorageError
+from holdfast.finding import Severity
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from holdfast.alarm import Alarm
 from holdfast.coordination.history import CheckpointRecord, Statistics
 from holdfast.identifiers import BatchId, FencingEpoch
-from holdfast.runtime.alarms import Alarm
 from holdfast.storage.metered import Latency, Meter, Request, Usage
 from holdfast.storage.prices import dollars_a_month
 

@@ -3,7 +3,7 @@ hangs. Nothing can end such a call from outside, so a person is told which one i
 
 from collections.abc import Callable, Mapping
 
-from holdfast.coordination.commands import Severity
+from holdfast.finding import Severity
 from holdfast.runtime.lanes import DOING, Lane
 
 RaiseAlarm = Callable[[str, Severity, str, str], None]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 from urllib.parse import unquote
 
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
 from holdfast.job_log import about, log
+from holdfast.options import Options
 from holdfast.runtime.causes import death_of_start
 from holdfast.runtime.launching import Surroundings, look
 from holdfast.runtime.status import last_words
@@ -23,17 +25,20 @@ from holdfast.spark.uncaught import explain_uncaught
 from holdfast.storage.work_path import WorkPath, work_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+Pipeline: TypeAlias = "Callable[[SparkSession], DataFrame | DataStreamWriter] | DataStreamWriter"
 
 
 def start(
-    build_or_writer: Any,
+    build_or_writer: Pipeline,
     *,
     job: str,
     home: str,
     sink: Sink | None = None,
     settings: Settings | None = None,
-    **options: Any,
+    **options: Unpack[Options],
 ) -> RunningJob:
     """Recover the job, start its query, supervise it, and return without waiting for its end.
 
@@ -44,7 +49,13 @@ def start(
 
 
 def run(
-    build: Any, *, job: str, home: str, sink: Sink | None = None, settings: Settings | None = None, **options: Any
+    build: Pipeline,
+    *,
+    job: str,
+    home: str,
+    sink: Sink | None = None,
+    settings: Settings | None = None,
+    **options: Unpack[Options],
 ) -> None:
     """The same, and wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
 
@@ -67,14 +78,18 @@ def run(
             log.info("%s", last_words(running.status()))
 
 
-def start_stepwise(build: Any, job: str, home: str, sink: Sink | None, settings: Settings, step: Step) -> RunningJob:
+def start_stepwise(
+    build: Pipeline, job: str, home: str, sink: Sink | None, settings: Settings, step: Step
+) -> RunningJob:
     """`start` with a hook between any two steps, for tests that crash there."""
     name = job_name(job)
     with about(name):
         return _started(build, name, home, sink, settings, step)
 
 
-def _started(build: Any, name: JobName, home: str, sink: Sink | None, settings: Settings, step: Step) -> RunningJob:
+def _started(
+    build: Pipeline, name: JobName, home: str, sink: Sink | None, settings: Settings, step: Step
+) -> RunningJob:
     if not isinstance(home, str) or not home:
         raise InvalidSettings.of("home", home, "must be the URL of a store", hint="home='file:///var/lib/holdfast'")
     if sink is not None and not callable(getattr(sink, "stage", None)):
@@ -136,7 +151,7 @@ def _home_directory() -> Path:
         ) from error
 
 
-def _require_pipeline(build: Any) -> None:
+def _require_pipeline(build: object) -> None:
     if inspect.iscoroutinefunction(build):
         raise InvalidSettings(
             f"could not use {build.__name__}: it is an `async def`, whose body would never run",
