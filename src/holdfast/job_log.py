@@ -39,6 +39,19 @@ _LOGGER.addFilter(_ForPeople())
 log = _NamingTheJob(_LOGGER)
 
 
+_DOING = ["nothing yet"]
+
+
+def doing(what: str) -> None:
+    """Say what a start is at. Whoever ends the process before it is done names it."""
+    _DOING[0] = what
+    log.info("%s", what)
+
+
+def doing_now() -> str:
+    return _DOING[0]
+
+
 @contextmanager
 def about(job: str) -> Iterator[None]:
     """What this thread logs inside the block is about that job."""

@@ -17,6 +17,7 @@ import holdfast
 from holdfast import errors
 from holdfast.cli.main import main
 from holdfast.settings import Settings, seconds
+from holdfast.spark.stop_signals import LEAVING_S
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = ("1.37", "1.27")
@@ -109,7 +110,7 @@ def test_holdfast_understands_the_pods_command(
     assert given["job"] == "orders"
     assert given["settings"].work == "/work"
     grace = pod_of(stateful_set)["terminationGracePeriodSeconds"]
-    assert grace > given["settings"].duration("stop_timeout"), "holdfast ends by itself, and says how"
+    assert grace > given["settings"].duration("stop_timeout") + LEAVING_S, "holdfast ends by itself, and says how"
     program, *probe = container["readinessProbe"]["exec"]["command"]
     assert (program, main(probe)) == ("holdfast", 3), "nothing has run yet, which is what it says"
 
@@ -159,7 +160,7 @@ def service() -> configparser.SectionProxy:
 
 def test_the_unit_gives_the_last_checkpoint_its_time_and_its_jvm(service: configparser.SectionProxy) -> None:
     assert service["KillMode"] == "mixed"
-    assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().duration("stop_timeout")
+    assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().duration("stop_timeout") + LEAVING_S
 
 
 def test_what_would_fail_again_is_not_restarted(service: configparser.SectionProxy) -> None:

@@ -99,10 +99,11 @@ def run_pipeline(
 
     Recovers, starts the query, restarts it by policy. SIGTERM and Ctrl-C stop it with a last checkpoint.
     """
-    with stopping_on_signals():
+    settings = _settings(options)
+    with stopping_on_signals(settings.duration("stop_timeout"), to_the_end=True):
         try:
-            _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, _settings(options))
-        except StopAsked:
+            _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, settings)
+        except (StopAsked, KeyboardInterrupt):
             say("holdfast: stopped before the job was touched")
 
 

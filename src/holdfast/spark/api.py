@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
-from holdfast.job_log import about, log
+from holdfast.job_log import about, doing, log
 from holdfast.options import Options
 from holdfast.runtime.causes import death_of_start
 from holdfast.runtime.launching import Surroundings, look
@@ -20,7 +20,7 @@ from holdfast.runtime.status import last_words
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
-from holdfast.spark.stop_signals import stopping_on_signals
+from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
 from holdfast.spark.uncaught import explain_uncaught
 from holdfast.storage.work_path import WorkPath, work_path
 
@@ -64,10 +64,11 @@ def run(
     process ends with the words and the exit code of `holdfast run`.
     """
     explain_uncaught()
-    with stopping_on_signals() as signals, about(job_name(job)):
+    settings = Settings.merged(settings, options)
+    with stopping_on_signals(settings.duration("stop_timeout")) as signals, about(job_name(job)):
         try:
-            running = start(build, job=job, home=home, sink=sink, settings=settings, **options)
-        except StopAsked:
+            running = start(build, job=job, home=home, sink=sink, settings=settings)
+        except (StopAsked, KeyboardInterrupt):
             log.info("stopped before the query ran; the next start goes on from where the job was")
             return
         signals.stop_with(running.begin_stop)
@@ -97,7 +98,7 @@ def _started(
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = _work_path(settings.work) if settings.work is not None else _default_work(home)
-    log.info("reading the job's journal")
+    doing("reading the job's journal")
     around = Surroundings.real(step, settings.identity_in(os.environ))
     described = sink.describe() if sink is not None else None
     place = look(name, home.rstrip("/") or home, work, settings, around, described)
@@ -110,6 +111,7 @@ def _started(
     except ImportError as error:
         raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
     spark = settings.spark or _new_session(name, settings.spark_log)
+    take_signals_back()
     log.info("Spark %s runs as application %s", spark.version, spark.sparkContext.applicationId)
     try:
         built = built_by(build, spark, sink)
@@ -128,9 +130,9 @@ def _new_session(name: JobName, spark_log: str | Path | None) -> SparkSession:
     from holdfast.spark.session import session_for
 
     if spark_log is None or str(spark_log) == "-":
-        log.info("starting Spark")
+        doing("starting Spark")
         return session_for(name)
-    log.info("starting Spark, whose own output goes to %s", spark_log)
+    doing(f"starting Spark, whose own output goes to {spark_log}")
     return session_for(name, Path(spark_log).absolute())
 
 

@@ -39,6 +39,8 @@ class RunningJob:
         self._done: Future[None] = Future()
         self._finishing = threading.Lock()
         self._over = False
+        self._stop_by = float("inf")
+        """By the monotonic clock."""
         try:
             self._runtime: Runtime = launch(
                 place,
@@ -83,6 +85,7 @@ class RunningJob:
         """The same without waiting; safe in a signal handler."""
         name = savepoint_name(savepoint) if savepoint is not None else None
         limit = self._place.settings.duration("stop_timeout")
+        self._stop_by = min(self._stop_by, time.monotonic() + limit)
         overdue = threading.Timer(limit, about_the_same(self._overdue), args=(limit,))
         overdue.daemon = True
         overdue.start()
@@ -160,7 +163,7 @@ class RunningJob:
                 return
             self._over = True
         self._lanes.close()
-        self._runtime.close_alarms(_ALARMS_CLOSE_S)
+        self._runtime.close_alarms(min(_ALARMS_CLOSE_S, max(0.0, self._stop_by - time.monotonic())))
         if failure is None:
             self._done.set_result(None)
         else:

@@ -6,43 +6,93 @@ A second one is for the impatient and kills.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from holdfast.errors import StopAsked
+from holdfast.errors import StopAsked, StopOverdue
+from holdfast.job_log import doing_now
+from holdfast.runtime.hearing import STOPPING, Hearing
+from holdfast.spark.uncaught import leave_at_once
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LEAVING_S = 10.0
+"""When a stop is over, in time or not, the process gets so many more seconds to leave."""
+_ACTIVE: list[stopping_on_signals] = []
+"""At most one: who runs inside of it takes part in it."""
 
 
 class stopping_on_signals:
-    """Only in the main thread, where Python delivers signals; elsewhere it does nothing."""
+    """Only in the main thread, where Python delivers signals; elsewhere it does nothing.
 
-    def __init__(self) -> None:
+    A start that is asked to stop ends within `limit` seconds, however stuck it is. So does a process that ends with the
+    block (`to_the_end`), whatever its threads wait for then.
+    """
+
+    def __init__(self, limit: float, *, to_the_end: bool = False) -> None:
+        self._limit = limit
+        self._to_the_end = to_the_end
         self._previous: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
         self._stop: Callable[[], None] = _unwind
+        self._hearing: Hearing | None = None
 
     def __enter__(self) -> stopping_on_signals:
-        if threading.current_thread() is threading.main_thread():
-            for number in _SIGNALS:
-                self._previous[number] = signal.signal(number, self._received)
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if _ACTIVE:
+            return _ACTIVE[0]
+        _ACTIVE.append(self)
+        self._hearing = Hearing(self._limit, self._overdue, _killed)
+        for number in STOPPING:
+            self._previous[number] = signal.signal(number, self._received)
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if self._hearing is None:
+            return
+        _ACTIVE.clear()
         for number, previous in self._previous.items():
             signal.signal(number, previous)
+        if not (self._to_the_end and self._hearing.asked):
+            self._hearing.close()
 
     def stop_with(self, stop: Callable[[], None]) -> None:
-        """From now on this is how to stop. Takes the signals back from Spark, which has put a handler of its own."""
+        """From now on this is how to stop. Whoever does so keeps the deadline, and says what it did not get to."""
         self._stop = stop
+        if self._hearing is not None:
+            self._hearing.limit = self._limit + LEAVING_S if self._to_the_end else float("inf")
+        self.take_back()
+
+    def take_back(self) -> None:
         for number in self._previous:
             signal.signal(number, self._received)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_DFL)
         self._stop()
+
+    def _overdue(self, number: int) -> None:
+        error = StopOverdue(
+            f"the process did not end within {self._limit:.0f} s after it was asked to: unfinished: {doing_now()}",
+            hint="start it again when that works: the next run goes on exactly; or give a stop longer: "
+            "--stop-timeout 10m",
+        )
+        sys.stderr.write(f"holdfast: {error}\n")
+        leave_at_once(error.exit_code)
+
+
+def take_signals_back() -> None:
+    """Spark puts a handler of its own for SIGINT whenever it makes a context."""
+    if _ACTIVE and threading.current_thread() is threading.main_thread():
+        _ACTIVE[0].take_back()
+
+
+def _killed(number: int) -> None:
+    os._exit(128 + number)
 
 
 def _unwind() -> None:

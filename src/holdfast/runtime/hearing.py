@@ -1,0 +1,63 @@
+"""Hears of signals at the moment they come, whatever the main thread is at.
+
+Python calls its handlers in the main thread, between two instructions of its own. A main thread that waits for a frozen
+disk or a silent server hears of nothing, however often it is asked to end. The interpreter also writes a byte for each
+signal, at once; here a thread of its own reads them, and acts when the main thread does not come to it.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+
+from holdfast.job_log import about_the_same
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Hearing:
+    """From the first SIGTERM or SIGINT on the main thread has `limit` seconds; then `overdue` is called, with the
+    signal's number. Another signal meanwhile: `again` is called. Made and closed in the main thread."""
+
+    def __init__(self, limit: float, overdue: Callable[[int], None], again: Callable[[int], None]) -> None:
+        self.limit = limit
+        self.asked = False
+        self._overdue = overdue
+        self._again = again
+        self._reading, self._writing = socket.socketpair()
+        self._writing.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+        threading.Thread(target=about_the_same(self._listen), name="holdfast-signals", daemon=True).start()
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(self._before)
+        self._writing.close()
+
+    def _listen(self) -> None:
+        with self._reading:
+            first = self._next(None)
+            if first is None:
+                return
+            self.asked = True
+            asked_at = time.monotonic()
+            while (left := asked_at + self.limit - time.monotonic()) > 0:
+                # In pieces: the limit may become another one while it runs.
+                try:
+                    second = self._next(min(left, 0.5))
+                except TimeoutError:
+                    continue
+                if second is not None:
+                    self._again(second)
+                return
+            self._overdue(first)
+
+    def _next(self, limit: float | None) -> int | None:
+        """The next signal that asks to stop; None when nobody listens any more."""
+        self._reading.settimeout(limit)
+        while data := self._reading.recv(1):
+            if data[0] in STOPPING:
+                return data[0]
+        return None
