@@ -16,7 +16,7 @@ from typing import Any
 
 from holdfast.errors import StopAsked, StopOverdue
 from holdfast.job_log import doing_now
-from holdfast.runtime.hearing import STOPPING, Hearing
+from holdfast.spark.hearing import STOPPING, Hearing
 from holdfast.spark.uncaught import leave_at_once
 
 LEAVING_S = 10.0

@@ -1,0 +1,144 @@
+"""A thousand checkpoints in one process, then a stop: memory, threads, descriptors and files stay level.
+
+    python -m tests.endurance [--checkpoints 1000]
+
+Real Spark, a stateful query on a source that never ends, a Delta table. What grows with the output itself (its data and
+Delta's log) is shown and not judged. Ends with exit code 1 when something else grew from the middle to the end.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import holdfast
+from holdfast.sinks import Delta
+from tests.end_to_end.driver import session
+
+_MIB = 1 << 20
+_MAY_GROW = {
+    "python MiB": 1.15,
+    "jvm MiB": 1.5,
+}
+"""By what factor between the middle and the end: memory is taken in steps, and the JVM's heap moves below its limit."""
+_OF_THE_OUTPUT = ("table data", "table log")
+_OTHERS = 1.25
+"""What is counted moves within a checkpoint: packs come and go, one is under way or not."""
+
+
+def counts(spark: SparkSession) -> DataFrame:
+    events = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+    keyed = events.withColumn("key", F.col("value") % 50)
+    counted = keyed.withWatermark("timestamp", "1 second").groupBy(F.window("timestamp", "1 second"), "key").count()
+    return counted.selectExpr("window.start AS start", "key", "count AS n")
+
+
+def measured(jvm: int, home: Path, work: Path, table: Path) -> dict[str, float]:
+    gc.collect()
+    figures: dict[str, float] = {"python MiB": _resident(os.getpid()) / _MIB, "jvm MiB": _resident(jvm) / _MIB}
+    figures["python threads"] = _count(f"/proc/{os.getpid()}/task")
+    figures["threads of ours"] = sum(thread.name.startswith("holdfast") for thread in threading.enumerate())
+    figures["python descriptors"] = _count("/proc/self/fd")
+    figures["jvm threads"] = _count(f"/proc/{jvm}/task")
+    figures["jvm descriptors"] = _count(f"/proc/{jvm}/fd")
+    folders = Counter(path.relative_to(home / "counts").parts[0] for path in _files(home / "counts"))
+    for folder in ("journal", "manifests", "packs", "blobs", "folds"):
+        figures[f"home {folder}"] = folders[folder]
+    figures["work"] = sum(1 for _ in _files(work))
+    figures["work directories"] = _count(work / "counts")
+    figures["table ours"] = sum(1 for _ in _files(table / "_holdfast"))
+    figures["table log"] = sum(1 for _ in _files(table / "_delta_log"))
+    figures["table data"] = len(list(table.rglob("*.parquet"))) - len(list((table / "_delta_log").rglob("*.parquet")))
+    return figures
+
+
+def _resident(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text()
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def _count(folder: str | Path) -> int:
+    return len(os.listdir(folder))
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
+
+
+def grown(middle: dict[str, float], end: dict[str, float]) -> list[str]:
+    return [
+        f"{name}: {middle[name]:.0f} -> {end[name]:.0f}"
+        for name in end
+        if name not in _OF_THE_OUTPUT and end[name] > middle[name] * _MAY_GROW.get(name, _OTHERS) + 8
+    ]
+
+
+def show(columns: dict[str, dict[str, float]]) -> None:
+    sys.stdout.write("".join(f"{heading:>12}" for heading in ("", *columns)).replace(" " * 12, " " * 20, 1) + "\n")
+    for name in next(iter(columns.values())):
+        sys.stdout.write(f"{name:<20}" + "".join(f"{column[name]:>12.0f}" for column in columns.values()) + "\n")
+    sys.stdout.flush()
+
+
+def endured(checkpoints: int, root: Path) -> list[str]:
+    home, work, table = (root / name for name in ("home", "work", "table"))
+    home.mkdir()
+    spark = session("rocksdb-changelog", {"spark.sql.streaming.numRecentProgressUpdates": "10"})
+    jvm = spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    settings: dict[str, Any] = {"interval": "100ms", "trigger": "100ms", "heartbeat": "1s", "grace": "10s"}
+    began = time.monotonic()
+    running = holdfast.start(
+        counts, job="counts", home=f"file://{home}", sink=Delta(table), spark=spark, work=str(work), **settings
+    )
+    columns: dict[str, dict[str, float]] = {}
+    for wanted in sorted({checkpoints // 10, checkpoints // 2, checkpoints}):
+        while running.status().statistics.completed < wanted:
+            if running.await_termination("500ms"):
+                raise AssertionError("it ended by itself")
+        columns[str(wanted)] = measured(jvm, home, work, table)
+        show({str(wanted): columns[str(wanted)]})
+    failed = running.status().statistics.failed
+    stop_began = time.monotonic()
+    running.stop()
+    now = time.monotonic()
+    sys.stdout.write(f"{now - began:.0f} s, of which the stop {now - stop_began:.1f} s; {failed} failed\n")
+    _until_ours_have_ended()
+    columns["stopped"] = measured(jvm, home, work, table)
+    show(columns)
+    left = [f"a thread of ours after the stop: {thread.name}" for thread in _ours()]
+    return [*grown(columns[str(checkpoints // 2)], columns[str(checkpoints)]), *left]
+
+
+def _ours() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("holdfast")]
+
+
+def _until_ours_have_ended() -> None:
+    deadline = time.monotonic() + 60
+    while _ours() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoints", type=int, default=1000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="holdfast-endurance-") as folder:
+        wrong = endured(given.checkpoints, Path(folder))
+    for line in wrong:
+        sys.stdout.write(f"grew: {line}\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
