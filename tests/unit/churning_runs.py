@@ -10,11 +10,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
-from holdfast.errors import HoldfastError, StorageUnreachable
+from holdfast.errors import HoldfastError, StorageFull, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, JobName
 from holdfast.repository.entries import CheckpointCompleted, Process
 from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
+from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
 from holdfast.runtime.launching import Place, Surroundings, launch
 from holdfast.runtime.loop import Item
@@ -71,14 +72,17 @@ class WatchedStore(LocalStore):
         self._watch = watch
         self.refuses: Callable[[str, bytes], bool] = lambda key, data: False
         self.unreadable: Callable[[str], bool] = lambda key: False
+        self.full = False
 
     def create(self, key: str, data: bytes) -> Created:
+        self._require_room(key)
         self._refuse("create", key, data)
         created = super().create(key, data)
         self._watch("create", key)
         return created
 
     def put(self, key: str, data: bytes) -> None:
+        self._require_room(key)
         super().put(key, data)
         self._watch("put", key)
 
@@ -88,6 +92,7 @@ class WatchedStore(LocalStore):
                 yield chunk
                 self._watch("half of upload", key)
 
+        self._require_room(key)
         super().upload(key, watched())
         self._watch("upload", key)
 
@@ -102,6 +107,10 @@ class WatchedStore(LocalStore):
             raise StorageUnreachable(f"could not list {prefix}: refused")
         yield from super().list(prefix, after)
         self._watch("list", prefix)
+
+    def _require_room(self, key: str) -> None:
+        if self.full:
+            raise StorageFull(f"could not write {key}: no space left on device")
 
     def _refuse(self, operation: str, key: str, data: bytes = b"") -> None:
         if self.refuses(key, data):
@@ -191,8 +200,10 @@ class ChurningRun:
         unreadable: Callable[[str], bool] = lambda key: False,
         query: "ChurningQuery | None" = None,
         step: Step = no_step,
+        process: Process | None = None,
         **settings: object,
     ) -> None:
+        """With a `process` it tells this host how it is, by a state file."""
         self.clock = clock
         self.query = query or ChurningQuery(seed)
         self.failure: HoldfastError | None = None
@@ -202,7 +213,7 @@ class ChurningRun:
         numbers = iter(range(10_000))
         around = Surroundings(
             clock,
-            Process("here", seed),
+            process or Process("here", seed),
             lambda: AttemptId(f"{seed}-{next(numbers)}"),
             lambda: 0.5,
             step,
@@ -212,7 +223,8 @@ class ChurningRun:
         chosen = Settings(**(SETTINGS | settings))  # type: ignore[arg-type]
         self.store = WatchedStore(home, watch)
         self.store.unreadable = unreadable
-        place = Place(JOB, f"file://{home}", self.store, work, chosen, around)
+        state_file = work / JOB / STATE_FILE if process else None
+        place = Place(JOB, f"file://{home}", self.store, work, chosen, around, state_file=state_file)
         self.runtime = launch(place, self.query, self._lanes, self._items.append, self._finish)
         self.runtime.begin()
         self.settle()

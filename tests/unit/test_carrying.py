@@ -13,12 +13,11 @@ from pyspark import cloudpickle
 
 from holdfast.errors import InvalidSettings
 from holdfast.settings import Settings
-from holdfast.spark.api import _work_path
 from holdfast.spark.carrying import is_cluster
 from holdfast.spark.failures import one_line
 from holdfast.spark.visiting import Visit, _visitor, require_seen, unable_to_copy
 from holdfast.storage.hdfs_path import HdfsPath
-from holdfast.storage.work_path import work_path
+from holdfast.storage.work_path import given_work_path, work_path
 
 WELL = Visit("one", 1, None, None)
 
@@ -59,21 +58,21 @@ def test_another_carrier_is_refused() -> None:
 
 
 def test_a_work_directory_is_a_path_here(tmp_path: Path) -> None:
-    assert _work_path(tmp_path) == tmp_path
-    assert _work_path("work") == Path("work").absolute()
-    assert _work_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
+    assert given_work_path(tmp_path) == tmp_path
+    assert given_work_path("work") == Path("work").absolute()
+    assert given_work_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
 
 
 @pytest.mark.parametrize("given", ["s3a://bucket/work", "file://host/work"])
 def test_a_work_directory_elsewhere_is_refused(given: str) -> None:
     with pytest.raises(InvalidSettings, match="must be a path, or file:///path") as raised:
-        _work_path(given)
+        given_work_path(given)
     assert "at the same path" in (raised.value.hint or "")
 
 
 def test_a_work_directory_on_hdfs_is_known_by_its_url() -> None:
     for given in ("hdfs://name:8020/work", "hdfs://name:8020/work/", "hdfs://name:8020//work"):
-        work = _work_path(given)
+        work = given_work_path(given)
         assert isinstance(work, HdfsPath)
         assert str(work) == "hdfs://name:8020/work"
         assert str(work_path(str(work / "orders"))) == "hdfs://name:8020/work/orders"
@@ -82,7 +81,7 @@ def test_a_work_directory_on_hdfs_is_known_by_its_url() -> None:
 @pytest.mark.parametrize("given", ["hdfs://me:secret@name:8020/w", "hdfs://name:8020/w?user=me", "hdfs:///w"])
 def test_a_url_of_hdfs_holds_no_user_and_no_options(given: str) -> None:
     with pytest.raises(InvalidSettings, match="without user and options") as raised:
-        _work_path(given)
+        given_work_path(given)
     assert "secret" not in str(raised.value)
 
 

@@ -1,7 +1,7 @@
 """`holdfast status`: one job, for a person who was just woken up."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -10,6 +10,7 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.doctor_text import STYLES
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
+from holdfast.cli.live import live_document, live_lines
 from holdfast.cli.observing import observe
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
@@ -24,11 +25,36 @@ if TYPE_CHECKING:
 
 _RECENT = 30
 
+Live = Annotated[
+    bool,
+    typer.Option(
+        "--live", help="Only whether it is alive, and what it says of itself: for probes. Exit with 1 when it is not."
+    ),
+]
+Work = Annotated[
+    str | None,
+    typer.Option(
+        "--work",
+        metavar="DIR",
+        show_default=False,
+        help="With --live: the run's --work, when it is not the usual.",
+    ),
+]
 Running = Annotated[bool, typer.Option("--running", help="Exit with 1 unless the pipeline runs, for probes.")]
 
 
-def status(home: Home, job: Job, running: Running = False, as_json: AsJson = False) -> None:
+def status(
+    home: Home,
+    job: Job,
+    running: Running = False,
+    live: Live = False,
+    work: Work = None,
+    as_json: AsJson = False,
+) -> None:
     """One job: owner, last good checkpoint, failures."""
+    if live:
+        _status_live(home, job, work, as_json)
+        return
     seen = observe(home, job)
     document = msgspec.structs.replace(job_status(seen), findings=_findings(seen))
     if as_json:
@@ -39,6 +65,18 @@ def status(home: Home, job: Job, running: Running = False, as_json: AsJson = Fal
             console.print(line)
     if running and not document.running:
         raise JobFailed(f"job {job!r} of {home} does not run", hint="holdfast run, or wait until it has started")
+
+
+def _status_live(home: str, job: str, work: str | None, as_json: bool) -> None:
+    document = live_document(home, job, work)
+    if as_json:
+        print_json(document)
+    else:
+        console = answer()
+        for line in live_lines(document, datetime.now(UTC)):
+            console.print(line)
+    if not document.live:
+        raise JobFailed(f"job {job!r} of {home} is not alive: {document.why}", hint="holdfast status shows more")
 
 
 def _findings(seen: Observation) -> tuple[dict[str, Any], ...]:

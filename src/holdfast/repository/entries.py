@@ -117,6 +117,10 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """What a pipeline keeps, so that a collection while it does not run keeps the same."""
     next_sequence: Sequence | None = None
     """Where the journal goes on, when that is not the next number: a copy goes on above the numbers of its source."""
+    interval_s: float = 0.0
+    """Between checkpoints, so that a reader can tell when one is late; 0 when not known."""
+    state_file: str = ""
+    """Where the run's state file is, on `process.host`; empty when it has none."""
 
     @property
     def host(self) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from holdfast.errors import ObjectNotFound, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName, Sequence
 from holdfast.repository.entries import Process, RunStarted
+from holdfast.repository.self_report import SelfReport
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 
@@ -69,6 +70,10 @@ class Heartbeat(msgspec.Struct, frozen=True):
     """The attempt id of the run's `run-started`: two claims of one number are told apart by it."""
     head: Sequence = Sequence(0)
     """The newest entry of the journal that the run knows. A journal that ends before it was put back."""
+    state_file: str = ""
+    """Where the run's state file is on its host, empty when it has none."""
+    report: SelfReport | None = None
+    """What the run says of itself."""
 
     @property
     def life(self) -> float:

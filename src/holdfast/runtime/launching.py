@@ -50,7 +50,7 @@ from holdfast.runtime.loop import Item, Parts, Runtime
 from holdfast.runtime.memory import Agreement
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.own_writer import may_have_more, require_no_skips
-from holdfast.runtime.ownership_watch import OwnershipWatch, beating_in_a_thread
+from holdfast.runtime.ownership_watch import Beats, OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.places import require_apart
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Recovery, Resumed
@@ -61,6 +61,7 @@ from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
 from holdfast.runtime.stuck_watch import StuckWatch
 from holdfast.runtime.supervision import Supervision
+from holdfast.runtime.telling import BothBeats, StateFile, Telling
 from holdfast.runtime.watching import Watcher
 from holdfast.runtime.work_folder import require_no_work_directory
 from holdfast.runtime.work_marker import WorkMarker
@@ -94,7 +95,7 @@ class Surroundings:
     step: Step
     readers: int = READERS
     """Threads that read the journal and the manifests at start; 1 for none besides the caller's."""
-    beating: Callable[[OwnershipWatch, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
+    beating: Callable[[Beats, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
     """Keeps the heartbeat alive until the loop runs."""
     deliver: Callable[[Receiver], Delivery] = AtOnce
     """How alarms get to their receivers."""
@@ -127,10 +128,18 @@ class Place:
     """What was watched, and did not change, before the job was found free."""
     root: ObjectStore | None = None
     """The home itself, which has an identity; None where it has none."""
+    state_file: Path | None = None
+    """Where the run tells this host how it is, also while the home cannot be written."""
 
 
 def look(
-    job: JobName, home: str, work: WorkPath, settings: Settings, around: Surroundings, sink: str | None = None
+    job: JobName,
+    home: str,
+    work: WorkPath,
+    settings: Settings,
+    around: Surroundings,
+    sink: str | None = None,
+    state_file: Path | None = None,
 ) -> Place:
     """Everything that can be refused without touching anything, in the order of how quickly it can be said.
 
@@ -140,7 +149,7 @@ def look(
     meter = Meter(around.clock.monotonic)
     root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
     store = root.scoped(job)
-    place = Place(job, home, store, work, settings, around, meter, root=root)
+    place = Place(job, home, store, work, settings, around, meter, root=root, state_file=state_file)
     require_no_work_directory(work)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
     silence = _require_claimable(place, journal)
@@ -225,8 +234,9 @@ def launch(
         parts, blobs = _put_together(place, journal, claimed, outside, leftovers, workplace, query, lanes, post)
         blobs_by_run.append((blobs, parts.checkpointing))
         # From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life.
-        parts.watch.beat()
-        with around.beating(parts.watch, parts.heartbeat):
+        beats = BothBeats(parts.telling, parts.watch)
+        beats.beat()
+        with around.beating(beats, parts.heartbeat):
             resumed = parts.candidates.start(_recover(place, parts, outside, begun))
     except (Exception, StopAsked) as error:
         # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
@@ -342,7 +352,7 @@ def _claim(place: Place, journal: Journal, agreement: Agreement) -> RunStarted:
             jump = run_started(journal, place.around, heartbeat, "", "maintenance")
             journal.claim(_taking_numbers(jump, Sequence(agreement.above + 1)))
         claim = run_started(journal, place.around, heartbeat, work, "pipeline", retention_of(place.settings))
-        return journal.claim(claim)
+        return journal.claim(_telling(claim, place))
     except Fenced as error:
         raise OwnedByAnotherRun(
             f"could not start job {place.job!r} on {place.home}: {error.message}", hint=TAKE_OVER
@@ -356,6 +366,12 @@ def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
         return msgspec.structs.replace(claim(sequence, attempt, at), next_sequence=max(upto, Sequence(sequence + 1)))
 
     return make
+
+
+def _telling(claim: MakeEntry, place: Place) -> MakeEntry:
+    """What a reader judges the run by."""
+    interval, file = place.settings.duration("interval"), str(place.state_file or "")
+    return lambda *args: msgspec.structs.replace(claim(*args), interval_s=interval, state_file=file)
 
 
 def run_started(
@@ -409,7 +425,9 @@ def _put_together(
         clock=around.clock,
         post=tell,
         home_replaced=lambda error: post(lambda: _tell_replaced(alarms, error)),
+        report=lambda: telling.latest,
     )
+    telling = Telling(_state_file(place, claimed), lanes)
     blobs = Blobs(_limited(place.store, settings.copy_rate()), claimed.fencing_epoch)
     alarms = Alarms(place.job, settings.alarms, around.clock, around.deliver)
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, alarms)
@@ -529,6 +547,7 @@ def _put_together(
         ),
         alarms=alarms,
         stuck=StuckWatch(alarms.raise_alarm, alarms.clear),
+        telling=telling,
         query=query,
         clock=around.clock,
         lanes=lanes,
@@ -539,6 +558,12 @@ def _put_together(
         storage=(lambda: storage_use(place.store.url, meter)) if meter is not None else lambda: None,
     )
     return parts, blobs
+
+
+def _state_file(place: Place, claimed: RunStarted) -> StateFile | None:
+    if place.state_file is None:
+        return None
+    return StateFile(place.job, place.home, place.state_file, place.around.process, claimed, place.around.clock)
 
 
 def _tell_replaced(alarms: Alarms, error: HomeReplaced | None) -> None:

@@ -65,6 +65,7 @@ from holdfast.runtime.serving import Abilities, Reply, Serving
 from holdfast.runtime.status import JobStatus, StorageUse
 from holdfast.runtime.stuck_watch import StuckWatch
 from holdfast.runtime.supervision import Supervision
+from holdfast.runtime.telling import Telling, report_of
 from holdfast.sinks.protocol import Step
 from holdfast.storage.interface import ObjectStore
 
@@ -98,6 +99,7 @@ class Parts:
     history: HistoryWatch
     alarms: Alarms
     stuck: StuckWatch
+    telling: Telling
     query: Query
     clock: Clock
     lanes: Lanes
@@ -173,7 +175,7 @@ class Runtime:
                 self._parts.headroom.reached(item.batch_id)
             for command in self._coordinator.receive(item, self._clock.monotonic()):
                 self._perform(command)
-        self.status = self._snapshot()
+        self._show(beat=False)
 
     def poll(self) -> None:
         """Look at what does not report by itself: the commit log, the query, the clock."""
@@ -181,6 +183,7 @@ class Runtime:
         self._next_poll = now + POLL_S
         if now >= self._next_beat:
             self._next_beat = now + self._parts.heartbeat
+            self._show(beat=True)
             self._beat()
         self._parts.stuck.look(self._lanes.busy_since(), now)
         if self._ending:
@@ -191,6 +194,10 @@ class Runtime:
         self._parts.scrubbing.poll(now, self._directory, busy=not self._checkpointing.idle)
         self._life.poll(may_restart=not self._publishing)
         self.turn(TimePassed())
+
+    def _show(self, *, beat: bool) -> None:
+        self.status = self._snapshot()
+        self._parts.telling.tell(report_of(self.status, self._parts.journal.state), due=beat)
 
     def _beat(self) -> None:
         """One at a time: those that a home in trouble holds up are not made up for."""
@@ -376,6 +383,7 @@ class Runtime:
         def leave() -> None:
             if not command.fenced:
                 self._say_goodbye()
+            self._parts.telling.ended(self._failure.message if self._failure else "stopped")
             self._finished(self._failure)
 
         self._lanes.submit("query", stop_query)

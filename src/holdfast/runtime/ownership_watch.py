@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Protocol
 
 from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import Fenced, HomeReplaced, StorageError
@@ -17,13 +18,18 @@ from holdfast.job_log import about_the_same, log
 from holdfast.repository.entries import Process
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import FORMAT, MISSED_BEATS, Heartbeat, write_heartbeat
+from holdfast.repository.self_report import SelfReport
 from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
 from holdfast.storage.interface import ObjectStore
 
 
+class Beats(Protocol):
+    def beat(self) -> None: ...
+
+
 @contextmanager
-def beating_in_a_thread(watch: "OwnershipWatch", interval: float) -> Iterator[None]:
+def beating_in_a_thread(watch: Beats, interval: float) -> Iterator[None]:
     """Keeps the heartbeat alive while recovery, which can take minutes, has the floor."""
     done = threading.Event()
 
@@ -51,6 +57,7 @@ class OwnershipWatch:
         clock: Clock,
         post: Callable[[Event], None],
         home_replaced: Callable[[HomeReplaced | None], None] = lambda error: None,
+        report: Callable[[], SelfReport | None] = lambda: None,
     ) -> None:
         """`home_replaced` hears that what this run wrote is not in the home any more, and of None when it is again."""
         self._store = store
@@ -62,6 +69,7 @@ class OwnershipWatch:
         self._clock = clock
         self._post = post
         self._home_replaced = home_replaced
+        self._report = report
         self._replaced = False
         self._heard_at = clock.monotonic()
         """When the last look ended, or when it began if it took so long that another run may have come meanwhile."""
@@ -88,6 +96,8 @@ class OwnershipWatch:
                     beat=next(self._beats),
                     claim=_claim(self._journal.state),
                     head=self._journal.state.head,
+                    state_file=_state_file(self._journal.state),
+                    report=self._report(),
                 ),
             )
         except StorageError as error:
@@ -139,3 +149,7 @@ class OwnershipWatch:
 
 def _claim(state: JobState) -> AttemptId:
     return state.run.attempt if state.run else AttemptId("")
+
+
+def _state_file(state: JobState) -> str:
+    return state.run.state_file if state.run else ""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
-from urllib.parse import unquote
 
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
 from holdfast.job_log import about, doing, log
 from holdfast.options import Options
+from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.causes import death_of_start
 from holdfast.runtime.launching import Surroundings, look
 from holdfast.runtime.status import last_words
@@ -22,7 +21,7 @@ from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
 from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
 from holdfast.spark.uncaught import explain_uncaught
-from holdfast.storage.work_path import WorkPath, work_path
+from holdfast.storage.work_path import default_work, given_work_path, local_place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,11 +96,11 @@ def _started(
         raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
-    work = _work_path(settings.work) if settings.work is not None else _default_work(home)
+    work = given_work_path(settings.work) if settings.work is not None else default_work(home)
     doing("reading the job's journal")
     around = Surroundings.real(step, settings.identity_in(os.environ))
     described = sink.describe() if sink is not None else None
-    place = look(name, home.rstrip("/") or home, work, settings, around, described)
+    place = look(name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings))
 
     # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
     try:
@@ -126,6 +125,13 @@ def _started(
     return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step), carry)
 
 
+def _state_file(name: JobName, home: str, settings: Settings) -> Path | None:
+    try:
+        return local_place(settings.work, home) / name / STATE_FILE
+    except InvalidSettings:  # the work directory is on HDFS, and this user has no place here
+        return None
+
+
 def _new_session(name: JobName, spark_log: str | Path | None) -> SparkSession:
     from holdfast.spark.session import session_for
 
@@ -138,19 +144,7 @@ def _new_session(name: JobName, spark_log: str | Path | None) -> SparkSession:
 
 def default_spark_log(job: str, home: str, work: str | Path | None) -> Path:
     """Beside the job's work directory, or where that would be if it were not on HDFS."""
-    place = _default_work(home) if work is None else _work_path(work)
-    return (place if isinstance(place, Path) else _default_work(home)) / f"{job}.spark.log"
-
-
-def _home_directory() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError as error:
-        raise InvalidSettings(
-            "could not find a place for the work directory: neither HOME nor XDG_DATA_HOME is set, and user "
-            f"{os.getuid()} has no entry in /etc/passwd",
-            hint="say where: --work /var/lib/holdfast/work, or work=… in Python",
-        ) from error
+    return local_place(work, home) / f"{job}.spark.log"
 
 
 def _require_pipeline(build: object) -> None:
@@ -178,26 +172,3 @@ def _require_output_mode(sink: Sink | None, mode: str) -> None:
             hint="group by a window and append its final rows; or let the pipeline return a DataStreamWriter whose "
             f"foreachBatch {_REPLACES.get(mode, 'writes')}, so that a batch written twice after a crash does no harm",
         )
-
-
-def _work_path(work: str | Path) -> WorkPath:
-    """Spark writes there as to any file system; holdfast must be able to read it."""
-    scheme, colon, rest = str(work).partition("://")
-    if not colon:
-        return Path(work).absolute()
-    if scheme == "file" and rest.startswith("/"):
-        return Path(unquote(rest))
-    if scheme == "hdfs":
-        return work_path(str(work))
-    raise InvalidSettings.of(
-        "work",
-        str(work),
-        "must be a path, or file:///path, of a file system that this machine has mounted; or hdfs://host:port/path",
-        hint="on a cluster, mount a volume or NFS on every machine at the same path: --work /mnt/shared/holdfast",
-    )
-
-
-def _default_work(home: str) -> Path:
-    """Below the user's data directory, apart for each home, so that equal job names of two homes do not meet."""
-    data = os.environ.get("XDG_DATA_HOME") or _home_directory() / ".local" / "share"
-    return Path(data) / "holdfast" / "work" / hashlib.sha256(home.rstrip("/").encode()).hexdigest()[:12]

@@ -1,0 +1,108 @@
+"""What a run says of itself, with each heartbeat: in `owner.json` of its home, and in a state file on its host.
+
+The state file is for the hours in which the home cannot be written: failures and alarms are known to the process alone
+then. Whoever asks on the same host reads them there. It decides nothing and can be deleted at any time.
+"""
+
+import errno
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch
+from holdfast.repository.entries import Failure, Process
+
+NAME = "state.json"
+FORMAT = 1
+_ROOM = 16_384
+"""Bytes that a state file takes at least: a file of that size can be written over on a disk that is full."""
+_READINGS = 3
+
+
+class ReportedAlarm(msgspec.Struct, frozen=True, kw_only=True):
+    code: str
+    severity: Literal["critical", "warning", "info"]
+    message: str
+    hint: str
+    at: datetime
+
+
+class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    phase: Literal["starting", "running", "ending", "ended"] = "running"
+    query_runs: bool = False
+    restarts: int = 0
+    """Of the query, in this run."""
+    batch: BatchId | None = None
+    """The newest that Spark has committed."""
+    published: BatchId | None = None
+    last_completed: CheckpointId | None = None
+    """By this run."""
+    last_completed_at: datetime | None = None
+    consecutive_failures: int = 0
+    last_failure: Failure | None = None
+    alarms: tuple[ReportedAlarm, ...] = ()
+    """Those that are not over."""
+    ended_reason: str = ""
+
+
+class LocalState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state file."""
+
+    format: int = FORMAT
+    job: str
+    home: str
+    process: Process
+    fencing_epoch: FencingEpoch
+    claim: AttemptId
+    started_at: datetime
+    written_at: datetime
+    uptime_s: float
+    """When it was written by the monotonic clock of the host, which all its processes share until the next boot."""
+    heartbeat_s: float
+    """It is written at least so often by a run that is not stuck."""
+    interval_s: float
+    """Between checkpoints."""
+    report: SelfReport
+
+
+# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+_DECODER = msgspec.json.Decoder(LocalState)
+
+
+def read_local_state(path: Path) -> LocalState | None:
+    """None when there is none, when it may not be read, or when it is none that this version understands."""
+    for _ in range(_READINGS):
+        try:
+            state = _DECODER.decode(path.read_bytes())
+        except OSError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue  # it may just be written over
+        return state if state.format <= FORMAT else None
+    return None
+
+
+def write_local_state(path: Path, state: LocalState) -> None:
+    """Readers find the old state or the new one. For the user alone: messages may name what others need not see.
+
+    On a full disk the old one is written over in its place, for which there is room.
+    """
+    data = msgspec.json.encode(state).ljust(_ROOM)
+    beside = path.with_name(f".{path.name}-{state.fencing_epoch}")
+    try:
+        _write(beside, data, os.O_CREAT | os.O_TRUNC)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _write(path, data, 0)
+
+
+def _write(path: Path, data: bytes, flags: int) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | flags, 0o600), "wb") as file:
+        file.write(data)
+        file.truncate()

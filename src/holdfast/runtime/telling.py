@@ -1,0 +1,144 @@
+"""What this run says of itself: to whoever reads its heartbeat, and to whoever asks on this host.
+
+The state file is written on a lane of its own at the word of the thread that decides. So its age tells whether that
+thread lives, whatever hangs besides, and it says what the home cannot be told.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from holdfast.alarm import Alarm
+from holdfast.coordination.history import FailureRecord
+from holdfast.job_log import log
+from holdfast.repository.entries import Failure, Process, RunStarted
+from holdfast.repository.self_report import LocalState, ReportedAlarm, SelfReport, write_local_state
+from holdfast.repository.state import JobState
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.ownership_watch import Beats
+from holdfast.runtime.status import JobStatus
+
+
+@dataclass(frozen=True)
+class StateFile:
+    job: str
+    home: str
+    path: Path
+    process: Process
+    run: RunStarted
+    clock: Clock
+
+    def write(self, report: SelfReport) -> None:
+        """Best effort: nothing depends on it."""
+        state = LocalState(
+            job=self.job,
+            home=self.home,
+            process=self.process,
+            fencing_epoch=self.run.fencing_epoch,
+            claim=self.run.attempt,
+            started_at=self.run.at,
+            written_at=self.clock.wall(),
+            uptime_s=self.clock.monotonic(),
+            heartbeat_s=self.run.heartbeat_s,
+            interval_s=self.run.interval_s,
+            report=report,
+        )
+        try:
+            write_local_state(self.path, state)
+        except OSError as error:
+            log.debug("could not write the state file %s: %s", self.path, error)
+
+
+class Telling:
+    def __init__(self, file: StateFile | None, lanes: Lanes) -> None:
+        self._file = file
+        self._lanes = lanes
+        self._waiting = False
+        self.latest = SelfReport(phase="starting")
+        """Any thread may read it."""
+
+    def starting(self) -> None:
+        """Where there is no thread yet that decides: the caller waits."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file.write(self.latest)
+
+    def tell(self, report: SelfReport, *, due: bool) -> None:
+        """On the thread that decides. What nobody is woken up for is written when a heartbeat is `due`."""
+        if self.latest.phase == "ended":
+            return
+        due = due or _urgent(report) != _urgent(self.latest)
+        self.latest = report
+        if due:
+            self._submit()
+
+    def ended(self, reason: str) -> None:
+        self.latest = msgspec.structs.replace(self.latest, phase="ended", ended_reason=reason)
+        self._submit()
+
+    def _submit(self) -> None:
+        """One at a time: those that a frozen disk holds up are not made up for."""
+        if self._file is None or self._waiting:
+            return
+        self._waiting = True
+        self._lanes.submit("telling", self._write)
+
+    def _write(self) -> None:
+        self._waiting = False  # what is told from here on is written once more
+        if self._file is not None:
+            self._file.write(self.latest)
+
+
+@dataclass(frozen=True)
+class BothBeats:
+    """Until there is a thread that decides: the state file first, because the home may keep one waiting."""
+
+    telling: Telling
+    watch: Beats
+
+    def beat(self) -> None:
+        self.telling.starting()
+        self.watch.beat()
+
+
+def report_of(status: JobStatus, state: JobState) -> SelfReport:
+    counts = status.statistics
+    completed = state.completed.get(counts.last_completed) if counts.last_completed is not None else None
+    return SelfReport(
+        phase="ending" if status.ended else "running",
+        query_runs=status.running,
+        restarts=status.restarts,
+        batch=status.barrier,
+        published=status.published,
+        last_completed=counts.last_completed,
+        last_completed_at=completed.at if completed else None,
+        consecutive_failures=counts.consecutive_failures,
+        last_failure=_failure(counts.last_failure) if counts.consecutive_failures else None,
+        alarms=tuple(_alarm(alarm) for alarm in status.alarms),
+    )
+
+
+def _urgent(report: SelfReport) -> tuple[object, ...]:
+    return (
+        report.phase,
+        report.query_runs,
+        report.restarts,
+        report.last_completed,
+        report.consecutive_failures,
+        report.alarms,
+    )
+
+
+def _failure(record: FailureRecord | None) -> Failure | None:
+    if record is None:
+        return None
+    rule = record.reason.rule
+    return Failure(record.reason.value, record.message, rule.counted, rule.hint)
+
+
+def _alarm(alarm: Alarm) -> ReportedAlarm:
+    return ReportedAlarm(code=alarm.code, severity=alarm.severity, message=alarm.message, hint=alarm.hint, at=alarm.at)
