@@ -471,3 +471,19 @@ def test_a_run_that_slept_begins_no_ledger_in_a_place_that_was_emptied_since_it_
         slept.open(msgspec.structs.replace(context(2), looked=looked), None, columns())  # type: ignore[arg-type]
 
     assert kind(place).look(context(2), None, columns()) == SinkState()  # type: ignore[arg-type]
+
+
+def test_a_run_that_slept_drops_no_page_of_the_one_that_overtook_it(tmp_path: Path) -> None:
+    published(tmp_path, 0, 1)
+    slept = opened(tmp_path, context(2))
+    forget_runs_before = slept._layout.forget_runs_before
+
+    def overtaken(epoch: FencingEpoch, staged_by: set[FencingEpoch]) -> None:
+        forget_runs_before(epoch, staged_by)
+        published(tmp_path, 2, 3, who=context(3))
+
+    slept._layout.forget_runs_before = overtaken  # type: ignore[method-assign]
+    slept.discard(())
+    newer = opened(tmp_path, context(4))
+    newer.rewind(BatchId(1))
+    assert rows(tmp_path) == expected(0, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -427,7 +428,7 @@ def test_a_record_that_was_changed_or_is_newer_is_said_to_be(tmp_path: Path) -> 
         page.write_bytes(page.read_bytes().replace(b'"rows":1', b'"rows":7'))
     with pytest.raises(Corrupt, match="its bytes have changed"):
         sink.plan_rewind(None)
-    place = tmp_path / "_holdfast" / "orders" / "place.json"
+    (place,) = (tmp_path / "_holdfast" / "orders").glob("place-*.json")
     place.write_bytes(place.read_bytes().replace(b'"format":1', b'"format":2'))
     with pytest.raises(NewerFormat, match="written by a newer version"):
         looked(tmp_path, 1)
@@ -437,3 +438,44 @@ def test_a_name_is_as_long_as_it_likes(tmp_path: Path) -> None:
     place = tmp_path / f"a table {uuid.uuid4()}"
     published(place, 0, who=context(1, job="j" * 128))
     assert rows(place) == expected(0)
+
+
+def test_a_run_that_slept_does_not_speak_for_the_one_that_took_the_table_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what it checked when the newer run has gone back behind that: no table was put back from a copy."""
+    slept = published(tmp_path, 0, 1, 2, 3, who=context(1, claim="slept"))
+    write_whole = os.replace
+    woken: list[str] = []
+
+    def asleep_before(source: Path, target: Path) -> None:
+        if Path(target).name.startswith("place") and not woken:
+            woken.append("once")
+            newer = opened(tmp_path, context(2, claim="newer"))
+            newer.rewind(BatchId(1))
+            newer.publish(BatchId(2), staged(newer, 2, 2))
+        write_whole(source, target)
+
+    ledger = staged(slept, 1, 4)
+    monkeypatch.setattr(os, "replace", asleep_before)
+    with pytest.raises(Fenced):
+        slept.publish(BatchId(4), ledger)
+    assert woken
+    opened(tmp_path, context(3, claim="next"))
+    assert rows(tmp_path) == expected(0, 1, 2)
+
+
+def test_a_run_that_slept_drops_no_page_of_the_one_that_overtook_it(tmp_path: Path) -> None:
+    published(tmp_path, 0, 1)
+    slept = opened(tmp_path, context(2))
+    staged(slept, 1, 7)
+
+    def overtaken(step: str) -> None:
+        if step == "staged directory deleted":
+            published(tmp_path, 2, 3, who=context(3))
+
+    slept._step = overtaken
+    slept.discard(())
+    newer = opened(tmp_path, context(4))
+    newer.rewind(BatchId(1))
+    assert rows(tmp_path) == expected(0, 1)

@@ -47,7 +47,7 @@ def test_it_tells_what_was_shown_and_not_taken_back(
         known = record.read(head, after, published)
         assert known.complete
         assert known.batches == expected
-        record.keep_only(head)
+        record.keep_only(head, record.pages())
         assert record.read(head, after, published) == known
         record.forget(BatchId(forgotten))
         later = record.read(head, max(after, forgotten), published)

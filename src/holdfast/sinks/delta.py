@@ -283,6 +283,8 @@ class Delta:
             return self._record.read(ledger.page, after, ledger.published)
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
+        with storage_errors(f"discard what was staged for {self.describe()}"):
+            pages = self._record.pages()
         table = self._log.load()
         ledger = self._own_ledger("discard", table)
         wanted = {file.path for batch in keep for file in batch.files}
@@ -293,7 +295,7 @@ class Delta:
                 if directory not in directories:
                     shutil.rmtree(directory, ignore_errors=True)
                     self._step("staged directory deleted")
-            self._record.keep_only(ledger.page)
+            self._record.keep_only(ledger.page, pages)
 
     def forget(self, upto: BatchId) -> None:
         with storage_errors(f"shorten the record of {self.describe()}"):
@@ -340,7 +342,7 @@ class Delta:
         """Before the commit: a commit on top of what was checked is our own, or is judged the next time."""
         with storage_errors(f"record what was checked of {self.describe()}"):
             if checked != self._checked:
-                self._record.remember_place(checked.values())
+                self._record.remember_place(self._context.fencing_epoch, checked.values())
         self._checked = checked
 
     def _carried_over(self, table: Any, before: DeltaLedger, own: DeltaLedger) -> tuple[DeltaLedger, Checked]:

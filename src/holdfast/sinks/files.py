@@ -208,6 +208,7 @@ class Files:
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         with storage_errors(f"discard what was staged for {self.describe()}"):
+            pages = self._layout.record.pages()
             marker = self._finish_rewind("discard")
             moves = [move for batch in keep for move in self._layout.moves(batch)]
             kept = {source.parent for source, _ in moves}
@@ -216,7 +217,7 @@ class Files:
             self._hide_visible(marker.batch_id, self._epoch, {target: source for source, target in moves})
             self._refuse_if_fenced("discard")
             self._layout.forget_runs_before(self._epoch, {batch.fencing_epoch for batch in keep})
-            self._layout.record.keep_only(marker.record)
+            self._layout.record.keep_only(marker.record, pages)
             self._empty_trash()
 
     def forget(self, upto: BatchId) -> None:

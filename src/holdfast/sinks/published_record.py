@@ -1,12 +1,15 @@
 """What each published batch consists of, in a record of our own at the sink's place, which expires with nothing else.
 
     <place>/_holdfast/<job>/batches/<batch>-<number>.json   one page per publish or rewind
-    <place>/_holdfast/<job>/place.json                      what the place was like when it was last checked
+    <place>/_holdfast/<job>/place-<run>.json                what the place was like when that run last checked it
 
 Readers and VACUUM pass over names that begin with "_". A page is written before the commit that makes it true, and its
 number, a digest of its bytes, is in that commit: the place names the newest true page, and each page the one before it.
 So a page of a commit that never came about is in nobody's chain, and a page whose bytes changed is not the one that was
 named. A rewind is a page too: batches beyond it count no more.
+
+A run that was overtaken may write and delete here once more before it knows. So it speaks of the place under its own
+number, where the newest run is believed, and drops no page that it has not seen before it saw that it owned the place.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ FORMAT = 1
 NO_PAGE = 0
 """The number that stands for "no page"."""
 _NAME = re.compile(r"(-1|\d{20})-(\d+)\.json")
+_PLACE_NAME = re.compile(r"place-(\d{20})\.json")
 
 
 class RecordedFile(msgspec.Struct, frozen=True):
@@ -111,21 +115,34 @@ class PublishedRecord:
         """Drop pages that tell of no batch after `upto`."""
         self._drop(lambda newest, _: newest <= upto)
 
-    def keep_only(self, head: int) -> None:
-        """Drop pages that no commit made true."""
+    def pages(self) -> frozenset[int]:
+        """The numbers of all pages, true ones or not."""
+        return frozenset(number for _, number, _ in self._entries())
+
+    def keep_only(self, head: int, of: frozenset[int]) -> None:
+        """Drop those of the pages `of` that no commit made true. They were listed before `head` was seen to be one's
+        own: a run that came since has written others."""
         true = {number for number, _ in self._chain(head)}
-        self._drop(lambda _, number: number not in true)
+        self._drop(lambda _, number: number in of and number not in true)
 
     def place(self) -> Place | None:
-        """What the place was like when it was last checked, None when that is not known."""
-        path = self._folder / "place.json"
-        try:
-            return _decoded(path, path.read_bytes(), _PLACE)
-        except FileNotFoundError:
-            return None
+        """What the place was like when the newest run last checked it, None when that is not known."""
+        for _, path in sorted(self._places(), reverse=True):
+            try:
+                return _decoded(path, path.read_bytes(), _PLACE)
+            except FileNotFoundError:  # a newer run deletes those of older ones
+                continue
+        return None
 
-    def remember_place(self, values: Mapping[str, str | int]) -> None:
-        self._write(self._folder / "place.json", msgspec.json.encode(Place(dict(values))))
+    def remember_place(self, run: FencingEpoch, values: Mapping[str, str | int]) -> None:
+        self._write(self._folder / f"place-{run:020d}.json", msgspec.json.encode(Place(dict(values))))
+        for older, path in self._places():
+            if older < run:
+                path.unlink(missing_ok=True)
+
+    def _places(self) -> list[tuple[int, Path]]:
+        paths = self._folder.iterdir() if self._folder.is_dir() else ()
+        return [(int(match[1]), path) for path in paths if (match := _PLACE_NAME.fullmatch(path.name))]
 
     def _chain(self, head: int) -> Iterator[tuple[int, Page]]:
         """Newest first, as far as the pages are there."""
