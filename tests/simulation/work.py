@@ -288,7 +288,7 @@ class SimulatedWorkplace:
             files[planned] = previous.files[planned]
         self._world.hesitate()
         if any(file is None for file in files.values()):
-            raise Corrupt("could not take over: a file does not exist any more")
+            raise StorageUnreachable("could not take over: somebody is still writing there")
         return self._appear(epoch, {path: file.data for path, file in files.items() if file})
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> SimulatedDirectory:

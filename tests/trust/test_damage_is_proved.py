@@ -7,11 +7,14 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
+from holdfast.checkpoint.layout import SnapshotPlan
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.errors import (
@@ -25,15 +28,26 @@ from holdfast.errors import (
 )
 from holdfast.identifiers import BatchId
 from holdfast.repository.journal import Journal
+from holdfast.runtime import local_work
 from holdfast.runtime.causes import Cause, StartFailed, death_of_text
 from holdfast.runtime.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.recovery import Recovery
 from holdfast.runtime.work_marker import WorkMarker
+from holdfast.snapshot import soundness
+from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience, RetryingStore
-from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, manifest_of, state_of
+from tests.unit.churning_runs import (
+    BATCHES_RETAINED,
+    JOB,
+    ChurningQuery,
+    ChurningRun,
+    ManualClock,
+    manifest_of,
+    state_of,
+)
 from tests.unit.test_cli_restore_verify import flip_one_byte
 
 CANNOT_LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
@@ -499,3 +513,51 @@ def test_verify_goes_on_after_an_object_that_it_cannot_read(
     found = json.loads(capsys.readouterr().out)
     assert [item["checkpoint"] for item in found["unreadable"]] == [3]
     assert [item["checkpoint"] for item in found["corrupt"]] == [1], "what comes after it is found all the same"
+
+
+GOES_ON = BATCHES_RETAINED + 2
+
+
+class TestARunThatIsTakenOverWhileItsQueryGoesOn:
+    """It commits, and deletes what was planned or looked at a moment ago. That is no damage."""
+
+    def test_its_directory_is_planned_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = self.run(tmp_path)
+        self.go_on_behind(monkeypatch, local_work, "plan", first, times=2)
+        second = ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
+        assert newest_barrier(second.query.directory) == 1 + 2 * GOES_ON
+
+    def test_its_directory_is_looked_at_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = self.run(tmp_path)
+        self.go_on_behind(monkeypatch, soundness, "plan", first, times=2)
+        second = ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
+        assert newest_barrier(second.query.directory) == 1 + 2 * GOES_ON
+        assert not [*(tmp_path / "work").rglob("*.aside")]
+
+    def test_one_that_never_stands_still_is_not_called_damaged(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first = self.run(tmp_path)
+        self.go_on_behind(monkeypatch, local_work, "plan", first, times=1000)
+        with pytest.raises(StorageUnreachable, match="somebody is still writing there"):
+            ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
+
+    def run(self, tmp_path: Path) -> ChurningRun:
+        (tmp_path / "home").mkdir()
+        run = ChurningRun(tmp_path / "home", tmp_path / "work", ManualClock())
+        run.batches(2)
+        return run
+
+    def go_on_behind(
+        self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, run: ChurningRun, times: int
+    ) -> None:
+        plan: Callable[..., SnapshotPlan] = getattr(module, name)
+        left = iter(range(times))
+
+        def planned(*args: Any, **options: Any) -> SnapshotPlan:
+            made = plan(*args, **options)
+            for _ in range(GOES_ON if next(left, None) is not None else 0):
+                run.query.batch()
+            return made
+
+        monkeypatch.setattr(module, name, planned)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from holdfast.checkpoint.layout import ShardPlan, WorkFile
+from holdfast.checkpoint.layout import NotPlannable, ShardPlan, WorkFile
+from holdfast.errors import Corrupt, StorageUnreachable
 from holdfast.identifiers import FencingEpoch, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.restore import local_copy
@@ -15,7 +16,10 @@ from holdfast.runtime.work_folder import FolderWorkDirectory, FolderWorkplace
 from holdfast.sinks.durable import storage_error, storage_errors
 from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
 from holdfast.snapshot.pins import Pins
-from holdfast.snapshot.work_directory import has_planned, plan
+from holdfast.snapshot.work_directory import has_planned, newest_barrier, plan
+
+_PLANS = 10
+"""How often the directory of a run that does not stand still is planned anew."""
 
 
 class LocalWorkDirectory(FolderWorkDirectory[Path]):
@@ -35,14 +39,29 @@ class LocalWorkDirectory(FolderWorkDirectory[Path]):
 
 class LocalWorkplace(FolderWorkplace[Path]):
     def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
-        barrier = previous.newest_barrier()
-        assert barrier is not None, "only an intact directory is adopted"
-        target = self._next_path(epoch)
-        # A writer of the user's own may have got the batch behind the barrier: it must be the same batch again.
-        folder = Path(previous.location)
+        """A query that outlives its run goes on committing, and deleting what it needs no more: then what is taken over
+        is planned again. That is no damage."""
+        folder, target = Path(previous.location), self._next_path(epoch)
+        moved: Exception | None = None
         with storage_errors(f"take over {folder}"):
-            local_copy(folder, plan(folder, barrier, planned=has_planned(folder, barrier)), target)
-        return self._directory(target)
+            for _ in range(_PLANS):
+                try:
+                    self._take_over(folder, target)
+                except (Corrupt, NotPlannable, FileNotFoundError) as error:
+                    moved = error
+                else:
+                    return self._directory(target)
+        raise StorageUnreachable(
+            f"could not take over {folder}: somebody is still writing there: {moved}",
+            hint="stop the run before this one, and start again",
+        ) from moved
+
+    def _take_over(self, folder: Path, target: Path) -> None:
+        barrier = newest_barrier(folder)
+        if barrier is None:
+            raise NotPlannable("it has no commit any more")
+        # A writer of the user's own may have got the batch behind the barrier: it must be the same batch again.
+        local_copy(folder, plan(folder, barrier, planned=has_planned(folder, barrier)), target)
 
     def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
         """It may hold more than the home does: without it batches would be made anew, or a checkpoint be passed over

@@ -119,7 +119,11 @@ class Recovery:
         barrier = directory.newest_barrier()
         if barrier is None or (newest is not None and newest.barrier_batch_id > barrier):
             return None
-        adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
+        try:
+            adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
+        except StorageUnreachable:
+            self.require_ownership()  # a newer run takes directories away
+            raise
         # A query that outlived its driver may have committed one more, and what was taken over has it.
         barrier = adopted.newest_barrier()
         log.info("resuming at batch %s from the previous run's directory %s", barrier, directory.location)

@@ -43,6 +43,8 @@ from holdfast.storage.work_path import AnyPath, WorkPath, names_in
 
 _ASIDE = ".aside"
 _ASIDE_KEPT = 3
+_LOOKS = 10
+"""At a directory that does not stand still."""
 _PIECE = 1 << 20
 GLANCE_S = 5.0
 """No call of the thread that decides waits longer for a NameNode."""
@@ -131,7 +133,7 @@ class FolderWorkplace(Generic[AnyPath]):
             return None
         directory = self._directory(self._path(run.fencing_epoch, newest))
         try:
-            why = "it was set aside" if directory.is_aside else damage(directory.path)
+            why = "it was set aside" if directory.is_aside else self._damage(directory)
         except OSError as error:
             self._not_told(directory, error)
             return None
@@ -141,6 +143,16 @@ class FolderWorkplace(Generic[AnyPath]):
             with storage_errors(f"set {directory.path} aside, in which {why}"):
                 directory.set_aside(why)
         return None
+
+    def _damage(self, directory: FolderWorkDirectory[AnyPath]) -> str | None:
+        """A query that outlives its run goes on, and deletes what it needs no more. What moves is looked at again."""
+        why: str | None = None
+        for _ in range(_LOOKS):
+            barrier = directory.newest_barrier()
+            why = damage(directory.path)
+            if why is None or directory.newest_barrier() == barrier:
+                break
+        return why
 
     def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
         """Whether the directory of the run before is whole could not be found out."""
