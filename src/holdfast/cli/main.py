@@ -2,7 +2,7 @@
 
 HoldfastError        its message, `Try: ` its hint; its exit code
 wrong usage          the same shape; 2
-Ctrl-C               130
+Ctrl-C, SIGTERM      one line; 130, 143
 reader went away     1, silently
 output not writable  one line; 1
 anything else        one line; 1. HOLDFAST_DEBUG=1 shows the traceback
@@ -23,6 +23,7 @@ import typer
 
 from holdfast.cli import checkpoints, collect, copy, doctor, jobs, restore, run, savepoint, show, status, verify
 from holdfast.cli.demo import command as demo
+from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import say, write_document
 from holdfast.cli.standard_streams import with_standard_streams
 from holdfast.errors import HoldfastError, StopOverdue
@@ -32,8 +33,6 @@ from holdfast.version import VERSION
 
 # typer has brought its own copy of click since 0.26 and used the real one before; both are reachable from here.
 _UsageError = typer.BadParameter.__mro__[1]
-
-_INTERRUPTED = 130
 
 app = typer.Typer(
     name="holdfast",
@@ -95,23 +94,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     """The command, and what it has to say as JSON."""
     told = Ended(0)
+    interrupt = Interrupt()
     try:
-        result = app(args=arguments, prog_name="holdfast", standalone_mode=False)
+        with interruptible(arguments, lambda code: _say_interrupted(arguments, code)) as interrupt:
+            result = app(args=arguments, prog_name="holdfast", standalone_mode=False)
         told = Ended(result if isinstance(result, int) else 0)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        told = Ended(_INTERRUPTED, "interrupted")
+        told = Ended(interrupt.exit_code, "interrupted")
     except SystemExit as error:
         told = Ended(error.code if isinstance(error.code, int) else 1)
     except Exception as error:
         if isinstance(error, OSError) and _is_about_standard_output(error):
             raise
-        told = _explain(error)
+        told = _explain(error) if interrupt.number is None else Ended(1)
+    if interrupt.number is not None and told.exit_code != 0:
+        told = _interrupted(interrupt.exit_code)
     write_document(told.document() if told.message and _wants_json(arguments) else None)
     if told.at_once:
         leave_at_once(told.exit_code)
     return told.exit_code
+
+
+def _interrupted(exit_code: int) -> "Ended":
+    say("holdfast: interrupted")
+    return Ended(exit_code, "interrupted", at_once=True)
+
+
+def _say_interrupted(arguments: Sequence[str], exit_code: int) -> None:
+    """By another thread, since the command's own does not come to it."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
+    told = _interrupted(exit_code)
+    write_document(told.document() if _wants_json(arguments) else None)
+    sys.stdout.flush()
 
 
 @dataclass(frozen=True)

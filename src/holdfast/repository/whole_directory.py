@@ -14,6 +14,9 @@ from holdfast.storage.unique import unique_name
 from holdfast.storage.work_path import WorkPath
 
 BUILDING = ".restoring-"
+_UNFINISHED: set[Path] = set()
+"""What is being built on this machine."""
+_TRIES = 20
 _FREE_RULE = "must be an empty directory, or not exist"
 
 
@@ -30,6 +33,7 @@ def built_whole(to: Path, durable: bool = True) -> Iterator[Path]:
         building = _new_sibling(to)
     except OSError as error:
         raise _failed(to, error) from error
+    _UNFINISHED.add(building)
     try:
         yield building
         if durable:
@@ -39,6 +43,16 @@ def built_whole(to: Path, durable: bool = True) -> Iterator[Path]:
         raise _failed(to, error) from error
     finally:
         shutil.rmtree(building, ignore_errors=True)
+        _UNFINISHED.discard(building)
+
+
+def remove_unfinished() -> None:
+    """For a process that has to leave while threads of it still write there."""
+    for building in tuple(_UNFINISHED):
+        for _ in range(_TRIES):
+            shutil.rmtree(building, ignore_errors=True)
+            if not building.exists():
+                break
 
 
 @contextmanager

@@ -1,0 +1,62 @@
+"""SIGTERM and Ctrl-C for the commands that read and mend: they end within seconds, with one line and nothing half-made.
+
+The command is unwound: it withdraws what it asked for, says goodbye to the job that it owns, removes the directory that
+it was building. When that does not come to an end, because the home does not answer, the process leaves without it:
+whatever it was writing to a home is complete there or is nobody's.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from holdfast.repository.whole_directory import remove_unfinished
+from holdfast.spark.hearing import STOPPING, Hearing
+
+UNWINDING_S = 3.0
+_REMOVING_S = 5.0
+_ON_THEIR_OWN = ("run", "demo", "doctor")
+"""These know better what a signal is to them."""
+
+
+class Interrupt:
+    """Whether the command was interrupted, and by what."""
+
+    number: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        return 128 + (self.number or signal.SIGINT)
+
+    def received(self, number: int, frame: FrameType | None = None) -> None:
+        if self.number is None:
+            self.number = number
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def interruptible(arguments: Sequence[str], say: Callable[[int], None]) -> Iterator[Interrupt]:
+    """A signal raises `KeyboardInterrupt` in the block. `say` says how it ended when it has to leave without that."""
+    interrupt = Interrupt()
+    command = next((argument for argument in arguments if not argument.startswith("-")), "")
+    if command in _ON_THEIR_OWN or threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+
+    def leave(number: int) -> None:
+        removing = threading.Thread(target=remove_unfinished, daemon=True)
+        removing.start()
+        removing.join(_REMOVING_S)
+        say(128 + number)
+        os._exit(128 + number)
+
+    hearing = Hearing(UNWINDING_S, leave, leave)
+    previous = {number: signal.signal(number, interrupt.received) for number in STOPPING}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        hearing.close()
