@@ -37,7 +37,6 @@ RequestId = NewType("RequestId", int)
 JobName = NewType("JobName", str)
 
 CONTROL_SHARD = ShardId("control")
-FIRST_CHECKPOINT = CheckpointId(1)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NAME_RULE = "must be 1 to 128 letters, digits, '.', '_' or '-', start with a letter or digit, and not contain '..'"

@@ -101,7 +101,7 @@ def a_late_acknowledgement_completes_an_expired_checkpoint(patch: Patch) -> None
         pending = self._pending.get(event.ticket) or self.__dict__.get("expired", {}).get(event.ticket)
         if pending and pending.acknowledge(event, now) and not pending.unacknowledged:
             pending.advance(Signal.ALL_ACKNOWLEDGED, now)
-            self._commands.append(SealCheckpoint(pending.ticket))
+            self._commands.append(SealCheckpoint(pending.ticket, pending.record(now, None)))
 
     patch.setattr(Coordinator, "_give_up", give_up)
     _patch_handler(patch, "ShardAcknowledged", acknowledged)

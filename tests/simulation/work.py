@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
+from holdfast.checkpoint.layout import FileTrouble, NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
 from holdfast.errors import Corrupt, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch, Ticket
 from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
 from holdfast.repository.entries import RunStarted
 from holdfast.sinks.protocol import StagedBatch
-from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined
+from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, key_being_deleted
 from holdfast.storage.interface import ObjectStore
 from tests.simulation.checkers import Checkers
 from tests.simulation.world import Process, World
@@ -132,7 +132,7 @@ class SimulatedDirectory:
             for shard, copy in zip(shards, copies, strict=True):
                 for file in copy.files:
                     if file.key in refused:
-                        raise ShardDeclined(shard.shard, file.path, f"goes to {file.key}, which is being deleted")
+                        raise key_being_deleted(shard.shard, file.path, file.key)
         return copies
 
     def _copied(
@@ -203,7 +203,7 @@ class _Copy:
         if found is None:
             raise ShardDeclined(shard.shard, file.path, "vanished before it was read")
         if found.seen != file:
-            raise ShardDeclined(shard.shard, file.path, "was replaced after it was planned: it changed")
+            raise ShardDeclined(shard.shard, file.path, "was replaced after it was planned", FileTrouble.CHANGED)
         digest = digest_of(found.data)
         self._blobs.recognise(file, digest)
         if self._reuse(file, digest):
@@ -214,7 +214,7 @@ class _Copy:
                 self._done[file.path] = self._blobs.upload_blob(file.path, file.size, digest, [found.data])
                 self._stored(self._done[file.path])
             except BeingDeleted as error:
-                raise ShardDeclined(shard.shard, file.path, f"goes to {error.key}, which is being deleted") from error
+                raise key_being_deleted(shard.shard, file.path, error.key) from error
         elif digest in self._pack:
             self._twins.append((file.path, digest))
         else:
@@ -229,7 +229,7 @@ class _Copy:
         try:
             files = self._blobs.upload_pack([*self._pack.values()])
         except BeingDeleted as error:
-            raise ShardDeclined(self._first.shard, "a pack", f"goes to {error.key}, which is being deleted") from error
+            raise key_being_deleted(self._first.shard, "a pack", error.key) from error
         for file in files:
             self._stored(file)
             self._done[file.path] = file

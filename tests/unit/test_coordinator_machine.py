@@ -11,7 +11,6 @@ from holdfast.coordination.commands import (
     Command,
     CopyShards,
     EndRun,
-    PlanSnapshot,
     PublishOutput,
     RecordOutcome,
     SealCheckpoint,
@@ -25,13 +24,13 @@ from holdfast.coordination.events import (
     EntrySettled,
     Event,
     OutputPublished,
+    PlanFailed,
     PublishFailed,
     QueryEnded,
     QueryStarted,
     RunFenced,
     ShardAcknowledged,
     ShardFailed,
-    ShardProgressed,
     SnapshotPlanned,
     StepFailed,
     StopRequested,
@@ -76,16 +75,14 @@ class AnyEvents(RuleBasedStateMachine):
         for command in commands:
             self.perform(command)
 
-    def perform(self, command: Command) -> None:  # noqa: C901  one case per command
+    def perform(self, command: Command) -> None:
         assert not self.over, "a command after EndRun"
         match command:
             case BeginCheckpoint(ticket=ticket):
                 assert ticket not in self.begun
                 self.begun[ticket] = command
                 self.ids[ticket] = CheckpointId(len(self.begun))
-                self.todo.append(CheckpointBegun(ticket, self.ids[ticket]))
-            case PlanSnapshot(ticket=ticket):
-                self.todo.append(SnapshotPlanned(ticket, SHARDS))
+                self.todo += [CheckpointBegun(ticket, self.ids[ticket]), SnapshotPlanned(ticket, SHARDS)]
             case CopyShards(ticket=ticket, shards=shards):
                 assert len(set(shards)) == len(shards)
                 self.todo += [ShardAcknowledged(ticket, shard) for shard in shards]
@@ -159,11 +156,15 @@ class AnyEvents(RuleBasedStateMachine):
     def step_failed(self, ticket: Ticket, reason: FailureReason) -> None:
         self.tell(StepFailed(ticket, reason, "x"))
 
+    @rule(ticket=tickets, reason=reasons)
+    def plan_failed(self, ticket: Ticket, reason: FailureReason) -> None:
+        self.tell(PlanFailed(ticket, reason, "x"))
+
     @rule(ticket=st.integers(40, 50).map(Ticket))
     def about_something_unknown(self, ticket: Ticket) -> None:
         for event in (CheckpointSealed(ticket), ShardAcknowledged(ticket, SHARDS[0]), SnapshotPlanned(ticket, ())):
             self.tell(event)
-        self.tell(ShardProgressed(ticket, SHARDS[0], 1))
+        self.tell(PlanFailed(ticket, FailureReason.FILES_VANISHED, "x"))
         self.tell(EntrySettled(CheckpointId(1000 + ticket), BatchId(0)))
 
     @rule(step=st.integers(1, 3))

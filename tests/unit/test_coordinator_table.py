@@ -12,6 +12,7 @@ from holdfast.coordination.events import (
     EntrySettled,
     Event,
     OutputPublished,
+    PlanFailed,
     PublishFailed,
     QueryEnded,
     QueryStarted,
@@ -19,7 +20,6 @@ from holdfast.coordination.events import (
     SavepointsKnown,
     ShardAcknowledged,
     ShardFailed,
-    ShardProgressed,
     SnapshotPlanned,
     StepFailed,
     StopRequested,
@@ -67,7 +67,7 @@ EVENTS: dict[str, Event] = {
     "planned": SnapshotPlanned(T, SHARDS),
     "ack": ShardAcknowledged(T, SHARDS[0]),
     "unknown shard": ShardAcknowledged(T, "nobody"),
-    "progress": ShardProgressed(T, SHARDS[0], 5),
+    "plan failed": PlanFailed(T, FailureReason.FILES_VANISHED, "x"),
     "shard failed": ShardFailed(T, SHARDS[0], FailureReason.COPY_FAILED, "x"),
     "step failed": StepFailed(T, FailureReason.STORAGE_UNREACHABLE, "x"),
     "sealed": CheckpointSealed(T),
@@ -80,11 +80,13 @@ COMPLETES = "RecordOutcome PublishOutput RetireCheckpoints"
 SETTLES = "RecordOutcome PublishOutput RetireCheckpoints ClearAlarm"
 # What each event does in each state: the commands, "" for none without being stale, or STALE.
 EXPECTED_COMMANDS = {
-    "starting": {"begun": "PlanSnapshot", "step failed": FAILS, "progress": ""},
-    "planning": {"planned": "CopyShards", "step failed": FAILS, "progress": ""},
-    "copying": {"ack": "", "shard failed": "", "progress": "", "step failed": FAILS},
-    "one acknowledged": {"progress": "", "step failed": FAILS},
-    "sealing": {"sealed": COMPLETES, "settled": COMPLETES, "step failed": FAILS, "progress": ""},
+    "starting": {"begun": "", "planned": "", "plan failed": "", "step failed": FAILS},
+    "starting, planned": {"begun": "CopyShards", "step failed": FAILS},
+    "starting, not plannable": {"begun": FAILS, "step failed": FAILS},
+    "planning": {"planned": "CopyShards", "plan failed": FAILS, "step failed": FAILS},
+    "copying": {"ack": "", "shard failed": "", "step failed": FAILS},
+    "one acknowledged": {"step failed": FAILS},
+    "sealing": {"sealed": COMPLETES, "settled": COMPLETES, "step failed": FAILS},
     "doubtful": {"sealed": SETTLES, "settled": SETTLES},
     "failed": {},
     "completed": {},
@@ -95,9 +97,21 @@ def in_state(state: str) -> Driven:
     driven = Driven()
     ticket = driven.begin_periodic(0)
     assert ticket == T
-    phases = {"starting": S, "planning": P, "copying": C, "one acknowledged": C, "failed": C}
+    phases = {
+        "starting": S,
+        "starting, planned": S,
+        "starting, not plannable": S,
+        "planning": P,
+        "copying": C,
+        "one acknowledged": C,
+        "failed": C,
+    }
     driven.advance(ticket, phases.get(state, Z))
-    if state == "one acknowledged":
+    if state == "starting, planned":
+        driven.tell(SnapshotPlanned(T, SHARDS))
+    elif state == "starting, not plannable":
+        driven.tell(PlanFailed(T, FailureReason.FILES_VANISHED, "x"))
+    elif state == "one acknowledged":
         driven.tell(ShardAcknowledged(T, SHARDS[0]))
     elif state in ("doubtful", "failed"):
         driven.tell(StepFailed(T, FailureReason.OUTCOME_UNKNOWN, "x"))

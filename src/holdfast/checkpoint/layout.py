@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 
@@ -59,12 +60,29 @@ class SnapshotPlan:
         return tuple(file for shard in self.shards for file in shard.files)
 
 
+class FileTrouble(Enum):
+    """Why a file of the barrier cannot be copied as planned."""
+
+    VANISHED = "vanished"
+    """Spark deleted it."""
+    CHANGED = "changed"
+    """It is another one now, or was written to."""
+    UNREADABLE = "unreadable"
+    """It is there, and the disk or its format does not let it be read."""
+    KEY_BEING_DELETED = "key being deleted"
+    """Its bytes would go to an object that is being deleted."""
+
+
 class NotPlannable(Exception):
     """The directory does not hold all of the barrier, mostly because Spark deleted a part: take a newer barrier."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, trouble: FileTrouble = FileTrouble.VANISHED) -> None:
+        super().__init__(reason, trouble)
         self.reason = reason
+        self.trouble = trouble
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def newest_barrier(names: Iterable[str]) -> BatchId | None:
@@ -284,4 +302,4 @@ class _Commits:
         try:
             return _COMMIT_DECODER.decode(body or b"{}").stateUniqueIds or {}
         except msgspec.DecodeError as error:
-            raise NotPlannable(f"{path} could not be understood: {error}") from error
+            raise NotPlannable(f"{path} could not be understood: {error}", FileTrouble.UNREADABLE) from error

@@ -11,19 +11,14 @@ from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Tick
 
 @dataclass(frozen=True, slots=True)
 class BeginCheckpoint:
-    """Take the next id in the journal. Answered by CheckpointBegun or StepFailed."""
+    """Plan the barrier's snapshot and take the next id in the journal, both at once.
+
+    Answered by SnapshotPlanned or PlanFailed, and by CheckpointBegun or StepFailed, in any order.
+    """
 
     ticket: Ticket
     kind: Kind
     name: str | None
-    barrier: BatchId
-
-
-@dataclass(frozen=True, slots=True)
-class PlanSnapshot:
-    """Answered by SnapshotPlanned or StepFailed."""
-
-    ticket: Ticket
     barrier: BatchId
 
 
@@ -42,6 +37,8 @@ class SealCheckpoint:
     """Write the manifest, then the journal entry. Answered by CheckpointSealed or StepFailed."""
 
     ticket: Ticket
+    progress: CheckpointRecord
+    """So far: what the entry says about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,6 @@ class EndRun:
 
 Command = (
     BeginCheckpoint
-    | PlanSnapshot
     | CopyShards
     | SealCheckpoint
     | AbandonCheckpoint

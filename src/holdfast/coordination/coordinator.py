@@ -25,7 +25,6 @@ from holdfast.coordination.commands import (
     Command,
     CopyShards,
     EndRun,
-    PlanSnapshot,
     RaiseAlarm,
     RecordOutcome,
     RetireCheckpoints,
@@ -41,6 +40,7 @@ from holdfast.coordination.events import (
     Event,
     Kind,
     OutputPublished,
+    PlanFailed,
     PublishFailed,
     QueryEnded,
     QueryStarted,
@@ -48,7 +48,6 @@ from holdfast.coordination.events import (
     SavepointsKnown,
     ShardAcknowledged,
     ShardFailed,
-    ShardProgressed,
     SnapshotPlanned,
     StepFailed,
     StopRequested,
@@ -186,18 +185,34 @@ class Coordinator:
         pending = self._advanced(event.ticket, Signal.BEGUN, now)
         if pending:
             pending.id = event.id
-            self._commands.append(PlanSnapshot(pending.ticket, pending.barrier))
+            self._follow_plan(pending, now)
 
     def _snapshot_planned(self, event: SnapshotPlanned, now: float) -> None:
-        pending = self._advanced(event.ticket, Signal.PLANNED, now)
-        if pending:
-            pending.expect(event.shards, now)
-            self._commands.append(CopyShards(pending.ticket, event.shards))
-            self._seal_when_acknowledged(pending, now)
+        self._plan_known(event, now)
 
-    def _shard_progressed(self, event: ShardProgressed, now: float) -> None:
-        if event.ticket not in self._pending:
+    def _plan_failed(self, event: PlanFailed, now: float) -> None:
+        self._plan_known(event, now)
+
+    def _plan_known(self, event: SnapshotPlanned | PlanFailed, now: float) -> None:
+        pending = self._pending.get(event.ticket)
+        if pending and pending.plan is None and pending.phase in (Phase.STARTING, Phase.PLANNING):
+            pending.plan = event
+            self._follow_plan(pending, now)
+        else:
             self._history.stale()
+
+    def _follow_plan(self, pending: PendingCheckpoint, now: float) -> None:
+        """Once it has its id: one that cannot be planned is in the history under it, too."""
+        if pending.phase is not Phase.PLANNING:
+            return
+        match pending.plan:
+            case SnapshotPlanned(shards=shards):
+                pending.advance(Signal.PLANNED, now)
+                pending.expect(shards, now)
+                self._commands.append(CopyShards(pending.ticket, shards))
+                self._seal_when_acknowledged(pending, now)
+            case PlanFailed(reason=reason, message=message):
+                self._give_up(pending, reason, message, now)
 
     def _shard_acknowledged(self, event: ShardAcknowledged, now: float) -> None:
         pending = self._copying(event.ticket)
@@ -263,8 +278,8 @@ class Coordinator:
         SavepointsKnown: _savepoints_known,
         CheckpointBegun: _checkpoint_begun,
         SnapshotPlanned: _snapshot_planned,
+        PlanFailed: _plan_failed,
         ShardAcknowledged: _shard_acknowledged,
-        ShardProgressed: _shard_progressed,
         ShardFailed: _shard_failed,
         StepFailed: _step_failed,
         CheckpointSealed: _checkpoint_sealed,
@@ -479,7 +494,7 @@ class Coordinator:
 
     def _seal_when_acknowledged(self, pending: PendingCheckpoint, now: float) -> None:
         if not pending.unacknowledged and pending.advance(Signal.ALL_ACKNOWLEDGED, now):
-            self._commands.append(SealCheckpoint(pending.ticket))
+            self._commands.append(SealCheckpoint(pending.ticket, pending.record(now, None)))
 
     def _name_is_taken(self, name: str | None) -> bool:
         if name is None:

@@ -77,6 +77,13 @@ class SnapshotPlanned:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanFailed:
+    ticket: Ticket
+    reason: FailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShardAcknowledged:
     ticket: Ticket
     shard: ShardId
@@ -84,13 +91,6 @@ class ShardAcknowledged:
     bytes_new: int = 0
     files: int = 0
     objects_written: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ShardProgressed:
-    ticket: Ticket
-    shard: ShardId
-    bytes_done: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class ShardFailed:
 
 @dataclass(frozen=True, slots=True)
 class StepFailed:
-    """Beginning, planning or sealing failed."""
+    """Beginning or sealing failed."""
 
     ticket: Ticket
     reason: FailureReason
@@ -165,7 +165,7 @@ Event = (
     | CheckpointBegun
     | SnapshotPlanned
     | ShardAcknowledged
-    | ShardProgressed
+    | PlanFailed
     | ShardFailed
     | StepFailed
     | CheckpointSealed

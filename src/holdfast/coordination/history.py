@@ -29,7 +29,7 @@ class FailureRecord:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """One attempt, from its trigger to its end. `id` is None when it failed before it got one."""
+    """One attempt, from its trigger to its end, or so far. `id` is None when it failed before it got one."""
 
     ticket: Ticket
     id: CheckpointId | None

@@ -10,9 +10,9 @@ from enum import Enum
 
 class Phase(Enum):
     STARTING = "starting"
-    """Taking an id in the journal."""
+    """Taking an id in the journal; the files of the barrier are being found meanwhile."""
     PLANNING = "planning"
-    """Finding the files of the barrier."""
+    """Has its id, and waits for the plan: the files of the barrier."""
     COPYING = "copying"
     """Shards are being copied; each one acknowledges."""
     SEALING = "sealing"

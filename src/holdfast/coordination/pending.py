@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field
 
-from holdfast.coordination.events import Kind, ShardAcknowledged
+from holdfast.coordination.events import Kind, PlanFailed, ShardAcknowledged, SnapshotPlanned
 from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord, FailureRecord, ShardRecord
 from holdfast.coordination.lifecycle import Phase, Signal, after
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
@@ -22,6 +22,7 @@ class PendingCheckpoint:
     expires_at: float
     id: CheckpointId | None = None
     phase: Phase = Phase.STARTING
+    plan: SnapshotPlanned | PlanFailed | None = None
     shards: int = 0
     bytes_total: int = 0
     bytes_new: int = 0

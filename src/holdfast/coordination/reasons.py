@@ -41,7 +41,6 @@ class FailureReason(Enum):
     RUN_STOPPED = "run_stopped"
     FENCED = "fenced"
     NAME_TAKEN = "name_taken"
-    QUERY_NOT_RUNNING = "query_not_running"
 
     @property
     def rule(self) -> Rule:
@@ -131,8 +130,5 @@ RULES: dict[FailureReason, Rule] = {
     FailureReason.FENCED: Rule(False, Fault.NOBODY, "another run owns the job now", "stop one of the two deployments"),
     FailureReason.NAME_TAKEN: Rule(
         False, Fault.CALLER, "a savepoint of that name exists or is being made", "choose another name"
-    ),
-    FailureReason.QUERY_NOT_RUNNING: Rule(
-        False, Fault.CALLER, "there is no running query to take it from", "start the job first"
     ),
 }

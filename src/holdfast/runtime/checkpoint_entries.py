@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.coordination import headroom
-from holdfast.coordination.history import SLOWEST_KEPT, CheckpointRecord
-from holdfast.identifiers import Digest, FencingEpoch, Sequence, ShardId
+from holdfast.coordination import headroom, lifecycle
+from holdfast.coordination.history import CheckpointRecord
+from holdfast.identifiers import Digest, FencingEpoch, Sequence
 from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -17,7 +17,6 @@ from holdfast.repository.entries import (
     ShardSummary,
 )
 from holdfast.repository.journal import MakeEntry
-from holdfast.runtime.attempt import Attempt
 
 
 @dataclass(frozen=True)
@@ -29,38 +28,34 @@ class Stored:
 
 
 def completed_entry(
-    attempt: Attempt,
+    progress: CheckpointRecord,
+    triggered_at: datetime,
     manifest: Manifest,
     stored: Stored,
     now: float,
     requests: Requests | None,
     found: headroom.Headroom | None,
 ) -> MakeEntry:
-    copies = attempt.copies.values()
-    ends = [at for _, at in attempt.entered[1:]] + [now]
-    slowest = sorted(attempt.copied_after, key=attempt.copied_after.__getitem__, reverse=True)[:SLOWEST_KEPT]
-    return lambda sequence, entry_attempt, at: CheckpointCompleted(
+    return lambda sequence, attempt, at: CheckpointCompleted(
         sequence=sequence,
-        attempt=entry_attempt,
+        attempt=attempt,
         at=at,
         fencing_epoch=manifest.fencing_epoch,
         id=manifest.checkpoint,
-        checkpoint_kind=attempt.kind,
-        name=attempt.name,
-        barrier_batch_id=attempt.barrier,
+        checkpoint_kind=progress.kind,
+        name=progress.name,
+        barrier_batch_id=progress.barrier,
         manifest=stored.digest,
-        triggered_at=attempt.triggered_at,
-        duration_ms=round((now - attempt.started) * 1000),
+        triggered_at=triggered_at,
+        duration_ms=_ms(now - progress.triggered_at),
         bytes_total=manifest.bytes_total,
-        bytes_new=sum(copy.bytes_new for copy in copies),
+        bytes_new=progress.bytes_new,
         manifest_bytes=stored.size,
         files=len(manifest.files()),
-        objects_written=sum(copy.objects_written for copy in copies) + 1,
+        objects_written=progress.objects_written + 1,
         shards=len(manifest.shards),
-        phases=tuple(
-            Phase(name, round((end - begun) * 1000)) for (name, begun), end in zip(attempt.entered, ends, strict=True)
-        ),
-        slowest=tuple(_summary(attempt, shard) for shard in slowest),
+        phases=(*_phases(progress), Phase(lifecycle.Phase.SEALING.value, _ms(now - progress.ended_at))),
+        slowest=_slowest(progress),
         requests=requests,
         headroom=_rounded(found),
     )
@@ -79,7 +74,7 @@ def failed_entry(record: CheckpointRecord, triggered_at: datetime, epoch: Fencin
         name=record.name,
         barrier_batch_id=record.barrier,
         triggered_at=triggered_at,
-        duration_ms=round((record.ended_at - record.triggered_at) * 1000),
+        duration_ms=_ms(record.ended_at - record.triggered_at),
         failure=Failure(
             failure.reason.value,
             f"shard {failure.shard}: {failure.message}" if failure.shard else failure.message,
@@ -89,31 +84,30 @@ def failed_entry(record: CheckpointRecord, triggered_at: datetime, epoch: Fencin
         shards=record.shards,
         shards_acknowledged=record.shards_acknowledged,
         bytes_new=record.bytes_new,
-        phases=tuple(Phase(phase.value, round(seconds * 1000)) for phase, seconds in record.phases),
-        slowest=tuple(
-            ShardSummary(s.shard, round(s.seconds * 1000), s.bytes_total, s.bytes_new, s.files) for s in record.slowest
-        ),
+        phases=_phases(record),
+        slowest=_slowest(record),
         head=head,
     )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _phases(record: CheckpointRecord) -> tuple[Phase, ...]:
+    return tuple(Phase(phase.value, _ms(seconds)) for phase, seconds in record.phases)
+
+
+def _slowest(record: CheckpointRecord) -> tuple[ShardSummary, ...]:
+    return tuple(ShardSummary(s.shard, _ms(s.seconds), s.bytes_total, s.bytes_new, s.files) for s in record.slowest)
 
 
 def _rounded(found: headroom.Headroom | None) -> Headroom | None:
     if found is None:
         return None
     return Headroom(
-        needed_ms=round(found.needed_s * 1000),
-        lives_ms=round(found.lives_s * 1000),
+        needed_ms=_ms(found.needed_s),
+        lives_ms=_ms(found.lives_s),
         batches_retained=found.batches_retained,
         pinned=found.pinned,
-    )
-
-
-def _summary(attempt: Attempt, shard: ShardId) -> ShardSummary:
-    copy = attempt.copies[shard]
-    return ShardSummary(
-        shard,
-        round(attempt.copied_after[shard] * 1000),
-        sum(file.size for file in copy.files),
-        copy.bytes_new,
-        len(copy.files),
     )

@@ -26,6 +26,7 @@ from holdfast.coordination.events import (
     CheckpointBegun,
     CheckpointSealed,
     Event,
+    PlanFailed,
     RunFenced,
     ShardAcknowledged,
     ShardFailed,
@@ -118,10 +119,8 @@ class Checkpointing:
             command.name,
             command.barrier,
             directory,
-            self._clock.wall(),
             self._clock.monotonic(),
         )
-        attempt.entered.append(("starting", attempt.started))
         self._attempts[command.ticket] = attempt
         self._blobs.begin(command.ticket)
         # While nobody else is copying the ledger, what is published can leave it.
@@ -129,27 +128,20 @@ class Checkpointing:
         self._lanes.submit("copy", lambda: self._prepare(attempt, prunable))
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
 
-    def plan(self, ticket: Ticket) -> None:
-        attempt = self._attempts[ticket]
-        attempt.entered.append(("planning", self._clock.monotonic()))
-        attempt.planned.add_done_callback(lambda _: self._reporting(attempt, self._report_plan))
-
     def copy(self, ticket: Ticket, shards: tuple[ShardId, ...], *, again: bool) -> None:
         attempt = self._attempts[ticket]
         if again:
             self._lanes.submit("copy", lambda: self._copy_again(attempt, shards))
             return
         assert attempt.plan is not None
-        attempt.entered.append(("copying", self._clock.monotonic()))
         wanted = set(shards)
         plans = [shard for shard in attempt.plan.shards if shard.shard in wanted]
         for group in grouped(plans, self._parallelism, self._blobs.is_new):
             self._lanes.submit("copy", lambda group=group: self._copy_group(attempt, group))  # type: ignore[misc]
 
-    def seal(self, ticket: Ticket) -> None:
-        attempt = self._attempts[ticket]
-        attempt.entered.append(("sealing", self._clock.monotonic()))
-        self._lanes.submit("journal", lambda: self._reporting(attempt, self._seal))
+    def seal(self, progress: CheckpointRecord) -> None:
+        attempt = self._attempts[progress.ticket]
+        self._lanes.submit("journal", lambda: self._reporting(attempt, lambda attempt: self._seal(attempt, progress)))
 
     def abandon(self, ticket: Ticket) -> None:
         if attempt := self._attempts.get(ticket):
@@ -239,12 +231,14 @@ class Checkpointing:
         try:
             if prunable is not None:
                 attempt.directory.prune_ledger(prunable)
-            attempt.plan = self._pinned_plan(attempt)
+            plan = attempt.plan = self._pinned_plan(attempt)
             self._step("checkpoint.planned")
         except Exception as error:
-            attempt.planned.set_exception(error)
+            if not isinstance(error, StorageError | NotPlannable):
+                log.exception("holdfast: unexpected error while planning a checkpoint of batch %s", attempt.barrier)
+            self._post(PlanFailed(attempt.ticket, reason_of(error), message_of(error)))
         else:
-            attempt.planned.set_result(attempt.plan)
+            self._post(SnapshotPlanned(attempt.ticket, tuple(shard.shard for shard in plan.shards)))
         if attempt.abandoned:
             attempt.directory.unpin(attempt.ticket)
 
@@ -262,10 +256,6 @@ class Checkpointing:
                 if not tries_left:
                     raise
         raise AssertionError("the last try returns or raises")
-
-    def _report_plan(self, attempt: Attempt) -> None:
-        plan = attempt.planned.result()
-        self._post(SnapshotPlanned(attempt.ticket, tuple(shard.shard for shard in plan.shards)))
 
     def _copy_again(self, attempt: Attempt, shards: tuple[ShardId, ...]) -> None:
         """Where nothing is pinned, look at the directory again: what vanished may have been replaced by something as
@@ -304,10 +294,8 @@ class Checkpointing:
 
     def _acknowledge(self, attempt: Attempt, copies: tuple[ShardCopy, ...]) -> None:
         self._step("checkpoint.copied")
-        elapsed = self._clock.monotonic() - attempt.entered[-1][1]
         for copy in copies:
             attempt.copies[copy.shard] = copy
-            attempt.copied_after[copy.shard] = elapsed
         for copy in copies:
             self._post(
                 ShardAcknowledged(
@@ -328,7 +316,7 @@ class Checkpointing:
     def _cancelled(self, attempt: Attempt) -> bool:
         return attempt.abandoned or not self._still_owner()
 
-    def _seal(self, attempt: Attempt) -> None:
+    def _seal(self, attempt: Attempt, progress: CheckpointRecord) -> None:
         assert attempt.id is not None
         assert attempt.plan is not None
         manifest = Manifest(
@@ -357,9 +345,16 @@ class Checkpointing:
         self.manifests[attempt.id] = manifest
         usage = self._usage() if self._usage is not None else None
         requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
-        headroom = self._headroom.measured(attempt.files_needed_s, attempt.pinned_after is not None)
+        copied_after = progress.ended_at - progress.triggered_at
+        needed_s = copied_after if attempt.pinned_after is None else attempt.pinned_after
         entry = completed_entry(
-            attempt, manifest, Stored(digest, len(data)), self._clock.monotonic(), requests, headroom
+            progress,
+            self._wall_at(progress.triggered_at),
+            manifest,
+            Stored(digest, len(data)),
+            self._clock.monotonic(),
+            requests,
+            self._headroom.measured(needed_s, attempt.pinned_after is not None),
         )
         try:
             self._journal.append(entry)
@@ -403,5 +398,7 @@ class Checkpointing:
             self._post(RunFenced(error.message))
 
     def _failed_entry(self, record: CheckpointRecord, head: Sequence) -> MakeEntry:
-        age = timedelta(seconds=self._clock.monotonic() - record.triggered_at)
-        return failed_entry(record, self._clock.wall() - age, self._journal.fencing_epoch, head)
+        return failed_entry(record, self._wall_at(record.triggered_at), self._journal.fencing_epoch, head)
+
+    def _wall_at(self, monotonic: float) -> datetime:
+        return self._clock.wall() - timedelta(seconds=self._clock.monotonic() - monotonic)

@@ -15,7 +15,6 @@ from holdfast.coordination.commands import (
     Command,
     CopyShards,
     EndRun,
-    PlanSnapshot,
     PublishOutput,
     RaiseAlarm,
     RecordOutcome,
@@ -281,12 +280,10 @@ class Runtime:
         match command:
             case BeginCheckpoint():
                 self._checkpointing.begin(command, self._directory, self._published)
-            case PlanSnapshot(ticket=ticket):
-                self._checkpointing.plan(ticket)
             case CopyShards(ticket=ticket, shards=shards, again=again):
                 self._checkpointing.copy(ticket, shards, again=again)
-            case SealCheckpoint(ticket=ticket):
-                self._checkpointing.seal(ticket)
+            case SealCheckpoint(progress=progress):
+                self._checkpointing.seal(progress)
             case AbandonCheckpoint(ticket=ticket):
                 self._checkpointing.abandon(ticket)
             case RecordOutcome(record=record):

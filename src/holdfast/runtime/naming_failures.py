@@ -1,6 +1,6 @@
 """From an exception to the reason that the history shows, and from the last reason to the error of the run."""
 
-from holdfast.checkpoint.layout import NotPlannable
+from holdfast.checkpoint.layout import FileTrouble, NotPlannable
 from holdfast.coordination.reasons import FailureReason, Fault
 from holdfast.errors import (
     DamagedJournal,
@@ -16,6 +16,13 @@ from holdfast.errors import (
 from holdfast.showing import masked
 from holdfast.snapshot.carrier import ShardDeclined
 
+_OF_A_FILE = {
+    FileTrouble.VANISHED: FailureReason.FILES_VANISHED,
+    FileTrouble.CHANGED: FailureReason.FILES_CHANGED,
+    FileTrouble.UNREADABLE: FailureReason.COPY_FAILED,
+    FileTrouble.KEY_BEING_DELETED: FailureReason.COPY_FAILED,
+}
+
 
 class NameTaken(Exception):
     """A savepoint of that name is in the journal."""
@@ -28,7 +35,7 @@ class CompletionInDoubt(OutcomeUnknown):
 def reason_of(error: Exception) -> FailureReason:  # noqa: C901  one case per reason
     match error:
         case NotPlannable() | ShardDeclined():
-            return FailureReason.FILES_CHANGED if "changed" in str(error) else FailureReason.FILES_VANISHED
+            return _OF_A_FILE[error.trouble]
         case NameTaken():
             return FailureReason.NAME_TAKEN
         case DamagedJournal():

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from blake3 import blake3
 
-from holdfast.checkpoint.layout import ShardPlan, WorkFile
+from holdfast.checkpoint.layout import FileTrouble, ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, ShardId
 from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
@@ -33,14 +33,19 @@ READ_WHOLE = 68 << 20
 class ShardDeclined(Exception):
     """A file of the shard cannot be copied as planned: take a newer barrier."""
 
-    def __init__(self, shard: ShardId, path: str, reason: str) -> None:
-        super().__init__(shard, path, reason)
+    def __init__(self, shard: ShardId, path: str, reason: str, trouble: FileTrouble = FileTrouble.VANISHED) -> None:
+        super().__init__(shard, path, reason, trouble)
         self.shard = shard
         self.path = path
         self.reason = reason
+        self.trouble = trouble
 
     def __str__(self) -> str:
         return f"{self.path} of shard {self.shard} {self.reason}"
+
+
+def key_being_deleted(shard: ShardId, path: str, key: str) -> ShardDeclined:
+    return ShardDeclined(shard, path, f"goes to {key}, which is being deleted", FileTrouble.KEY_BEING_DELETED)
 
 
 class Cancelled(Exception):
@@ -141,7 +146,7 @@ class _Proven:
                 yield held
             held = piece
         if hasher.hexdigest() != self.digest:
-            raise Changed("changed while it was read")
+            raise Changed("changed while it was read", FileTrouble.CHANGED)
         yield held
 
 
@@ -168,9 +173,9 @@ class _GroupCopy:
             else:
                 self._add_large(shard, file)
         except Changed as error:
-            raise ShardDeclined(shard, file.path, error.reason) from error
+            raise ShardDeclined(shard, file.path, error.reason, error.trouble) from error
         except BeingDeleted as error:
-            raise ShardDeclined(shard, file.path, f"goes to {error.key}, which is being deleted") from error
+            raise key_being_deleted(shard, file.path, error.key) from error
 
     def result(self, plan: ShardPlan) -> ShardCopy:
         return ShardCopy(
@@ -205,8 +210,7 @@ class _GroupCopy:
         try:
             files = self._blobs.upload_pack([item.file for item in packed])
         except BeingDeleted as error:
-            reason = f"goes to {error.key}, which is being deleted"
-            raise ShardDeclined(first.shard, first.file.path, reason) from error
+            raise key_being_deleted(first.shard, first.file.path, error.key) from error
         for item, file in zip(packed, files, strict=True):
             self._record(item.shard, file)
         self._objects[first.shard] = self._objects.get(first.shard, 0) + 1

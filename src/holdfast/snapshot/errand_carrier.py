@@ -16,7 +16,7 @@ from holdfast.job_log import log
 from holdfast.repository.blobs import Away, Blobs
 from holdfast.repository.chain import entry_key
 from holdfast.repository.names import JOURNAL, is_entry
-from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards
+from holdfast.snapshot.carrier import ShardCopy, copy_shards, key_being_deleted
 from holdfast.snapshot.errand import Errand, Place, Report, Unfit, number_of
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
@@ -145,7 +145,7 @@ def _copies(
     for shard in group:
         for file in shard.files:
             if (key := where[file.path].key) in refused:
-                raise ShardDeclined(shard.shard, file.path, f"goes to {key}, which is being deleted")
+                raise key_being_deleted(shard.shard, file.path, key)
     written = {shard: (size, objects) for shard, size, objects in report.written}
     return tuple(
         ShardCopy(shard.shard, tuple(where[file.path] for file in shard.files), *written.get(shard.shard, (0, 0)))

@@ -72,7 +72,7 @@ class Pins:
         except FileNotFoundError as error:
             raise NotPlannable(f"{file.path} vanished before it was pinned") from error
         except Changed as error:
-            raise NotPlannable(f"{file.path} {error.reason}") from error
+            raise NotPlannable(f"{file.path} {error.reason}", error.trouble) from error
 
 
 def path_of(directory: WorkPath, pins: Sequence[Path], file: WorkFile) -> WorkPath:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.checkpoint.layout import WorkFile
+from holdfast.checkpoint.layout import FileTrouble, WorkFile
 from holdfast.storage.hdfs_path import HdfsPath
 from holdfast.storage.work_path import WorkPath
 
@@ -21,9 +21,10 @@ _PIECE = 1 << 20
 class Changed(Exception):
     """The file is not, or no longer, the one that was planned."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, trouble: FileTrouble) -> None:
+        super().__init__(reason, trouble)
         self.reason = reason
+        self.trouble = trouble
 
 
 class Handle(Protocol):
@@ -76,7 +77,7 @@ def _opened_on_hdfs(path: HdfsPath, file: WorkFile) -> Iterator[Handle]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise Changed(f"could not be looked at again: {error.strerror}") from error
+        raise Changed(f"could not be looked at again: {error.strerror}", FileTrouble.UNREADABLE) from error
 
 
 @contextmanager
@@ -84,9 +85,9 @@ def _opening() -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise Changed("vanished before it was read") from error
+        raise Changed("vanished before it was read", FileTrouble.VANISHED) from error
     except OSError as error:
-        raise Changed(f"could not be opened: {error.strerror}") from error
+        raise Changed(f"could not be opened: {error.strerror}", FileTrouble.UNREADABLE) from error
 
 
 def whole(handle: Handle, file: WorkFile) -> bytes:
@@ -102,9 +103,9 @@ def pieces(handle: Handle, file: WorkFile, at_once: int = _PIECE) -> Iterator[by
         try:
             piece = handle.read(min(at_once, left))
         except OSError as error:
-            raise Changed(f"could not be read: {error.strerror}") from error
+            raise Changed(f"could not be read: {error.strerror}", FileTrouble.UNREADABLE) from error
         if not piece:
-            raise Changed("became shorter while it was read")
+            raise Changed("became shorter while it was read", FileTrouble.CHANGED)
         left -= len(piece)
         yield piece
 
@@ -112,4 +113,4 @@ def pieces(handle: Handle, file: WorkFile, at_once: int = _PIECE) -> Iterator[by
 def require_same(status: Status, file: WorkFile) -> None:
     """Raises `Changed` unless this is the planned file. A hard link to it is: it has all but the name in common."""
     if (status.st_size, status.st_mtime_ns, status.st_ino) != (file.size, file.mtime_ns, file.inode):
-        raise Changed("was replaced after it was planned")
+        raise Changed("was replaced after it was planned", FileTrouble.CHANGED)

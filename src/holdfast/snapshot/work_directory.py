@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast.checkpoint import layout
-from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
+from holdfast.checkpoint.layout import FileTrouble, NotPlannable, SnapshotPlan, WorkFile
 from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId
 from holdfast.storage.below import plain_name
@@ -98,7 +98,7 @@ def _settled(directory: WorkPath, folder: str) -> tuple[WorkFile, ...]:
         previous, newest = newest, tuple(_walk(directory, folder))
         if set(previous) == set(newest):
             return newest
-    raise NotPlannable(f"{folder} changed during each of {_SETTLING_SCANS} scans")
+    raise NotPlannable(f"{folder} changed during each of {_SETTLING_SCANS} scans", FileTrouble.CHANGED)
 
 
 # --- RocksDB archives ---
@@ -131,11 +131,11 @@ def referenced_files(archive: WorkPath) -> dict[str, int]:
         # The first line is the version of the format; the rest is JSON.
         metadata = _ARCHIVE_DECODER.decode(text[text.index(b"{") :])
     except (zipfile.BadZipFile, EOFError, KeyError, ValueError, msgspec.DecodeError) as error:
-        raise NotPlannable(f"{archive} could not be understood: {error}") from error
+        raise NotPlannable(f"{archive} could not be understood: {error}", FileTrouble.UNREADABLE) from error
     named = {file.dfsSstFileName: file.sizeBytes for file in metadata.sstFiles} | {
         file.dfsLogFileName: file.sizeBytes for file in metadata.logFiles
     }
     try:
         return {plain_name(name): size for name, size in named.items()}
     except Corrupt as error:
-        raise NotPlannable(f"{archive} could not be understood: {error.message}") from error
+        raise NotPlannable(f"{archive} could not be understood: {error.message}", FileTrouble.UNREADABLE) from error
