@@ -40,16 +40,28 @@ log = _NamingTheJob(_LOGGER)
 
 
 _DOING = ["nothing yet"]
+_MOVES = [0]
 
 
 def doing(what: str) -> None:
     """Say what a start is at. Whoever ends the process before it is done names it."""
     _DOING[0] = what
+    it_moves()
     log.info("%s", what)
 
 
 def doing_now() -> str:
     return _DOING[0]
+
+
+def it_moves() -> None:
+    """What a start is at gets on. Any thread may say so."""
+    _MOVES[0] += 1
+
+
+def moves() -> int:
+    """Another number than before when it got on."""
+    return _MOVES[0]
 
 
 @contextmanager

@@ -16,8 +16,11 @@ import yaml
 import holdfast
 from holdfast import errors
 from holdfast.cli.main import main
+from holdfast.repository.ownership import MISSED_BEATS
+from holdfast.runtime.loop import POLL_S
 from holdfast.settings import Settings, seconds
 from holdfast.spark.stop_signals import LEAVING_S
+from holdfast.spark.watchdog import Watchdog
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = ("1.37", "1.27")
@@ -64,7 +67,7 @@ def test_a_manifest_is_what_kubernetes_accepts(document: dict[str, Any], version
         ("terminationGracePeriodSeconds: 150", "terminationGracePeriod: 150"),
         ("image: holdfast:0.1.0", "imagePullPolicy: Always\n          imge: holdfast:0.1.0"),
         ("            - name: HOLDFAST_JOB\n              value: orders", "            - value: orders"),
-        ("periodSeconds: 20", "periodSeconds: 20s"),
+        ("periodSeconds: 30", "periodSeconds: 30s"),
         ("  serviceName: orders", "  service: orders"),
     ],
 )
@@ -113,6 +116,16 @@ def test_holdfast_understands_the_pods_command(
     assert grace > given["settings"].duration("stop_timeout") + LEAVING_S, "holdfast ends by itself, and says how"
     program, *probe = container["readinessProbe"]["exec"]["command"]
     assert (program, main(probe)) == ("holdfast", 3), "nothing has run yet, which is what it says"
+    for kind in ("startupProbe", "livenessProbe"):
+        program, *probe = container[kind]["exec"]["command"]
+        assert (program, main(probe)) == ("holdfast", 1), "nothing lives"
+        assert probe[probe.index("--work") + 1] == given["settings"].work, "where the run writes how it is"
+
+
+def test_a_pod_is_not_restarted_before_the_run_itself_would_call_it_dead(stateful_set: dict[str, Any]) -> None:
+    (container,) = pod_of(stateful_set)["containers"]
+    probe = container["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] > Settings().duration("heartbeat") * MISSED_BEATS
 
 
 # --- systemd ---
@@ -161,6 +174,16 @@ def service() -> configparser.SectionProxy:
 def test_the_unit_gives_the_last_checkpoint_its_time_and_its_jvm(service: configparser.SectionProxy) -> None:
     assert service["KillMode"] == "mixed"
     assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().duration("stop_timeout") + LEAVING_S
+
+
+def test_the_unit_listens_to_the_loop_and_waits_longer_than_it_is_ever_silent(
+    service: configparser.SectionProxy,
+) -> None:
+    """It speaks four times in that time, and looks around five times a second."""
+    assert service["NotifyAccess"] == "main", "holdfast itself, and not the JVM"
+    limit = seconds("WatchdogSec", service["WatchdogSec"])
+    spoken = Watchdog.of({"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": str(int(limit * 1e6))}, 1)
+    assert limit / 3 > spoken.interval > 10 * POLL_S
 
 
 def test_what_would_fail_again_is_not_restarted(service: configparser.SectionProxy) -> None:

@@ -4,6 +4,7 @@ The order matters: what is wrong with the command, or a job that is owned, is sa
 is wrong with the file before anything is written. `holdfast.run` starts Spark, when it knows that the job is free.
 """
 
+import faulthandler
 import inspect
 import os
 import shlex
@@ -100,6 +101,8 @@ def run_pipeline(
     Recovers, starts the query, restarts it by policy. SIGTERM and Ctrl-C stop it with a last checkpoint.
     """
     settings = _settings(options)
+    if "WATCHDOG_USEC" in os.environ:
+        faulthandler.enable(2)  # what is stuck is ended with SIGABRT, and says where it was
     with stopping_on_signals(settings.duration("stop_timeout"), to_the_end=True):
         try:
             _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, settings)

@@ -101,6 +101,8 @@ class Surroundings:
     """How alarms get to their receivers."""
     sleep: Callable[[float], None] = time.sleep  # noqa: TID251
     """Between two looks at another run's heartbeat."""
+    alive: Callable[[], None] = lambda: None
+    """Hears again and again that the thread which decides moves. Must not block."""
     told: Callable[[str], None] = log.info
     """Hears what is being waited for."""
 
@@ -553,6 +555,7 @@ def _put_together(
         lanes=lanes,
         post=post,
         heartbeat=settings.duration("heartbeat"),
+        alive=around.alive,
         step=around.step,
         collect=retiring.collect,
         storage=(lambda: storage_use(place.store.url, meter)) if meter is not None else lambda: None,

@@ -104,6 +104,8 @@ class Parts:
     lanes: Lanes
     post: Callable[[Item], None]
     heartbeat: float
+    alive: Callable[[], None]
+    """Hears of each poll."""
     step: Step
     collect: Callable[[Reply], None]
     """Free what retention and failures left; asked for by a command."""
@@ -180,6 +182,7 @@ class Runtime:
         """Look at what does not report by itself: the commit log, the query, the clock."""
         now = self._clock.monotonic()
         self._next_poll = now + POLL_S
+        self._parts.alive()
         if now >= self._next_beat:
             self._next_beat = now + self._parts.heartbeat
             self._show(beat=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
@@ -21,6 +22,7 @@ from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
 from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
 from holdfast.spark.uncaught import explain_uncaught
+from holdfast.spark.watchdog import Watchdog
 from holdfast.storage.work_path import default_work, given_work_path, local_place
 
 if TYPE_CHECKING:
@@ -83,12 +85,14 @@ def start_stepwise(
 ) -> RunningJob:
     """`start` with a hook between any two steps, for tests that crash there."""
     name = job_name(job)
-    with about(name):
-        return _started(build, name, home, sink, settings, step)
+    watchdog = Watchdog.of(os.environ, os.getpid())
+    around = replace(Surroundings.real(step, settings.identity_in(os.environ)), alive=watchdog.alive)
+    with about(name), watchdog.while_it_starts():
+        return _started(build, name, home, sink, settings, around)
 
 
 def _started(
-    build: Pipeline, name: JobName, home: str, sink: Sink | None, settings: Settings, step: Step
+    build: Pipeline, name: JobName, home: str, sink: Sink | None, settings: Settings, around: Surroundings
 ) -> RunningJob:
     if not isinstance(home, str) or not home:
         raise InvalidSettings.of("home", home, "must be the URL of a store", hint="home='file:///var/lib/holdfast'")
@@ -98,7 +102,6 @@ def _started(
     _require_output_mode(sink, settings.output_mode)
     work = given_work_path(settings.work) if settings.work is not None else default_work(home)
     doing("reading the job's journal")
-    around = Surroundings.real(step, settings.identity_in(os.environ))
     described = sink.describe() if sink is not None else None
     place = look(name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings))
 
@@ -122,7 +125,7 @@ def _started(
         raise JobFailed(f"could not build the pipeline: {death.message}", hint=death.hint) from error
     require_runnable(built, settings.output_mode, begins=place.begins)
     carry = carrier_for(spark, place)
-    return RunningJob(place, SparkQuery(spark, name, built, sink, settings, step), carry)
+    return RunningJob(place, SparkQuery(spark, name, built, sink, settings, around.step), carry)
 
 
 def _state_file(name: JobName, home: str, settings: Settings) -> Path | None:
