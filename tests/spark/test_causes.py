@@ -21,6 +21,7 @@ from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
 from holdfast.spark.query import SparkQuery
+from tests.patience import PATIENCE
 from tests.short_lived_jvm import USUAL_FILES
 from tests.spark.conftest import STATE_FORMATS, with_state_format
 
@@ -61,7 +62,7 @@ class Lab:
             query.start(SimpleNamespace(location=str(self.work)))  # type: ignore[arg-type]
         except StartFailed as failure:
             return str(failure)
-        assert ended.wait(60)
+        assert ended.wait(PATIENCE)
         why = query.death()
         assert why is not None
         return why

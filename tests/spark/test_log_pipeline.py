@@ -18,6 +18,7 @@ from holdfast.doctor.spark.following import follow
 from holdfast.doctor.spark.pipeline import added_up, examine
 from holdfast.doctor.spark.table import table
 from holdfast.errors import NotFound
+from tests.patience import PATIENCE
 
 HEAD = "2026-01-02 03:04:{second:02d},000 {level}  org.apache.flink.Foo     [] - {message}"
 
@@ -107,12 +108,12 @@ def test_a_directory_is_followed(spark: SparkSession, tmp_path: Path) -> None:
 
     query = follow(spark, str(directory), RULES, tmp_path / "checkpoint", "200 milliseconds", told)
     try:
-        assert news.wait(60)
+        assert news.wait(PATIENCE)
         news.clear()
         growing.rename(directory / "job.log.1")
         with (directory / "job.log.1").open("a") as file:
             file.write(log(1, 1))
-        assert news.wait(60)
+        assert news.wait(PATIENCE)
     finally:
         query.stop()
     assert query.exception() is None

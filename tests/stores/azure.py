@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
+from tests.patience import PATIENCE
 from tests.stores.processes import answers, free_port, installed, required, running
 
 VERSION = "3.33.0"
@@ -57,4 +58,4 @@ def _create_container(server: AzureServer) -> None:
     digest = hmac.new(base64.b64decode(ACCOUNT_KEY), to_sign.encode(), hashlib.sha256).digest()
     headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
     url = f"{server.endpoint}/{CONTAINER}?restype=container"
-    urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers), timeout=20).close()
+    urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers), timeout=PATIENCE).close()

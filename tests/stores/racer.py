@@ -1,9 +1,10 @@
 """One of several processes that fight for a journal: claims the job, appends a little, claims again when fenced.
 
-    python -m tests.stores.racer HOME ENTRIES
+    python -m tests.stores.racer HOME ENTRIES MEETINGS
 
-Prints "ready", waits for a line, races until the journal has that many entries, then prints what became of its attempts
-as JSON: each of them is known as won or lost.
+Races until the journal has that many entries, then prints what became of its attempts as JSON: each of them is known as
+won or lost. Before each of its first MEETINGS claims it prints "ready" and waits for a line: so often all of them want
+the same place, however the machine shares out its time.
 """
 
 import json
@@ -26,12 +27,15 @@ from holdfast.storage.urls import open_store
 
 JOB = "raced"
 SETTLING = 50
+LONGEST = 30
+"""Entries of one owner, its claim included."""
 
 
 class Racer:
-    def __init__(self, store: ObjectStore, entries: int) -> None:
+    def __init__(self, store: ObjectStore, entries: int, meetings: int) -> None:
         self._store = store
         self._entries = entries
+        self._meetings = iter(range(meetings))
         self._state = JobState()
         self._tip: StoredEntry | None = None
         self._attempts: list[AttemptId] = []
@@ -42,13 +46,15 @@ class Racer:
     def race(self) -> None:
         while self._state.head < self._entries:
             self._catch_up()
+            if next(self._meetings, None) is not None:
+                wait_for_the_others()
             self._own_for_a_while(Journal(self._store, new_attempt=self._new_attempt, now=lambda: datetime.now(UTC)))
 
     def _own_for_a_while(self, journal: Journal) -> None:
         journal.state, journal._tip = self._state, self._tip
         owns = self._decided(journal, lambda: journal.claim(run_started))
         # Whoever loses has more to do than whoever wins: without an end, the first owner would stay it.
-        for _ in range(random.randrange(30)):
+        for _ in range(random.randrange(LONGEST)):
             if owns and self._state.head < self._entries:
                 owns = self._decided(journal, lambda: journal.append(entry_of(journal)))
         self._tip = journal._tip
@@ -125,11 +131,14 @@ def entry_of(journal: Journal) -> Callable[[Sequence, AttemptId, datetime], Quer
     )
 
 
-def main() -> None:
-    home, entries = sys.argv[1:]
-    racer = Racer(open_store(home).scoped(JOB), int(entries))
+def wait_for_the_others() -> None:
     print("ready", flush=True)  # noqa: T201
     sys.stdin.readline()
+
+
+def main() -> None:
+    home, entries, meetings = sys.argv[1:]
+    racer = Racer(open_store(home).scoped(JOB), int(entries), int(meetings))
     racer.race()
     print(json.dumps({"won": racer.won, "lost": racer.lost, "unknown": racer.unknown}), flush=True)  # noqa: T201
 
