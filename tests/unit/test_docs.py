@@ -1,37 +1,72 @@
-"""What README and docs name exists: tests, commands and their options, targets of make, links. Snippets parse."""
+"""What README and docs name exists: tests, commands and their options, targets of make, extras, links.
+
+Blocks of code say what they are; what runs is run by tests/**/test_documented_*.py and test_format_by_hand.py.
+"""
 
 import ast
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 import typer
 
 from holdfast.cli.main import app
+from tests.documents import LANGUAGES, PAGES, ROOT, blocks, name_of
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def code_of(page: Path) -> list[tuple[str, str]]:
-    """Blocks: language, text. Those that are indented have none."""
-    text = page.read_text()
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    return [*fenced, *(("", line.strip()) for line in re.findall(r"^    (holdfast .*)$", rest, re.MULTILINE))]
+OTHER_PROGRAMS = {
+    "docker": "tests/unit/test_deployment.py",
+    "export": "tests/unit/test_documented_commands.py",
+    "holdfast": "tests/unit/test_documented_commands.py",
+    "kubectl": "tests/unit/test_deployment.py",
+    "make": "tests/unit/test_docs.py",
+    "pip": "tests/install/test_extras.py",
+    "python": "tests/end_to_end/test_documented_runs.py",
+    "sudo": "tests/unit/test_deployment.py",
+}
+"""What may stand in a block of `sh`, and which test shows what it does, or as much of it as there is here."""
 
 
 def called(page: Path) -> list[str]:
     """Command lines of holdfast, in blocks and in the text; what is shown with output begins with `$`."""
-    lines = [line.strip() for _, block in code_of(page) for line in block.splitlines()]
+    lines = [line.strip() for block in blocks(page) for line in block.text.splitlines()]
     inline = re.findall(r"`(holdfast [^`]+)`", page.read_text())
     return [line for line in [*lines, *inline] if line.startswith("holdfast ")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+    assert page.read_text().count("\n```") == 2 * len(blocks(page))
+    unfenced = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    assert not re.findall(r"^    +(?:holdfast|\$) .*$", unfenced, re.MULTILINE), "a command that no test runs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_program_of_a_block_is_shown_somewhere(page: Path) -> None:
+    lines = [line for block in blocks(page) if block.language == "sh" for line in block.lines()]
+    assert {line.split()[0] for line in lines if line} <= OTHER_PROGRAMS.keys()
+    assert all((ROOT / path).exists() for path in OTHER_PROGRAMS.values())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_extra_that_is_named_exists(page: Path) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = ",".join(re.findall(r"holdfast-spark\[([a-z,]+)\]", page.read_text()))
+    assert set(named.split(",")) - {""} <= extras.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_function_of_a_test_that_is_named_exists(page: Path) -> None:
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
+    named = set(re.findall(r"\b(test_\w+)\b(?!\.py)", page.read_text()))
+    assert not {name for name in named if f"def {name}(" not in tests and not _is_a_file(name)}
+
+
+def _is_a_file(name: str) -> bool:
+    return any((ROOT / "tests").rglob(f"{name}.py"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -70,17 +105,17 @@ def _words(line: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_snippet_of_python_parses(page: Path) -> None:
-    for language, block in code_of(page):
-        if language == "python":
-            ast.parse(block)
+    for block in blocks(page):
+        if block.language == "python":
+            ast.parse(block.text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_target_of_make_that_is_named_exists(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = page.read_text()
-    blocks = "\n".join(block for _, block in code_of(page))
-    named = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^make ([a-z-]+)", blocks, re.MULTILINE))
+    code = "\n".join(block.text for block in blocks(page))
+    named = set(re.findall(r"`make ([a-z-]+)", text)) | set(re.findall(r"^make ([a-z-]+)", code, re.MULTILINE))
     assert named <= targets
 
 
