@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,20 @@ from tests.end_to_end.harness import Pipeline
 
 USUAL = "rocksdb-changelog"
 """The format of every other test here."""
+BOTH_WAYS_ON = (0, 1)
+"""The disk is wiped after the one, and left after the other."""
 KILLS = int(os.environ.get("HOLDFAST_KILLS", "10"))
 SEED = int(os.environ.get("HOLDFAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
 
-def kill_at_random(pipeline: Pipeline, kills: int, seed: int) -> None:
-    """Each kill comes a random number of steps into a life, plus a random instant; every second one wipes the disk."""
+def kill_at_random(pipeline: Pipeline, kills: int, seed: int, with_jvm: Sequence[int] = ()) -> None:
+    """Each kill comes a random number of steps into a life, plus a random instant; every second one wipes the disk.
+
+    Of the lives `with_jvm` the JVM dies at that very moment as well; of the others it ends right after.
+    """
     chance = random.Random(seed)
     for number in range(kills):
-        driver = pipeline.start()
+        driver = pipeline.start(own_jvm=number in with_jvm)
         driver.wait_for_steps(chance.randrange(5, 60))
         time.sleep(chance.random() * 0.2)
         driver.kill()
@@ -37,7 +43,8 @@ def test_random_kills(tmp_path: Path, sink: str) -> None:
     kills = KILLS // 2
     seed = SEED + (sink == "files")
     print(f"HOLDFAST_SEED={SEED}")  # noqa: T201
-    kill_at_random(Pipeline(tmp_path, files=10 * kills, sink=sink, own_jvms=sink == "delta"), kills, seed)
+    with_jvm = BOTH_WAYS_ON if sink == "delta" else ()
+    kill_at_random(Pipeline(tmp_path, files=10 * kills, sink=sink), kills, seed, with_jvm)
 
 
 @pytest.mark.long
