@@ -75,3 +75,20 @@ def test_the_end_names_a_receiver_that_does_not_return(receivers: Receivers, cap
 
     assert "hang" in caplog.text
     assert "did not return" in caplog.text
+
+
+def test_what_is_in_the_log_already_is_said_at_first_and_when_it_gets_worse(
+    receivers: Receivers, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = receivers.alarms(receivers.hear)
+    for number, severity in ((1, "warning"), (2, "warning"), (3, "critical"), (4, "critical")):
+        told.raise_alarm("failing", severity, f"{number} failed", "mend it", told=True)
+    told.clear("failing", "mended")
+    told.raise_alarm("failing", "warning", "1 failed", "mend it", told=True)
+    assert [message for message in caplog.messages if "failed" in message] == [
+        "1 failed. Try: mend it",
+        "3 failed. Try: mend it",
+        "1 failed. Try: mend it",
+    ]
+    told.close(PATIENCE)
+    assert len(receivers.heard) == 6, "receivers hear every one"

@@ -43,10 +43,13 @@ class Alarms:
         self._clock = clock
         self.active: dict[str, Alarm] = {}
 
-    def raise_alarm(self, code: str, severity: Severity, message: str, hint: str) -> None:
+    def raise_alarm(self, code: str, severity: Severity, message: str, hint: str, *, told: bool = False) -> None:
+        """`told`: what happened is in the log already; it is said again only at first and when it gets worse."""
         alarm = Alarm(self._job, code, severity, message, hint, self._clock.wall())
+        before = self.active.get(code)
         self.active[code] = alarm
-        log.log(_LEVELS[severity], "%s. Try: %s", message, hint)
+        if not told or before is None or before.severity != severity:
+            log.log(_LEVELS[severity], "%s. Try: %s", message, hint)
         self._deliver(alarm)
 
     def clear(self, code: str, message: str) -> None:

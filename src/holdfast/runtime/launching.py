@@ -247,6 +247,7 @@ def launch(
         untouched = isinstance(place.work, Path) and not begun.touched
         say_goodbye(journal, f"could not start: {why}", begun.planned, never_ran=True, untouched=untouched)
         raise
+    log.info("the query runs")
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
 

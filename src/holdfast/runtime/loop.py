@@ -21,7 +21,7 @@ from holdfast.coordination.commands import (
     RetireCheckpoints,
     SealCheckpoint,
 )
-from holdfast.coordination.coordinator import Coordinator
+from holdfast.coordination.coordinator import FAILING, Coordinator
 from holdfast.coordination.events import (
     BarrierReached,
     CheckpointDamaged,
@@ -252,6 +252,7 @@ class Runtime:
         self._post(lambda: self._lanes.submit("query", lambda: self._stop_query(savepoint, answer)))
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
+        log.info("stopping: the query ends, then a last checkpoint is taken of what it has committed")
         self._query.stop()
         seen = self._life.look()
         self._post(lambda: self._query_stopped(savepoint, answer, seen))
@@ -304,7 +305,7 @@ class Runtime:
                 if answer := self._answers.pop(request, None):
                     answer(command)
             case RaiseAlarm(code=code, severity=severity, message=message, hint=hint):
-                self._parts.alarms.raise_alarm(code, severity, message, hint)
+                self._parts.alarms.raise_alarm(code, severity, message, hint, told=code == FAILING)
             case ClearAlarm(code=code, message=message):
                 self._parts.alarms.clear(code, message)
             case EndRun():
@@ -436,15 +437,15 @@ def _taken(job: JobName, owner: str) -> Fenced:
 
 
 def _tell(record: CheckpointRecord) -> None:
-    name = f"{record.kind} {record.id if record.id is not None else '(no id yet)'}"
+    name = record.kind if record.id is None else f"{record.kind} {record.id}"
     if record.failure is None:
         log.info(
-            "%s completed at batch %s in %.1f s: %s new of %s bytes",
+            "%s completed at batch %s in %.2f s: %s of %s bytes are new",
             name,
             record.barrier,
             record.ended_at - record.triggered_at,
-            record.bytes_new,
-            record.bytes_total,
+            f"{record.bytes_new:,}",
+            f"{record.bytes_total:,}",
         )
     else:
         log.warning("%s failed: %s: %s", name, record.failure.reason.value, record.failure.message)

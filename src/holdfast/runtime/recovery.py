@@ -162,6 +162,7 @@ class Recovery:
                 "what is sound; or put a copy of the home back; or start from scratch with a new job name and a sink "
                 "of its own, since the same one would get every row again",
             )
+        log.info("there is no checkpoint yet: beginning at batch 0")
         return Resumed(self._workplace.fresh(self._journal.fencing_epoch), None, None, None, None)
 
     def _require_no_cost(self, chosen: CheckpointCompleted, unreadable: Mapping[CheckpointId, StorageError]) -> None:

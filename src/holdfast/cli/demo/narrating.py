@@ -14,7 +14,6 @@ Tone = Literal["plain", "good", "bad", "action"]
 
 _HELD_FOR = 4
 """Looks. The output of a checkpoint is published right after its entry is in the journal."""
-_NO_ID = " (no id yet)"
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,4 @@ class Narrator:
         reason = why.partition(":")[0]
         shown = why if reason not in self._explained else reason
         self._explained.add(reason)
-        yield Line(
-            f"{what.removesuffix(_NO_ID)} failed: {shown}; the pipeline runs on: batch {self._last_batch}", "bad"
-        )
+        yield Line(f"{what} failed: {shown}; the pipeline runs on: batch {self._last_batch}", "bad")
