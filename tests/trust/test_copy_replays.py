@@ -91,6 +91,18 @@ def test_a_fresh_copy_does_not_go_back_again(source: Deciding, capsys: pytest.Ca
     assert isinstance(decide(source.target_state(), Wanted("before-upgrade", None)), AlreadyBack)
 
 
+def test_each_time_that_the_source_went_back_since_the_last_copy_comes_along(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    source.go_back(4, 5, asked="checkpoint 4")
+    source.checkpoint(6)
+    source.go_back(4, 6, asked="checkpoint 4 once more")
+    copy(capsys, source, "--all")
+    assert source.target_state().restorable()[0].id == 4
+    require_equal(source)
+
+
 def test_an_id_that_was_given_up_is_not_used_again_by_the_copy(
     source: Deciding, capsys: pytest.CaptureFixture[str]
 ) -> None:
