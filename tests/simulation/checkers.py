@@ -183,14 +183,15 @@ class Checkers:
         linked = (entry.previous, entry.previous_digest) == (self._head, self._tip)
         if self._wrecked and isinstance(entry, RunStarted):
             self._place, linked, self._wrecked = entry.sequence, True, False
-        if not linked and process.born < self._home_changed_at:
+        is_void = not linked and entry.sequence <= self._folded_upto
+        if not linked and not is_void and process.born < self._home_changed_at:
             self._astray.setdefault(process, self._home_changed_at)
             self._strays[key] = process
             self._require_soon(process, f"appends {_shown(entry)}")
             return
         believed = [n for n, writer in self._void.items() if writer is process and n != entry.sequence]
         self.require(not believed, f"{process.name} goes on behind entry {believed[:1]}, which never held")
-        if entry.sequence <= self._folded_upto:
+        if is_void:
             self._void[entry.sequence] = process
             return  # whoever put it there notices, and gives up
         self.require(linked, f"{_shown(entry)} does not follow entry {self._head}")
@@ -402,7 +403,7 @@ class Checkers:
         return sorted(key for key in earlier if key not in named)
 
     def _entry_deleted(self, sequence: int) -> None:
-        if self._void.pop(sequence, None) is not None and sequence > self._folded_upto:
+        if self._void.pop(sequence, None) is not None:
             return
         self.require(sequence <= self._folded_upto, f"entry {sequence} is deleted, and no fold stands for it")
         stored = [int(key[8:28]) for key in self._disk.objects if key.startswith("journal/")]
@@ -447,7 +448,10 @@ class Checkers:
     # --- uploads ---
 
     def uploading(self, process: Process, digest: str, copy_began: float) -> None:
-        """Before a copy uploads bytes. Bytes that this run stored before the copy began are found, not sent."""
+        """Before a copy uploads bytes. Bytes that this run stored before the copy began are found, not sent; unless its
+        home is not what it was."""
+        if process.born < self._home_changed_at:
+            return
         known = self._stored.get((process.name, digest), {})
         gone = self._ever_retired | self._useless
         # Of two objects with the same bytes, the run knows one.

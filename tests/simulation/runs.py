@@ -518,12 +518,17 @@ class Operator:
             self._world.sleep(0.2)
         return last
 
+    def _may_run(self, run: SimulatedRun) -> bool:
+        """A run whose home is another one goes on, with an alarm; where it has no sink, nobody can tell it more."""
+        checkers = self._scene.checkers
+        return checkers.owned_by(run.process) or (self._scene.own is not None and checkers.is_astray(run.process))
+
     def _judge(self, last: SimulatedRun) -> None:
         scene = self._scene
         checkers = scene.checkers
         checkers.verify_all()
         running = [run for run in scene.runs if run.query.running]
-        zombies = [run.process.name for run in running if run.over or not checkers.owned_by(run.process)]
+        zombies = [run.process.name for run in running if run.over or not self._may_run(run)]
         checkers.require(not zombies, f"the query of {zombies} runs though its run is over or fenced")
         if isinstance(last.failure, Corrupt) and (scene.disk.ever_damaged or scene.flips or scene.unreadable):
             return

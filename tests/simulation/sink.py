@@ -113,6 +113,10 @@ class SimulatedSink:
         made = self._table.made_by
         return min((batch for batch in self._table.record if made.get(batch, 0) > run), default=None)
 
+    def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
+        self._trouble("look for what is staged")
+        return tuple(file.path for batch in batches for file in batch.files if file.path not in self._table.staged)
+
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         self._trouble("plan a rewind")
         return self._plan(upto)
@@ -147,10 +151,14 @@ class SimulatedSink:
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         kept = {file.path for batch in keep for file in batch.files}
-        for path in sorted(path for path in self._table.staged if path not in kept):
+        for path in sorted(path for path in self._table.staged if path not in kept and self._may_discard(path)):
             self._trouble("discard")
             self._require_owner()
             self._table.staged.pop(path, None)
+
+    def _may_discard(self, path: str) -> bool:
+        """What newer runs staged is theirs."""
+        return int(path.partition("-")[0]) <= self._epoch
 
     def forget(self, upto: BatchId) -> None:
         """The table's log says as much here."""
@@ -160,8 +168,6 @@ class SimulatedSink:
         return self._context.fencing_epoch
 
     def _staged(self, path: str) -> tuple[int, ...]:
-        if self._accepting and path not in self._table.staged:
-            return ()  # published once, discarded since, and taken out with the table
         self._checkers.require(path in self._table.staged, f"staged file {path} is published and does not exist")
         return self._table.staged[path]
 
@@ -211,6 +217,8 @@ class SimulatedSink:
             return
         if table.epoch > self._epoch:
             raise Fenced(f"run {table.epoch} has opened the sink")
+        if self._opened is not None and table.epoch < self._epoch:
+            raise Conflict(f"the table does not know run {self._epoch} any more", hint=_HINT)
         if table.epoch == self._epoch and table.claim not in (None, fingerprint(context.claim)):
             raise Conflict(f"another run with number {table.epoch} has opened the sink", hint=_OTHER_HOME)
 

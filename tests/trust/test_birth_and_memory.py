@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
-from holdfast.errors import Conflict, Fenced, InvalidSettings, StorageError
+from holdfast.errors import Conflict, Fenced, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
 from holdfast.repository.entries import Process, RunStarted, WentBack
 from holdfast.repository.ownership import current_process
@@ -617,11 +617,71 @@ def test_a_sink_put_back_from_an_older_copy_gets_every_row_when_the_job_goes_bac
     job.lived(2)
     shutil.rmtree(job.place)
     shutil.copytree(older, job.place)
-    with pytest.raises(Conflict, match="the sink shows batches up to 1") as refusal:
+    with pytest.raises(Conflict, match="put back from an older copy, and shows batches up to 1") as refusal:
         job.run()
-    assert "--from-checkpoint, one at batch 1 or before" in str(refusal.value.hint)
+    assert "--from-checkpoint 2;" in str(refusal.value.hint)
     job.lived(3, from_checkpoint=2)
     job.require_rows(5)
+
+
+def test_a_sink_put_back_to_before_its_batches_were_made_anew_is_refused(job: Job) -> None:
+    """It shows as many batches as it should, and they are those of a line that was given up."""
+    job.lived(2)
+    older = shutil.copytree(job.place, job.root / "older")
+    job.lived(1, from_checkpoint=1)
+    shutil.rmtree(job.place)
+    shutil.copytree(older, job.place)
+    for _ in range(2):
+        with pytest.raises(Conflict, match=r"the newest run that .* knows is run 1: it was put back") as refusal:
+            job.run()
+    assert "--from-checkpoint" not in str(refusal.value.hint), "that was carried out, and is not carried out again"
+    job.lived(1, accept_sink=True)
+    job.require_rows(3)
+
+
+def test_a_directory_whose_staged_files_are_gone_is_left_and_its_batches_are_made_anew(job: Job) -> None:
+    """The run went on in it, and what it could not publish any more was in every checkpoint from then on."""
+    run = job.run()
+    run.batches(2)
+    run.query.batch()
+    lose_staged(job, 2)
+    job.lived(1)
+    job.require_rows(3)
+
+
+def test_a_checkpoint_whose_staged_files_are_gone_is_refused_with_the_ways_out(job: Job) -> None:
+    run = job.run()
+    run.batches(1)
+    run.query.sink.publish = unreachable
+    run.batches(2)
+    lose_staged(job, 1)
+    for wiped in (False, True):
+        if wiped:
+            job.wipe_work()
+        with pytest.raises(Conflict, match=r"files that batches from 1 on staged for .* are gone") as refusal:
+            job.run()
+    assert "--from-checkpoint 1;" in str(refusal.value.hint)
+    job.require_rows(1)
+    beside = copy.copy(job)
+    beside.root = job.root / "beside"
+    for place in ("home", "place"):
+        setattr(beside, place, shutil.copytree(getattr(job, place), beside.root / place))
+    beside.work = beside.root / "work"
+    job.lived(2, from_checkpoint=1)
+    job.require_rows(3)
+    beside.lived(1, accept_sink=True)
+    assert beside.rows() == expected(0, 2, 3), "the others are there"
+
+
+def unreachable(*_: object) -> None:
+    raise StorageUnreachable("no connection")
+
+
+def lose_staged(job: Job, batch: int) -> None:
+    files = [path for path in job.place.rglob("*.parquet") if f"/{batch}-" in path.parent.as_posix()]
+    assert files
+    for path in files:
+        path.unlink()
 
 
 @pytest.mark.parametrize("step", ["run.claimed", "recovery.directory", "recovery.fenced", "recovery.aligned"])

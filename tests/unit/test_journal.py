@@ -153,6 +153,21 @@ def test_a_run_that_was_taken_over_is_fenced_at_its_next_append(tmp_path: Path) 
     assert sequences(store) == [1, 2]
 
 
+def test_a_claim_behind_an_entry_that_is_undecided_is_noticed(tmp_path: Path) -> None:
+    """The run did not know of its own entry, found no claim in that one's place, and ran on for as long as it had
+    nothing to append."""
+    store = Unanswered(LocalStore(tmp_path))
+    old = open_journal(store)
+    old.claim(run_started)
+    store.faults = iter(["lost answer", "down", "down"])
+    with pytest.raises(OutcomeUnknown):
+        old.append(started(old, 1))
+    old.require_standing()
+    open_journal(store).claim(run_started)
+    with pytest.raises(Fenced, match="run 3 on host host"):
+        old.require_standing()
+
+
 @pytest.mark.parametrize("cleared", range(8))
 def test_a_run_that_slept_through_a_fold_is_still_fenced(tmp_path: Path, cleared: int) -> None:
     """However far the deletion has come when it wakes up."""

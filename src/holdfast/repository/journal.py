@@ -472,12 +472,22 @@ def _guarding(make: MakeEntry) -> MakeEntry:
 
 
 def newer_run(store: ObjectStore, state: JobState) -> str | None:
-    """Who has claimed the job since `state` was true, None when nobody has. Changes nothing; any thread may ask."""
-    try:
-        entry = read_stored(store, entry_key(state.head + 1)).entry
-    except ObjectNotFound:
-        return None
-    return _owner(entry) if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch else None
+    """Who has claimed the job since `state` was true, None when nobody has. Changes nothing; any thread may ask.
+
+    Entries of the owner that `state` does not know are passed: an append that is undecided may stand, and the claim
+    behind it.
+    """
+    place = Sequence(state.head + 1)
+    while True:
+        try:
+            entry = read_stored(store, entry_key(place)).entry
+        except ObjectNotFound:
+            return None
+        if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch:
+            return _owner(entry)
+        if state.run is None or entry.claim != state.run.attempt:
+            return None
+        place = next_place(entry)
 
 
 _BY_COMMAND = "maintenance"

@@ -488,7 +488,7 @@ def _put_together(
         force=settings.force,
         step=around.step,
     )
-    recovery.cost = resuming.cost
+    recovery.cost, recovery.lost = resuming.cost, resuming.lost
     supervision = Supervision(
         settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
     )

@@ -1,7 +1,8 @@
 """Where a run begins: one algorithm for the first start, a restart, another host, and a damaged home.
 
 0. The checkpoint that somebody asked to go back to, once.
-1. Else the previous run's directory on this host, when it is intact and no other run came in between.
+1. Else the previous run's directory on this host, when it is intact, no other run came in between, and the sink still
+   has what its batches staged.
 2. Else the newest checkpoint whose every byte is there and right; then the one before it, and so on.
 3. Nothing at all only when the job has never completed a checkpoint.
 
@@ -69,6 +70,9 @@ class Resumed:
 Cost = Callable[[BatchId], str | None]
 """What would be taken back from readers by resuming at that barrier, None for nothing."""
 
+Lost = Callable[[WorkDirectory], str | None]
+"""What the batches of a directory staged and is gone, None for nothing."""
+
 
 class Recovery:
     def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace) -> None:
@@ -76,6 +80,7 @@ class Recovery:
         self._journal = journal
         self._workplace = workplace
         self.cost: Cost = lambda barrier: None
+        self.lost: Lost = lambda directory: None
         self._waited = False
 
     def resume(
@@ -118,6 +123,9 @@ class Recovery:
             return None
         barrier = directory.newest_barrier()
         if barrier is None or (newest is not None and newest.barrier_batch_id > barrier):
+            return None
+        if (lost := self.lost(directory)) is not None:
+            log.warning("the previous run's directory %s is left: %s", directory.location, lost)
             return None
         try:
             adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)

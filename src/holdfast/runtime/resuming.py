@@ -12,16 +12,18 @@ Whoever refuses does so before the journal says anything: the next start goes on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from holdfast.errors import Conflict, Fenced, HoldfastError, StorageError
+from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
-from holdfast.runtime.memory import given_up
-from holdfast.runtime.ports import Query
+from holdfast.runtime.memory import covers, given_up
+from holdfast.runtime.ports import Query, WorkDirectory
 from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
 
@@ -61,6 +63,8 @@ class Resuming:
         overridden = self._query.preflight(resumed.directory, resumed.barrier)
         published = self._published()
         self._require_one_line(resumed)
+        self._require_seen(resumed)
+        self._require_staged(resumed, published)
         self._require_rewindable(resumed, published)
         self._require_input(resumed)
         self._recovery.give_up(resumed, published)
@@ -79,6 +83,25 @@ class Resuming:
         plan = sink.plan_rewind(barrier)
         why = f", which cannot be done: {plan.obstacle}" if plan.obstacle else ""
         return f"takes {plan.batches} batches with {plan.rows} rows back from readers of {sink.describe()}{why}"
+
+    def lost(self, directory: WorkDirectory) -> str | None:
+        """What committed batches of the directory staged for the sink, is not shown yet and is gone; None when nothing
+        is."""
+        barrier = directory.newest_barrier()
+        return None if barrier is None else self._lost(directory, self._published(), barrier)
+
+    def _lost(self, directory: WorkDirectory, published: BatchId | None, upto: BatchId) -> str | None:
+        sink = self._query.sink
+        if sink is None or (self.new_place and not self._opened):
+            return None
+        first = 0 if published is None else published + 1
+        files = sink.lost(tuple(batch for batch in directory.ledger() if first <= batch.batch_id <= upto))
+        if not files:
+            return None
+        return (
+            f"{len(files)} files that batches from {first} on staged for {sink.describe()} are gone or changed, "
+            f"{files[0]} is one"
+        )
 
     def _published(self) -> BatchId | None:
         sink = self._query.sink
@@ -107,16 +130,66 @@ class Resuming:
             self._recovery.require_ownership()
             raise Conflict(
                 f"could not go on from batch {durable}: {what}; rows would be missing, or stand there twice",
-                hint=self._back_before(first),
+                hint="start with the home of that later run"
+                + self._back_to("go back to where the two part", lambda entry: entry.barrier_batch_id < first)
+                + f"; or go on from what is there as it is: --accept-sink{self._together}",
             )
         log.warning("the sink is taken as it is, as was asked for: %s", what)
 
-    def _back_before(self, first: BatchId) -> str:
-        older = [entry.id for entry in self._journal.state.restorable() if entry.barrier_batch_id < first]
-        together = " --accept-older-home" if self._older_home else ""
-        back = f"; or go back to where the two part: --from-checkpoint {older[0]}{together}" if older else ""
-        as_it_is = f"or go on from what is there as it is: --accept-sink{together}"
-        return f"start with the home of that later run{back}; {as_it_is}"
+    def _require_seen(self, resumed: Resumed) -> None:
+        """A run opens the sink before it makes a batch. So a sink that does not know the run which made the checkpoint
+        was put back from a copy, and what it shows may be of another line of batches."""
+        sink, looked = self._query.sink, self._looked
+        if sink is None or looked is None or self._opened or self.new_place or self._context.accept:
+            return
+        made_by = self._recovery.made_by(resumed)
+        if made_by is None or made_by <= looked.fencing_epoch:
+            return
+        self._recovery.require_ownership()
+        shown = "nothing" if looked.published is None else f"batches up to {looked.published}"
+        raise Conflict(
+            f"could not go on from batch {resumed.durable}: run {made_by} made it, and the newest run that "
+            f"{sink.describe()} knows is run {looked.fencing_epoch}: it was put back from an older copy, and shows "
+            f"{shown}",
+            hint="put the sink back to what the last run left"
+            + self._back_to(
+                "make what is missing anew",
+                lambda entry: (
+                    entry.fencing_epoch <= looked.fencing_epoch and covers(looked.published, entry.barrier_batch_id)
+                ),
+            )
+            + f"; or go on from what is there as it is: --accept-sink{self._together}",
+        )
+
+    def _require_staged(self, resumed: Resumed, published: BatchId | None) -> None:
+        """What a checkpoint has staged and the sink does not show yet must be there."""
+        if resumed.durable is None or self._context.accept:
+            return
+        lost = self._lost(resumed.directory, published, resumed.durable)
+        if lost is None:
+            return
+        self._recovery.require_ownership()
+        raise Conflict(
+            f"could not go on from batch {resumed.durable}: {lost}",
+            hint="put them back"
+            + self._back_to("make these batches anew", lambda entry: covers(published, entry.barrier_batch_id))
+            + f"; or go on without the rows of these batches: --accept-sink{self._together}",
+        )
+
+    def _back_to(self, what_for: str, fits: Callable[[CheckpointCompleted], bool]) -> str:
+        """The newest checkpoint that fits, as something to type."""
+        state = self._journal.state
+        done = state.went_back  # what was carried out once is not carried out again
+        older = [
+            entry.id
+            for entry in state.restorable()
+            if fits(entry) and not (done and done.asked == str(Wanted(checkpoint=entry.id)))
+        ]
+        return f"; or {what_for}: --from-checkpoint {older[0]}{self._together}" if older else ""
+
+    @property
+    def _together(self) -> str:
+        return " --accept-older-home" if self._older_home else ""
 
     def _require_rewindable(self, resumed: Resumed, published: BatchId | None) -> None:
         sink, durable = self._query.sink, resumed.durable
@@ -205,8 +278,8 @@ def is_new_place(state: SinkState, lineage: str) -> bool:
 def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False, accept: bool = False) -> None:
     """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed.
 
-    In a new place the output begins after `durable`: what was staged up to there lies elsewhere. With `accept` it does
-    so wherever what was staged is not there any more.
+    In a new place the output begins after `durable`: what was staged up to there lies elsewhere. With `accept`, batches
+    are left out of which a staged file is gone.
     """
     directory, durable = resumed.directory, resumed.durable
     directory.drop_ledger_after(resumed.barrier)
@@ -217,23 +290,28 @@ def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False, accept:
     elif published is None or published < durable:
         if new_place:
             log.warning("%s has no output of this job yet: it begins after batch %s", sink.describe(), durable)
-        _publish(sink, durable, () if new_place else ledger, accept=accept)
+        sink.publish(durable, () if new_place else _whole(sink, ledger, published, durable) if accept else ledger)
     elif published > durable:
         sink.rewind(durable)
     keep = tuple(batch for batch in ledger if durable is None or batch.batch_id > durable)
     sink.discard(keep)
 
 
-def _publish(sink: Sink, durable: BatchId, ledger: tuple[StagedBatch, ...], *, accept: bool) -> None:
-    try:
-        sink.publish(durable, ledger)
-    except (Fenced, StorageError):
-        raise
-    except HoldfastError as error:
-        if not accept or not ledger:
-            raise
-        log.warning("%s goes on after batch %s, as was asked for: %s", sink.describe(), durable, error.message)
-        sink.publish(durable, ())
+def _whole(
+    sink: Sink, ledger: tuple[StagedBatch, ...], published: BatchId | None, durable: BatchId
+) -> tuple[StagedBatch, ...]:
+    """What is to be published, without batches of which something is gone: a person has asked for it."""
+    first = 0 if published is None else published + 1
+    wanted = [batch for batch in ledger if first <= batch.batch_id <= durable]
+    left_out = [batch for batch in wanted if sink.lost((batch,))]
+    if left_out:
+        log.warning(
+            "%s goes on without %s rows of batches %s, as was asked for: what they staged is gone",
+            sink.describe(),
+            sum(file.rows for batch in left_out for file in batch.files),
+            ", ".join(str(batch.batch_id) for batch in left_out),
+        )
+    return tuple(batch for batch in wanted if batch not in left_out)
 
 
 def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Conflict:

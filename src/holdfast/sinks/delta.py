@@ -66,7 +66,7 @@ from holdfast.sinks.published_record import (
 )
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.schemas import Field, fields_of, nullable
-from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
+from holdfast.sinks.staging import lost, require_size, size_of, staged_files, write_parquet
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
@@ -200,6 +200,11 @@ class Delta:
             own = f"{self._staging.name}/"
             made += [made_as(file.path) for file in self._log.live_files(table) if file.path.startswith(own)]
             return min((batch for batch, epoch in made if epoch > run and batch <= ledger.published), default=None)
+
+    def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
+        with storage_errors(f"look at {self.describe()}"):
+            files = [file for batch in batches for file in batch.files]
+            return tuple(file.path for file in files if size_of(self._place / file.path) != file.size)
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"look at {self.describe()}"):

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ from holdfast.sinks.protocol import (
     SinkContext,
     SinkState,
     StagedBatch,
+    StagedFile,
     Step,
     fingerprint,
     no_step,
@@ -49,7 +50,7 @@ from holdfast.sinks.protocol import (
 )
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
-from holdfast.sinks.staging import lost, require_size, staged_files, write_parquet
+from holdfast.sinks.staging import lost, require_size, size_of, staged_files, write_parquet
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Files:
                 require_unbroken(published, upto, ledger)
             batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
             moves = {batch.batch_id: self._layout.moves(batch) for batch in batches}
-            self._require_staged(batches, moves)
+            self._require_staged(batches)
             self._remember_columns({batch.fencing_epoch for batch in batches})
             first = 0 if published is None else published + 1
             page = self._layout.record.write(Page(upto, _written_down(first, upto, batches, moves), marker.record))
@@ -171,6 +172,10 @@ class Files:
             made = [(batch.batch_id, batch.made_by) for batch in files_proof.recorded(self._layout, marker).batches]
             made += [(file.batch_id, file.fencing_epoch) for file in self._layout.visible()]
             return min((batch for batch, epoch in made if epoch > run and batch <= published), default=None)
+
+    def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
+        with storage_errors(f"look at {self.describe()}"):
+            return tuple(file.path for file, _, size in self._found(batches) if size != file.size)
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"plan a rewind of {self.describe()}"):
@@ -333,19 +338,22 @@ class Files:
             "start once with --accept-sink",
         )
 
-    def _require_staged(self, batches: list[StagedBatch], moves: dict[BatchId, list[tuple[Path, Path]]]) -> None:
+    def _require_staged(self, batches: Iterable[StagedBatch]) -> None:
         """Refuse before the first file is shown when one is gone or is not what was staged."""
         attempt = f"publish to {self.describe()}"
+        for file, source, size in self._found(batches):
+            if size != file.size:
+                self._refuse_if_fenced("publish")
+                if size is None:
+                    raise lost(attempt, source)
+                require_size(attempt, source, size, file)
+
+    def _found(self, batches: Iterable[StagedBatch]) -> Iterator[tuple[StagedFile, Path, int | None]]:
+        """Where each file was staged, and how large it is there, or where a publish has shown it since."""
         for batch in batches:
-            for file, (source, target) in zip(batch.files, moves[batch.batch_id], strict=True):
-                size = _size(source)
-                if size is None:  # shown by a publish that was cut off, or by another run meanwhile
-                    size = _size(target)
-                if size != file.size:
-                    self._refuse_if_fenced("publish")
-                    if size is None:
-                        raise lost(attempt, source)
-                    require_size(attempt, source, size, file)
+            for file, (source, target) in zip(batch.files, self._layout.moves(batch), strict=True):
+                size = size_of(source)
+                yield file, source, size_of(target) if size is None else size
 
     def _remember_columns(self, staged_by: set[FencingEpoch]) -> None:
         """Every publish is by columns that were checked, also of batches that another run staged."""
@@ -464,13 +472,6 @@ class Files:
 
 def _newest_published(markers: dict[FencingEpoch, Marker]) -> Marker:
     return next((marker for marker in markers.values() if not marker.claim), Marker())
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return None
 
 
 def _written_down(

@@ -187,6 +187,10 @@ class Sink(Protocol):
         """The oldest published batch that a newer run than `run` staged, as far as that is known; None when there is
         none. Reads only, and leaves no trace. After `look` or `open`."""
 
+    def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
+        """Files of these batches that are neither staged nor visible any more, or not as they were staged: whoever
+        needs them cannot publish. Reads only, and leaves no trace. After `look` or `open`."""
+
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         """What `rewind(upto)` would do, and whether it can. Reads only, and leaves no trace. After `look` or `open`."""
 

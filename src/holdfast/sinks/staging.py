@@ -92,6 +92,14 @@ def lost(attempt: str, path: Path) -> HoldfastError:
     )
 
 
+def size_of(path: Path) -> int | None:
+    """None when there is no such file."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def require_size(attempt: str, path: Path, size: int, staged: StagedFile) -> None:
     if size != staged.size:
         raise HoldfastError(

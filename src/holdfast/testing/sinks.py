@@ -413,7 +413,10 @@ class SinkConformance:
         sink, batches = self.opened(spark, 1), Batches(spark)
         ledger = batches.stage(sink, 0, 1)
         sink.publish(BatchId(0), ledger)
+        assert sink.lost(ledger) == (), "staged or visible"
         self.lose(ledger[1])
+        assert set(sink.lost(ledger)) <= {file.path for file in ledger[1].files}
+        assert sink.lost(ledger)
         for _ in range(2):
             with pytest.raises(HoldfastError):
                 sink.publish(BatchId(1), ledger)
