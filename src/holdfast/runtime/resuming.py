@@ -94,10 +94,16 @@ class Resuming:
         sink = self._query.sink
         if sink is None or (self.new_place and not self._opened):
             return None
-        first = 0 if published is None else published + 1
-        files = sink.lost(tuple(batch for batch in directory.ledger() if first <= batch.batch_id <= upto))
-        if not files:
-            return None
+        ledger = directory.ledger()
+        while True:
+            first = 0 if published is None else published + 1
+            files = sink.lost(tuple(batch for batch in ledger if first <= batch.batch_id <= upto))
+            if not files:
+                return None
+            before, published = published, sink.published()
+            if before == published:
+                break
+            # A run that is being overtaken has published them since, and cleared away where they were staged.
         return (
             f"{len(files)} files that batches from {first} on staged for {sink.describe()} are gone or changed, "
             f"{files[0]} is one"
