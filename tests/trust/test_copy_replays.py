@@ -122,6 +122,29 @@ def test_a_single_checkpoint_brings_what_was_given_up_with_it(
     assert source.target_state().restorable()[0].id == 3
 
 
+@pytest.mark.parametrize("everything", [["--all"], []])
+def test_what_the_source_had_retired_of_a_line_before_it_gave_that_up_is_not_chosen_by_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str], everything: list[str]
+) -> None:
+    """No entry of the source names it, and nothing newer stays."""
+    copy(capsys, source, "--all")
+    source.history.retire(3, 4)
+    source.go_back(1, 5, asked="savepoint before-upgrade")
+    assert copy(capsys, source, *everything)["retired"] == [3, 4]
+    require_equal(source)
+    assert copy(capsys, source, *everything)["retired"] == []
+
+
+def test_what_the_source_had_retired_of_a_line_before_it_passed_the_rest_over_is_not_chosen_by_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy(capsys, source, "--all")
+    source.history.retire(3, 4)
+    source.pass_over(5)
+    assert copy(capsys, source, "--all")["retired"] == [3, 4]
+    require_equal(source)
+
+
 def test_a_checkpoint_that_was_passed_over_stays_so_in_the_copy(
     source: Deciding, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,10 +130,11 @@ def _is_same(one: WentBack, other: WentBack | None) -> bool:
     )
 
 
-def to_retire(source: JobState, target: JobState) -> tuple[CheckpointId, ...]:
+def to_retire(source: JobState, target: JobState, *, whole: bool) -> tuple[CheckpointId, ...]:
     """What the source does not keep any more. Only as long as something newer stays: a source that lost its checkpoints
-    is no reason to lose the copies."""
-    return tuple(entry.id for entry in _kept_here_only(source, target) if entry.checkpoint_kind == "checkpoint")
+    is no reason to lose the copies. And, whatever is copied, what lies on a line of batches that it gave up."""
+    entries = [entry for entry in _kept_here_only(source, target) if entry.checkpoint_kind == "checkpoint"]
+    return tuple(entry.id for entry in entries if whole or _is_on_a_line_given_up(source, entry.id))
 
 
 def to_unname(source: JobState, target: JobState) -> list[CheckpointCompleted]:
@@ -146,7 +147,18 @@ def to_unname(source: JobState, target: JobState) -> list[CheckpointCompleted]:
 def _kept_here_only(source: JobState, target: JobState) -> list[CheckpointCompleted]:
     retained = {entry.id for entry in source.retained()}
     newest = max((entry.id for entry in target.restorable() if entry.id in retained), default=0)
-    return [entry for entry in target.retained() if entry.id not in retained and entry.id < newest]
+    here_only = [entry for entry in target.retained() if entry.id not in retained]
+    return [entry for entry in here_only if entry.id < newest or _is_on_a_line_given_up(source, entry.id)]
+
+
+def _is_on_a_line_given_up(source: JobState, id: CheckpointId) -> bool:
+    """Of a checkpoint that the source had retired before it gave that line up, so that no entry names it."""
+    for _, entry in source.sequences:
+        if isinstance(entry, WentBack) and entry.chosen < id < max(entry.abandoned, default=0):
+            return True
+    passed_over, left = source.passed_over, source.restorable()
+    newest = max(source.completed, default=0)
+    return newest in passed_over and bool(left) and left[0].id < id < newest
 
 
 def as_copied(entry: AnyEntry) -> AnyEntry:

@@ -137,13 +137,12 @@ class Copy:
                 self._mend(journal, transfer, entry, copied)
             for item in missing(state, journal.state, {entry.id for entry in entries}, whole=whole):
                 self._replay(journal, transfer, item, copied)
-            if whole:
-                after = self._source.state()
-                for gone in to_unname(after, journal.state):
-                    assert gone.name is not None
-                    delete_savepoint(journal, gone.name)
-                    copied.decisions.append(f"deleted savepoint {gone.name!r}")
-                _retire(journal, to_retire(after, journal.state), copied)
+            after = self._source.state()
+            for gone in to_unname(after, journal.state) if whole else ():
+                assert gone.name is not None
+                delete_savepoint(journal, gone.name)
+                copied.decisions.append(f"deleted savepoint {gone.name!r}")
+            _retire(journal, to_retire(after, journal.state, whole=whole), copied)
         return copied
 
     def _own(self, origin: Origin) -> AbstractContextManager[Journal]:
@@ -192,10 +191,9 @@ def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target:
     ids = {entry.id for entry in entries}
     if source.fencing_epoch > target.head or ids & _mendable(target):
         return False
-    surplus = to_retire(source, target) or to_unname(source, target)
-    if whole and (surplus or source.retention != target.retention):
+    if whole and (to_unname(source, target) or source.retention != target.retention):
         return False
-    return not missing(source, target, ids, whole=whole)
+    return not to_retire(source, target, whole=whole) and not missing(source, target, ids, whole=whole)
 
 
 def _mendable(target: JobState) -> frozenset[CheckpointId]:
