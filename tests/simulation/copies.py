@@ -83,12 +83,13 @@ def _silently(load: Load) -> AbstractContextManager[Progress]:
 
 
 def _difference(original: JobState, copy: JobState, done: Copied) -> str | None:
+    unlike = _broken(original, done) | _kept_for_want_of_newer(original, copy, done)
     questions: dict[str, Callable[[JobState], object]] = {
-        "may be chosen": lambda state: {entry.id for entry in state.restorable()} - _broken(original, done),
-        "are given up": lambda state: {entry.id for entry in state.retained()} & state.abandoned,
+        "may be chosen": lambda state: {entry.id for entry in state.restorable()} - unlike,
+        "are given up": lambda state: ({entry.id for entry in state.retained()} & state.abandoned) - set(done.damaged),
         "are named": lambda state: {e.id: e.name for e in state.retained() if e.name and e.id not in done.damaged},
         "was gone back to": lambda state: state.went_back and (state.went_back.asked, state.went_back.chosen),
-        "is the highest id": lambda state: None if done.damaged else state.last_checkpoint,
+        "is the highest id": lambda state: state.last_checkpoint,
     }
     for what, ask in questions.items():
         if ask(original) != ask(copy):
@@ -99,3 +100,9 @@ def _difference(original: JobState, copy: JobState, done: Copied) -> str | None:
 def _broken(original: JobState, done: Copied) -> set[CheckpointId]:
     """The bytes of these are each home's own affair."""
     return set(done.damaged) | set(original.corrupt)
+
+
+def _kept_for_want_of_newer(original: JobState, copy: JobState, done: Copied) -> set[CheckpointId]:
+    """What the original has retired stays in the copy as long as nothing newer could be brought."""
+    kept = {entry.id for entry in original.retained()}
+    return {entry.id for entry in copy.restorable() if entry.id not in kept and entry.id < max(done.damaged, default=0)}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence
 from holdfast.repository.entries import CheckpointCorrupt, Retention, SavepointNamed, WentBack
@@ -111,6 +112,16 @@ def test_an_id_that_was_given_up_is_not_used_again_by_the_copy(
     copy(capsys, source, "--all")
     assert source.target_state().last_checkpoint == 5
     require_equal(source)
+
+
+def test_an_id_of_a_checkpoint_that_could_not_be_brought_is_not_used_again_by_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = source.history.state().completed[CheckpointId(5)]
+    source.history.store.delete(manifest_key(newest.manifest))
+    main(source.arguments("--all"))
+    assert "damaged" in capsys.readouterr().err
+    assert source.target_state().last_checkpoint == 5
 
 
 def test_a_single_checkpoint_brings_what_was_given_up_with_it(

@@ -48,7 +48,7 @@ def missing(source: JobState, target: JobState, chosen: Collection[CheckpointId]
     if not whole:
         # One checkpoint is taken as what it is now, whatever it was made as.
         found = [source.completed[e.id] if isinstance(e, CheckpointCompleted) else e for e in found]
-    return [*found, *_last_word(source, target, found), *_taken_id(source, target, found)]
+    return [*found, *_last_word(source, target, found), *taken_id(source, target, found)]
 
 
 def _is_new_checkpoint(entry: AnyEntry, target: JobState, chosen: Collection[CheckpointId]) -> bool:
@@ -77,8 +77,9 @@ def _last_word(source: JobState, target: JobState, found: list[AnyEntry]) -> Ite
         yield source.went_back
 
 
-def _taken_id(source: JobState, target: JobState, found: list[AnyEntry]) -> Iterator[AnyEntry]:
-    """An id that the source has used, for a checkpoint that was given up perhaps, is never used again by the copy."""
+def taken_id(source: JobState, target: JobState, found: list[AnyEntry]) -> Iterator[AnyEntry]:
+    """An id that the source has used, for a checkpoint that was given up perhaps, is never used again by the copy, nor
+    when the checkpoint among those `found` cannot be brought."""
     known = [entry.id for entry in found if isinstance(entry, CheckpointCompleted)]
     if source.last_checkpoint <= max([target.last_checkpoint, *known]):
         return

@@ -21,7 +21,7 @@ from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointsRetired
 from holdfast.repository.journal import Journal, read_entries
-from holdfast.repository.replay import as_copied, missing, to_retire, to_unname, told
+from holdfast.repository.replay import as_copied, missing, taken_id, to_retire, to_unname, told
 from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
@@ -137,6 +137,8 @@ class Copy:
                 self._mend(journal, transfer, entry, copied)
             for item in missing(state, journal.state, {entry.id for entry in entries}, whole=whole):
                 self._replay(journal, transfer, item, copied)
+            for taken in taken_id(state, journal.state, []):
+                _append(journal, taken)
             after = self._source.state()
             for gone in to_unname(after, journal.state) if whole else ():
                 assert gone.name is not None
