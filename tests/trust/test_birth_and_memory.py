@@ -18,6 +18,7 @@ from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch,
 from holdfast.repository.entries import Process, RunStarted, WentBack
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
+from holdfast.runtime import freeing
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.memory import Asked, Memory, agree, given_up
 from holdfast.runtime.places import require_apart
@@ -27,7 +28,7 @@ from holdfast.storage.local import LocalStore
 from tests.trust.files_sink import expected
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
-from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, state_of
+from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, needed_keys, state_of, stored_keys
 from tests.unit.job_histories import History
 
 OURS = fingerprint("lineage")
@@ -356,6 +357,41 @@ def test_a_home_that_was_put_back_from_a_backup_is_older_than_its_work_directory
     run.batches(1)
     run.stop()
     lives.run().stop()
+
+
+def test_a_running_job_deletes_nothing_in_a_home_that_was_put_back_under_it(tmp_path: Path) -> None:
+    """What it has retired since is what the checkpoints of the older home consist of."""
+    home = tmp_path / "home"
+    home.mkdir()
+    run = ChurningRun(home, tmp_path / "work", ManualClock(), retained=1, grace="10s")
+    run.batches(3)
+    backup = shutil.copytree(home, tmp_path / "backup")
+    run.batches(3)
+    shutil.rmtree(home / JOB)
+    shutil.copytree(backup / JOB, home / JOB)
+    run.wait(60)
+    assert needed_keys(home) <= stored_keys(home)
+    shutil.rmtree(tmp_path / "work")
+    ChurningRun(home, tmp_path / "work", run.clock, 1, retained=1, accept_older_home=True).stop()
+    assert not state_of(home).corrupt
+
+
+def test_a_collection_of_what_was_put_back_meanwhile_deletes_nothing_there(
+    lives: Lives, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backup = shutil.copytree(lives.home, lives.home.parent / "backup")
+
+    def put_back_first(*args: Any, **options: Any) -> freeing.Freed:
+        shutil.rmtree(lives.home / JOB)
+        shutil.copytree(backup / JOB, lives.home / JOB)
+        return free(*args, **options)
+
+    free = freeing.free
+    monkeypatch.setattr(freeing, "free", put_back_first)
+    assert main(["collect", "--home", f"file://{lives.home}", "--job", JOB, "--retained", "1", "--grace", "0s"]) == 6
+    assert "is not the home that this run has written to" in capsys.readouterr().err
+    assert len(state_of(lives.home).retained()) == 2
+    assert needed_keys(lives.home) <= stored_keys(lives.home)
 
 
 def test_a_backup_of_the_very_same_run_is_noticed_too(lives: Lives) -> None:

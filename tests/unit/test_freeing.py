@@ -1,13 +1,10 @@
 """Freeing while no pipeline runs: no faster than allowed."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from holdfast.identifiers import AttemptId
 from holdfast.repository.collection import Unneeded, Why
-from holdfast.repository.journal import Journal
 from holdfast.runtime.freeing import free
 from holdfast.storage.limited import Allowance
 from holdfast.storage.local import LocalStore
@@ -21,8 +18,7 @@ def test_deletions_keep_to_the_allowance(tmp_path: Path) -> None:
     slept: list[float] = []
     # The clock stands still: what is beyond the first second's ten has to be waited for.
     allowance = Allowance(10, clock=lambda: 0.0, sleep=slept.append)
-    journal = Journal(store, new_attempt=lambda: AttemptId("a"), now=lambda: datetime.now(UTC))
-    freed = free(store, journal.state, objects, allowance, lambda done: None)
+    freed = free(store, objects, allowance, lambda done: None, lambda: None)
     assert (freed.objects, freed.failed) == (50, {})
     assert not list(store.list("blobs/"))
     assert max(slept) == pytest.approx(4.0)

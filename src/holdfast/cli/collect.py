@@ -156,7 +156,7 @@ def _execute_as_owner(
         append_retirement(journal, plan.retire)
         now = [item for item in plan.objects if not item.wait_s]
         with count_progress("freeing", len(now)) as advance:
-            freed = free(store, journal.state, now, Allowance(Settings.deletes_per_second), advance)
+            freed = free(store, now, Allowance(Settings.deletes_per_second), advance, journal.require_standing)
         fold(journal, rule.grace_s if rule else 0.0, datetime.now(UTC))
         clear(store, journal)
         keep_reserve(store)

@@ -10,6 +10,8 @@ Invariants
 - Of what other runs may have written only keys of earlier epochs are deleted, and manifests that existed before this
   run claimed the job: a run that stalls here can harm no newer one.
 - Journal entries are deleted in ascending order, and only those that an official fold stands for.
+- Nothing is deleted in a home that does not hold this run's newest entry: in one that was put back from a copy, other
+  checkpoints may need it.
 """
 
 import math
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
-from holdfast.errors import OutcomeUnknown, StorageError
+from holdfast.errors import Fenced, OutcomeUnknown, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
@@ -260,7 +262,7 @@ class Collector:
         after `give_up`, when no further reference can be made.
         """
         chosen = frozenset(self._doomed.next(self._clock.monotonic(), SLICE))
-        if not chosen:
+        if not chosen or not self._owns_the_home():
             return
         self._doomed.forget(needed := self._needed(chosen))
         given = self._blobs.give_up(chosen - needed)
@@ -271,6 +273,14 @@ class Collector:
             self._delete(sorted(given - needed, key=objects_first), doubtful)
         finally:
             self._blobs.deleted(given - doubtful)
+
+    def _owns_the_home(self) -> bool:
+        """Raises `HomeReplaced` when it is not the one that this run wrote to any more."""
+        try:
+            self._journal.require_standing()
+        except Fenced:
+            return False  # the heartbeat says so; the newer run goes on with it
+        return True
 
     def _delete(self, keys: Sequence[str], doubtful: set[str]) -> None:
         """Raises the last error after all keys were tried, or at once when the store seems to be down."""

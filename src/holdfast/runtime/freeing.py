@@ -19,9 +19,12 @@ from holdfast.storage.limited import Allowance, LimitedStore
 
 _DELETERS = 8
 _BETWEEN_LOOKS = 200
-"""Deletions between two looks whether a newer run has come. None could be harmed: it is only polite to make way."""
+"""Deletions between two looks whether this is still one's own home. No newer run could be harmed: making way for it is
+only polite. But a home that was put back from a copy may need what goes."""
 
 Progress = Callable[[int], None]
+Look = Callable[[], None]
+"""Raises `Fenced` when a newer run has come, `HomeReplaced` when this is another home."""
 
 
 @dataclass
@@ -65,23 +68,31 @@ def free_without_owning(
     """
     ready = [item for item in objects if not item.wait_s]
     harmless = ready if state.ended is not None else [item for item in ready if item.why is Why.TEMPORARY]
-    return free(store, state, harmless, allowance, progress)
+
+    def look() -> None:
+        if owner := newer_run(store, state):
+            raise Fenced(owner)
+
+    return free(store, harmless, allowance, progress, look)
 
 
 def free(
-    store: ObjectStore, state: JobState, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress
+    store: ObjectStore, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress, look: Look
 ) -> Freed:
     """Delete these, no faster than allowed; one that cannot be deleted does not keep the others.
 
-    Raises `Fenced` when a newer run has come.
+    Raises what `look` raises.
     """
     freed = Freed()
     paced = LimitedStore(store, requests=allowance)
     ordered = sorted(objects, key=lambda item: objects_first(item.key))
     with ThreadPoolExecutor(_DELETERS, thread_name_prefix="collect") as pool:
         for start in range(0, len(ordered), _BETWEEN_LOOKS):
-            if owner := newer_run(store, state):
-                raise Fenced(f"could not go on collecting: {owner}", hint="that run goes on with it by itself")
+            try:
+                look()
+            except Fenced as error:
+                hint = "that run goes on with it by itself"
+                raise Fenced(f"could not go on collecting: {error.message}", hint=hint) from error
             _free_some(pool, paced, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
     return freed
 
