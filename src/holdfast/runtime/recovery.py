@@ -273,11 +273,8 @@ class Recovery:
         newest = state.newest_of_the_line() if resumed.durable_id is None else state.completed[resumed.durable_id]
         if newest is None:
             return None
-        if not is_copied(state, newest.id):
-            return newest.fencing_epoch
-        # The entry of a copy names the run that copied; the manifest is the one that was copied. What goes on in its
-        # own directory does without the home's objects.
-        return None if resumed.is_local else self.manifest(newest.id).fencing_epoch
+        # The entry of a copy names the run that copied; the manifest is the one that was copied.
+        return self.manifest(newest.id).fencing_epoch if is_copied(state, newest.id) else newest.fencing_epoch
 
     def manifest(self, id: CheckpointId) -> Manifest:
         """Raises `Corrupt` or `StorageError`."""
