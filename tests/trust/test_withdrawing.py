@@ -1,14 +1,15 @@
 """R3. A run that wrote to a home which is not its own takes back what it wrote there, and nothing else."""
 
 import itertools
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.errors import HomeReplaced
+from holdfast.errors import Fenced, HomeReplaced
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch
 from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
-from holdfast.repository.journal import Journal, MakeEntry, entry_key
+from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
 from holdfast.storage.interface import Created
 from tests.simulation.copies import DictStore
 
@@ -36,9 +37,10 @@ class Away(DictStore):
         return won
 
 
-def a_journal(store: DictStore) -> Journal:
+def a_journal(store: DictStore, new_attempt: Callable[[], AttemptId] | None = None) -> Journal:
     ids = itertools.count(1)
-    journal = Journal(store, new_attempt=lambda: AttemptId(f"a{next(ids)}"), now=lambda: NOW, readers=1)
+    attempts = new_attempt or (lambda: AttemptId(f"a{next(ids)}"))
+    journal = Journal(store, new_attempt=attempts, now=lambda: NOW, readers=1)
     journal.load()
     journal.claim(
         lambda sequence, attempt, at: RunStarted(
@@ -83,3 +85,19 @@ def test_nothing_more_is_tried_on_a_home_that_is_another_one() -> None:
     store.create = lambda key, data: pytest.fail("it writes to a home that is not its own")  # type: ignore[method-assign]
     with pytest.raises(HomeReplaced):
         journal.append(started(2))
+
+
+def test_what_was_written_behind_another_run_of_a_home_that_was_put_back_is_taken_back() -> None:
+    """Found by attack: two runs with the same numbers, one over the home and one over its backup, which took its
+    place. Nobody could read the journal any more."""
+    store = DictStore("memory://home")
+    journal = a_journal(store)
+    backup = dict(store.objects)
+    journal.append(started(1))
+    store.objects = backup
+    others = itertools.count(1)
+    owner = a_journal(store, lambda: AttemptId(f"b{next(others)}"))
+    with pytest.raises(Fenced):
+        journal.append(started(2))
+    owner.append(started(3))
+    assert [entry.attempt for entry in read_entries(store, readers=1)] == ["a1", "b1", "b2"]

@@ -391,13 +391,16 @@ class Journal:
         return _replaced(self._store, _what_is_there(chain))
 
     def _journal_without(self, void: StoredEntry | None) -> Chain:
-        """What stands in this home; without `void` when that is not part of it."""
+        """What stands in this home; without `void` when that is not part of it. Then it is taken back, whoever owns the
+        job there: behind entries of another line it would be damage to everybody."""
         try:
             return read_chain(self._store, self._readers)
         except DamagedJournal:
             if void is None:
                 raise
-            return read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
+            chain = read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
+            self._withdraw(void)
+            return chain
 
     def _withdraw(self, void: StoredEntry) -> None:
         """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry.
