@@ -108,7 +108,7 @@ def test_without_an_extra_every_command_says_what_it_does(made: Made) -> None:
     assert {"demo", "run", "jobs", "status", "checkpoints", "show", "savepoint", "doctor"} <= set(commands)
     for command in commands:
         assert bare.run("holdfast", command, "--help").returncode == 0
-    assert bare.run("holdfast", "--version").stdout == "holdfast 0.1.0\n"
+    assert bare.run("holdfast", "--version").stdout == "holdfast 0.2.0\n"
 
 
 def test_without_an_extra_it_imports_and_is_typed(made: Made) -> None:

@@ -65,7 +65,7 @@ def test_a_manifest_is_what_kubernetes_accepts(document: dict[str, Any], version
     [
         ("replicas: 1", "replicas: one"),
         ("terminationGracePeriodSeconds: 150", "terminationGracePeriod: 150"),
-        ("image: holdfast:0.1.0", "imagePullPolicy: Always\n          imge: holdfast:0.1.0"),
+        ("image: holdfast:0.2.0", "imagePullPolicy: Always\n          imge: holdfast:0.2.0"),
         ("            - name: HOLDFAST_JOB\n              value: orders", "            - value: orders"),
         ("periodSeconds: 30", "periodSeconds: 30s"),
         ("  serviceName: orders", "  service: orders"),
