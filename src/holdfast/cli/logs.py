@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 import time
 
 from holdfast.checkpoint.difference import Difference, rows
@@ -48,8 +49,19 @@ def differences_table(differences: tuple[Difference, ...]) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
+class _StandardError(logging.Handler):
+    """As it is at that moment: a progress bar puts itself in its place, so that lines appear above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
+
+
 def log_to_standard_error() -> None:
-    handler = logging.StreamHandler()
+    handler = _StandardError()
     handler.setFormatter(OneLineFormatter())
     logger = log.logger
     logger.handlers = [handler]

@@ -9,7 +9,7 @@ import inspect
 import os
 import shlex
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import Annotated, Any
 
@@ -18,12 +18,14 @@ import typer
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, Home
-from holdfast.cli.output import print_json, say, standard_output_kept_clean
+from holdfast.cli.output import messages, print_json, say, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
+from holdfast.cli.progress import byte_progress
 from holdfast.cli.requirements import require_java_and_packages
 from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
 from holdfast.repository.views import job_status
+from holdfast.runtime.progress import showing_with
 from holdfast.settings import Settings
 from holdfast.spark.stop_signals import stopping_on_signals
 
@@ -134,7 +136,7 @@ def _run(
         refuse_if_owned(home, job_name(expected_job), identity)
     parsed_sink = _sink(sink)
     require_java_and_packages("run the pipeline", {"pyspark": "spark"})
-    with standard_output_kept_clean() if as_json else nullcontext():
+    with standard_output_kept_clean() if as_json else nullcontext(), bars_on_a_terminal():
         name, build = load_pipeline(reference, job)
         job = job_name(job or name)
         log_to_standard_error()
@@ -154,6 +156,10 @@ def _run(
         print_json(_refused(home, job, refusal) if refusal else job_status(observe(home, job)))
     if refusal:
         raise refusal
+
+
+def bars_on_a_terminal() -> AbstractContextManager[None]:
+    return showing_with(byte_progress) if messages().is_terminal else nullcontext()
 
 
 def _refused(home: str, job: str, refusal: Incompatible) -> dict[str, Any]:

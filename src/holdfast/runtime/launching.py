@@ -27,7 +27,7 @@ from holdfast.errors import (
     StorageError,
 )
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence
-from holdfast.job_log import log
+from holdfast.job_log import doing, log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
@@ -239,7 +239,9 @@ def launch(
         beats = BothBeats(parts.telling, parts.watch)
         beats.beat()
         with around.beating(beats, parts.heartbeat):
-            resumed = parts.candidates.start(_recover(place, parts, outside, begun))
+            recovered = _recover(place, parts, outside, begun)
+            doing("starting the query")
+            resumed = parts.candidates.start(recovered)
     except (Exception, StopAsked) as error:
         # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
         query.stop()

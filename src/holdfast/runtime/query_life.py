@@ -81,6 +81,7 @@ class QueryLife:
         self._restart: Restart | None = None
         self._died_at = 0.0
         self._gone = False
+        self._committed = False
         self._blind = False
         """The work directory did not answer, which was said."""
         self._looking = False
@@ -186,6 +187,9 @@ class QueryLife:
         if barrier is not None and (self.barrier is None or barrier > self.barrier):
             self.barrier = barrier
             if self.resumed.barrier is None or barrier > self.resumed.barrier:
+                if not self._committed:
+                    self._committed = True
+                    log.info("the first batch of this run is committed: %s", barrier)
                 self._supervision.progressed()
                 self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
             self._told.event(BarrierReached(barrier))

@@ -29,6 +29,7 @@ from holdfast.repository.entries import RunStarted
 from holdfast.repository.restore import restore
 from holdfast.repository.whole_directory import BUILDING
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.progress import byte_progress
 from holdfast.runtime.work_marker import NAME as MARKER
 from holdfast.runtime.work_marker import WorkMarker, remember_head, take_place
 from holdfast.sinks import ledger
@@ -160,7 +161,8 @@ class FolderWorkplace(Generic[AnyPath]):
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
         target = self._next_path(epoch)
-        restore(store, manifest, target)
+        with byte_progress(f"restoring checkpoint {manifest.checkpoint}", manifest.bytes_total) as advance:
+            restore(store, manifest, target, progress=advance)
         return self._directory(target)
 
     def fresh(self, epoch: FencingEpoch) -> WorkDirectory:
