@@ -221,6 +221,7 @@ def test_the_doctor_without_logs_examines_the_history(history: History, capsys: 
     checkpoints(history, 12)
     history.now = datetime.now(UTC)
     checkpoints(history, 1)
+    history.now = datetime.now(UTC)
     history.beat()
     of = ("--home", f"file://{history.home}", "--job", "orders")
     assert main(("doctor", *of)) == 0

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch
 from holdfast.repository.entries import (
     CheckpointCompleted,
@@ -25,6 +26,7 @@ from holdfast.repository.entries import (
 )
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Heartbeat, read_heartbeat, write_heartbeat
+from holdfast.repository.self_report import SelfReport
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.local import LocalStore
@@ -32,7 +34,6 @@ from tests.unit.work_files import copied as copy_work
 from tests.unit.work_files import manifest_of, stored
 
 ELSEWHERE = Process("build-3", 4711, boot_id="another-machine")
-NO_MANIFEST = Digest("0" * 64)
 EXPIRED = Failure("expired", "took longer than 10m", True, "raise the timeout")
 
 
@@ -55,7 +56,11 @@ class History:
         self.now += timedelta(seconds=seconds)
 
     def run(
-        self, process: Process = ELSEWHERE, work: str = "/work", retention: Retention | None = None
+        self,
+        process: Process = ELSEWHERE,
+        work: str = "/work",
+        retention: Retention | None = None,
+        interval_s: float = 0.0,
     ) -> FencingEpoch:
         return self.journal.claim(
             lambda sequence, attempt, at: RunStarted(
@@ -69,13 +74,16 @@ class History:
                 work=work,
                 holdfast="0.1.0",
                 retention=retention,
+                interval_s=interval_s,
             )
         ).fencing_epoch
 
-    def beat(self, application_id: str | None = "app-1") -> None:
+    def beat(self, application_id: str | None = "app-1", report: SelfReport | None = None) -> None:
         run = self.journal.state.run
         assert run is not None
-        beat = Heartbeat(run.process, run.fencing_epoch, run.at, self.now, run.heartbeat_s, application_id)
+        beat = Heartbeat(
+            run.process, run.fencing_epoch, run.at, self.now, run.heartbeat_s, application_id, report=report
+        )
         write_heartbeat(self.store, beat)
 
     def end(self, reason: str = "stopped by SIGTERM") -> None:
@@ -95,7 +103,7 @@ class History:
         triggered_at = self.now
         self.wait(took_s)
         values: dict[str, Any] = {
-            "manifest": NO_MANIFEST,
+            "manifest": fields.get("manifest") or self._manifest(id, batch),
             "bytes_total": 2_000_000,
             "bytes_new": 500_000,
             "files": 230,
@@ -114,6 +122,11 @@ class History:
             duration_ms=round(took_s * 1000),
             **(values | fields),
         )
+
+    def _manifest(self, id: int, batch: int) -> Digest:
+        """Of a checkpoint without files, which is there."""
+        empty = Manifest(1, self.job, CheckpointId(id), BatchId(batch), self.journal.fencing_epoch, ())
+        return stored(self.store, empty)  # type: ignore[arg-type]
 
     def fail(
         self,

@@ -366,7 +366,7 @@ def test_an_unexpected_error_is_one_line_and_exits_1(
     def broken(seen: object) -> None:
         raise RuntimeError("boom\nwith a second line")
 
-    monkeypatch.setattr("holdfast.cli.status.job_status", broken)
+    monkeypatch.setattr("holdfast.cli.status.judged", broken)
     code, message = failing(capsys, "status", *of(home))
     assert code == 1
     assert message.startswith("holdfast: internal error: RuntimeError: boom with")
@@ -382,5 +382,5 @@ def test_an_interrupt_exits_130(
     def interrupted(seen: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("holdfast.cli.status.job_status", interrupted)
+    monkeypatch.setattr("holdfast.cli.status.judged", interrupted)
     assert main(["status", *of(home)]) == 130

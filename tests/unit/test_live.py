@@ -5,7 +5,6 @@ import stat
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,45 +12,12 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.repository.entries import Process
 from holdfast.repository.ownership import current_process
-from holdfast.repository.self_report import LocalState, SelfReport, read_local_state, write_local_state
+from holdfast.repository.self_report import SelfReport
 from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.urls import open_store
-from tests.unit.churning_runs import JOB, ChurningRun, ManualClock
+from tests.unit.churning_runs import JOB
+from tests.unit.here import Here
 from tests.unit.job_histories import History
-
-
-class Here:
-    """A job on this host, on the clock that all processes of this host share."""
-
-    def __init__(self, root: Path) -> None:
-        self.home, self.work = root / "home", root / "work"
-        self.home.mkdir()
-        self.clock = ManualClock()
-        self.clock.now = time.monotonic()
-        self.run = ChurningRun(self.home, self.work, self.clock, process=current_process(), tolerable_failures=3)
-
-    @property
-    def state_file(self) -> Path:
-        return self.work / JOB / "state.json"
-
-    def state(self) -> LocalState:
-        state = read_local_state(self.state_file)
-        assert state is not None
-        return state
-
-    def fail(self, failures: int) -> None:
-        """The home is full from here on."""
-        self.run.store.full = True
-        while self.state().report.consecutive_failures < failures:
-            self.run.query.batch()
-            self.run.wait(1.25)
-
-    def change(self, **fields: Any) -> None:
-        write_local_state(self.state_file, msgspec.structs.replace(self.state(), **fields))
-
-    def probe(self, *more: str) -> int:
-        home = f"file://{self.home}"
-        return main(["status", "--live", "--home", home, "--job", JOB, "--work", str(self.work), *more])
 
 
 @pytest.fixture

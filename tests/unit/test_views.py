@@ -56,6 +56,8 @@ def test_a_completed_checkpoint(history: History) -> None:
         "failure": None,
         "corrupt": None,
         "abandoned": False,
+        "usable": True,
+        "unusable_because": None,
     }
 
 

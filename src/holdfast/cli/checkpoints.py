@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.observing import observe
-from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.health import judged, require_well
+from holdfast.cli.observing import examine
+from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, plain_table, print_json, print_table, say
-from holdfast.repository.views import CheckpointDocument, RestartDocument, checkpoint_list
+from holdfast.repository.views import CheckpointDocument, Observation, RestartDocument, checkpoint_list
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,19 +32,25 @@ Limit = Annotated[
 ]
 
 
-def checkpoints(home: Home, job: Job, limit: Limit = None, as_json: AsJson = False) -> None:
+def checkpoints(home: Home, job: Job, limit: Limit = None, health: Health = False, as_json: AsJson = False) -> None:
     """The history of a job, failures with their reasons."""
-    seen = observe(home, job)
+    seen = examine(home, job)
     if as_json:
         print_json(checkpoint_list(seen, limit))
-        return
+    else:
+        _print(seen, limit)
+    if health:
+        require_well(seen, judged(seen)[1])
+
+
+def _print(seen: Observation, limit: int | None) -> None:
     document = checkpoint_list(seen)
     history = document.checkpoints
     shown = history[: limit or _SHOWN]
     if shown:
         print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
     else:
-        say(f"job {job!r} has no checkpoint yet")
+        say(f"job {seen.job!r} has no checkpoint yet")
     if len(shown) < len(history):
         say(f"{len(history) - len(shown)} older: --limit {len(history)} shows all")
     since = shown[-1].triggered_at if len(shown) < len(history) else None
@@ -91,7 +98,7 @@ def _columns(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool
     longest = max((item.duration_ms or 0 for item in history), default=0)
     return (
         _Column("id", "right", lambda item: _styled(_or_dash(item.id), "bold")),
-        _Column("status", "left", lambda item: _styled(item.status.replace("_", " "), _STYLES[item.status])),
+        _Column("status", "left", status_word),
         _Column("kind", "left", _kind, wide_only=True),
         _Column("batch", "right", lambda item: _or_dash(item.barrier_batch_id)),
         _Column("triggered", "left", lambda item: figures.age(item.triggered_at, now)),
@@ -102,6 +109,13 @@ def _columns(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool
         _Column("shards", "right", _acknowledged, wide_only=True),
         _Column("reason", "left", _reason) if wide else _Column("note", "left", _note),
     )
+
+
+def status_word(item: CheckpointDocument) -> "Text":
+    """In one word whether a start can go on from it: a completed one that it cannot is not called completed."""
+    if item.status == "completed" and item.unusable_because:
+        return _styled(item.unusable_because.partition(":")[0], "red")
+    return _styled(item.status.replace("_", " "), _STYLES[item.status])
 
 
 def _kind(item: CheckpointDocument) -> "Text":
@@ -128,13 +142,13 @@ def _acknowledged(item: CheckpointDocument) -> str:
 
 def _note(item: CheckpointDocument) -> "Text":
     """Where there is no room: the reason's one word, or the savepoint's name."""
-    problem = "damaged" if item.corrupt else item.failure.reason if item.failure else ""
+    problem = item.failure.reason if item.failure else ""
     return _styled(problem, "red") if problem else _styled(item.name or "", "cyan")
 
 
 def _reason(item: CheckpointDocument) -> "Text":
-    if item.corrupt:
-        return _styled(f"damaged: {item.corrupt}", "bold red")
+    if item.unusable_because and item.status == "completed":
+        return _styled(item.unusable_because.partition(": ")[2], "bold red")
     if item.failure is None:
         return _styled("", "")
     not_counted = "" if item.failure.counted else " (not counted)"

@@ -74,7 +74,7 @@ def doctor(
 
 
 def _from_history(home: str | None, job: str | None) -> "Report":
-    from holdfast.cli.observing import observe
+    from holdfast.cli.observing import examine
     from holdfast.doctor.reports.document import Report
     from holdfast.history import history_findings
 
@@ -83,7 +83,7 @@ def _from_history(home: str | None, job: str | None) -> "Report":
             "could not examine anything: neither logs nor a job were given",
             hint="holdfast doctor LOGS..., or holdfast doctor --home URL --job NAME",
         )
-    return Report(findings=history_findings(observe(home, job)), job=job, home=home)
+    return Report(findings=history_findings(examine(home, job)), job=job, home=home)
 
 
 def _from_logs(logs: list[str], keep: str | None, master: str | None) -> "Report":

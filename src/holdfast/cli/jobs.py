@@ -4,22 +4,24 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from holdfast.cli import figures
-from holdfast.cli.observing import job_names, observe
-from holdfast.cli.options import AsJson, Home
+from holdfast.cli.health import STYLES, judged
+from holdfast.cli.observing import examine, job_names
+from holdfast.cli.options import AsJson, Health, Home
 from holdfast.cli.output import plain_table, print_json, print_table, say
-from holdfast.errors import HoldfastError
-from holdfast.repository.views import JobList, JobStatus, job_status
+from holdfast.errors import HoldfastError, JobFailed
+from holdfast.repository.views import CheckpointDocument, JobList, JobStatus
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
 STATE_STYLES = {"running": "green", "ended": "dim", "lost": "bold red", "never_run": "dim"}
 STATE_WORDS = {"running": "running", "ended": "ended", "lost": "not running", "never_run": "never ran"}
 
 
-def jobs(home: Home, as_json: AsJson = False) -> None:
+def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
     """The jobs of a home, and the age of their checkpoints."""
     root = open_store(home)
     readable, unreadable = _statuses(home, root)
@@ -32,6 +34,18 @@ def jobs(home: Home, as_json: AsJson = False) -> None:
     if unreadable:
         # The others were shown; what could not be read decides how the command ends.
         raise unreadable[0]
+    if health:
+        _require_well(home, readable)
+
+
+def _require_well(home: str, statuses: list[JobStatus]) -> None:
+    ill = [status for status in statuses if status.health == "critical"]
+    if ill:
+        names = ", ".join(f"{status.job!r} ({status.findings[0]['code']})" for status in ill)
+        raise JobFailed(
+            f"{figures.counted(len(ill), 'job')} of {home} not well: {names}",
+            hint=f"holdfast status --job {ill[0].job}",
+        )
 
 
 def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[HoldfastError]]:
@@ -40,7 +54,7 @@ def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[Holdf
     unreadable: list[HoldfastError] = []
     for name in job_names(root):
         try:
-            readable.append(job_status(observe(home, name, root.scoped(name))))
+            readable.append(judged(examine(home, name, root.scoped(name)))[0])
         except HoldfastError as error:
             error.message = f"job {name!r}: {error.message}"
             unreadable.append(error)
@@ -52,7 +66,7 @@ def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[Holdf
 def _table(statuses: list[JobStatus], now: datetime) -> "Table":
     from rich.text import Text
 
-    table = plain_table("job", "state", "owner", "last checkpoint", "age", "failures")
+    table = plain_table("job", "state", "owner", "last checkpoint", "age", "failures", "health")
     for status in statuses:
         last, owner = status.last_completed, status.owner
         failures = str(status.consecutive_failures)
@@ -60,8 +74,22 @@ def _table(statuses: list[JobStatus], now: datetime) -> "Table":
             Text(status.job, style="bold"),
             Text(STATE_WORDS[status.state], style=STATE_STYLES[status.state]),
             Text(f"{owner.host} pid {owner.pid}" if owner else "-"),
-            Text(f"{last.id} at batch {last.barrier_batch_id}" if last else "none"),
+            _last(last),
             Text(figures.age(last.completed_at, now) if last and last.completed_at else "-"),
             Text(failures, style="bold red" if status.consecutive_failures else "dim"),
+            Text(_health(status), style=STYLES[status.health]),
         )
     return table
+
+
+def _last(last: CheckpointDocument | None) -> "Text":
+    from rich.text import Text
+
+    if last is None:
+        return Text("none")
+    return Text(f"{last.id} at batch {last.barrier_batch_id}").append("" if last.usable else ", damaged", "bold red")
+
+
+def _health(status: JobStatus) -> str:
+    """With the worst of what was found; `holdfast status` has the words."""
+    return status.health if not status.findings else f"{status.health}: {status.findings[0]['code']}"

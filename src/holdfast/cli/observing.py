@@ -1,12 +1,19 @@
 """Reading a home for the commands that show it. Nothing here writes."""
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
-from holdfast.errors import InvalidSettings, NotFound
-from holdfast.identifiers import JobName, job_name
+from holdfast.cli.output import say
+from holdfast.errors import InvalidSettings, NotFound, StorageError
+from holdfast.identifiers import CheckpointId, JobName, job_name
+from holdfast.repository.glance import found_damaged
 from holdfast.repository.journal import PREFIX, read_entries
+from holdfast.repository.liveness import Liveness, by_heartbeat, by_state_file, is_told_here
 from holdfast.repository.ownership import Held, current_process, read_heartbeat, refusal, seems_alive, standing
+from holdfast.repository.self_report import read_local_state
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
@@ -31,6 +38,39 @@ def observe(home: str, job: str, store: ObjectStore | None = None, state: JobSta
     now = datetime.now(UTC)
     alive = seems_alive(state, heartbeat, current_process(), now)
     return Observation(job=job, home=home, state=state, heartbeat=heartbeat, alive=alive, now=now)
+
+
+def examine(home: str, job: str, store: ObjectStore | None = None) -> Observation:
+    """The same for whoever wants to know how the job is: what its process says, and whether what a start would go on
+    from is there. Costs a few requests more."""
+    store = store or job_store(home, job)
+    seen = observe(home, job, store)
+    if damaged := _damaged(store, seen.state):
+        # The job may have retired it meanwhile.
+        seen = observe(home, job, store)
+        kept = {entry.id for entry in seen.state.restorable()}
+        damaged = {id: why for id, why in damaged.items() if id in kept}
+    return replace(seen, damaged=damaged, told=_told(seen))
+
+
+def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
+    try:
+        return found_damaged(store, state)
+    except StorageError as error:
+        say(f"holdfast: could not look whether the newest checkpoint is whole: {error.message}")
+        return {}
+
+
+def _told(seen: Observation) -> Liveness | None:
+    """On the host of the run it is the process that tells, else the heartbeat."""
+    run, here = seen.state.pipeline, current_process()
+    if run is None or seen.state.pipeline_ended is not None:
+        return None
+    local = read_local_state(Path(run.state_file)) if run.state_file and is_told_here(run.process, here) else None
+    if local is not None and local.claim == run.attempt:
+        return by_state_file(local, here, time.monotonic())
+    beat = seen.heartbeat
+    return by_heartbeat(beat, here, seen.now) if beat and beat.fencing_epoch == run.fencing_epoch else None
 
 
 def refuse_if_owned(home: str, job: JobName, identity: str | None = None) -> None:

@@ -17,6 +17,9 @@ Home = Annotated[
 Job = Annotated[
     str, typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="The job's name.")
 ]
+Health = Annotated[
+    bool, typer.Option("--health", help="Exit with 1 when something is critical; warnings are no reason.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else there.")]
 CheckpointOption = Annotated[
     int | None, typer.Option("--checkpoint", metavar="ID", min=1, show_default=False, help="This checkpoint.")

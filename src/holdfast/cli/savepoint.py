@@ -11,8 +11,9 @@ import msgspec
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, Home, Job, OnConflict
+from holdfast.cli.health import judged, require_well
+from holdfast.cli.observing import examine, job_store, observe
+from holdfast.cli.options import AsJson, Health, Home, Job, OnConflict
 from holdfast.cli.output import answer, plain_table, print_json, print_table, say
 from holdfast.cli.owning import owning
 from holdfast.errors import CheckpointFailed, InvalidSettings
@@ -139,9 +140,9 @@ def delete(
 
 
 @app.command("list")
-def list_savepoints(home: Home, job: Job, as_json: AsJson = False) -> None:
+def list_savepoints(home: Home, job: Job, health: Health = False, as_json: AsJson = False) -> None:
     """The savepoints of a job, newest first."""
-    seen = observe(home, job)
+    seen = examine(home, job)
     document = savepoint_list(seen)
     if as_json:
         print_json(document)
@@ -149,6 +150,8 @@ def list_savepoints(home: Home, job: Job, as_json: AsJson = False) -> None:
         print_table(_table(document, seen.now))
     else:
         say(f"job {job!r} has no savepoint")
+    if health:
+        require_well(seen, judged(seen)[1])
 
 
 def _table(document: SavepointList, now: datetime) -> "Table":
@@ -156,12 +159,12 @@ def _table(document: SavepointList, now: datetime) -> "Table":
 
     table = plain_table("name", "id", "batch", "taken", "size")
     for item in document.savepoints:
-        given_up = "  of a history that was given up" if item.abandoned else ""
+        unusable = "" if item.usable else f"  {item.unusable_because}"
         table.add_row(
             Text(item.name or "-", style="bold cyan"),
             Text(str(item.id)),
             Text(str(item.barrier_batch_id)),
             Text(figures.age(item.triggered_at, now)),
-            Text(figures.size(item.bytes_total) + given_up),
+            Text(figures.size(item.bytes_total) + unusable),
         )
     return table

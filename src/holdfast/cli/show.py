@@ -7,35 +7,43 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.observing import observe
+from holdfast.cli.checkpoints import status_word
+from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
-from holdfast.errors import NotFound
+from holdfast.errors import JobFailed, NotFound
 from holdfast.repository.views import CheckpointDetail, Observation, checkpoint_detail
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 _BAR = 30
-_STYLES = {"completed": "green", "failed": "bold red", "in_progress": "yellow", "retired": "dim"}
 
 CheckpointArgument = Annotated[
     int, typer.Argument(metavar="ID", min=1, show_default=False, help="The checkpoint's id.")
 ]
 
 
-def show(checkpoint: CheckpointArgument, home: Home, job: Job, as_json: AsJson = False) -> None:
+Usable = Annotated[bool, typer.Option("--health", help="Exit with 1 unless a start can go on from it.")]
+
+
+def show(checkpoint: CheckpointArgument, home: Home, job: Job, health: Usable = False, as_json: AsJson = False) -> None:
     """One checkpoint: its phases, shards, files, bytes."""
-    seen = observe(home, job)
+    seen = examine(home, job)
     document = checkpoint_detail(seen, checkpoint)
     if document is None:
         raise no_such_checkpoint(seen, checkpoint)
     if as_json:
         print_json(document)
-        return
-    console = answer()
-    for line in _lines(document, seen.now):
-        console.print(line, no_wrap=True, overflow="ellipsis")
+    else:
+        console = answer()
+        for line in _lines(document, seen.now):
+            console.print(line, no_wrap=True, overflow="ellipsis")
+    if health and not document.usable:
+        raise JobFailed(
+            f"checkpoint {checkpoint} of job {job!r} is not usable: {document.unusable_because}",
+            hint="holdfast checkpoints shows which are",
+        )
 
 
 def no_such_checkpoint(seen: Observation, id: int) -> NotFound:
@@ -51,13 +59,11 @@ def _lines(document: CheckpointDetail, now: datetime) -> Iterator["Text"]:
     from rich.text import Text
 
     name = f" {document.name!r}" if document.name else ""
-    words = document.status.replace("_", " ")
-    yield Text.assemble((f"{document.kind} {document.id}{name}", "bold"), "  ", (words, _STYLES[document.status]))
+    yield Text.assemble((f"{document.kind} {document.id}{name}", "bold"), "  ", status_word(document))
+    yield labelled("usable", ("yes", "green") if document.usable else f"no, {document.unusable_because}")
     yield labelled("barrier", f"batch {document.barrier_batch_id}, run {document.fencing_epoch}")
     yield labelled("triggered", f"{figures.moment(document.triggered_at)}, {figures.age(document.triggered_at, now)}")
     yield from _failure_lines(document)
-    if document.corrupt:
-        yield labelled("damaged", (document.corrupt, "bold red"))
     if document.duration_ms is not None:
         yield labelled("duration", (figures.duration(document.duration_ms), "bold"))
     yield from _phase_lines(document)

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from holdfast.cli import figures
 from holdfast.cli.doctor_text import STYLES
+from holdfast.cli.health import judged, require_well
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
 from holdfast.cli.live import live_document, live_lines
-from holdfast.cli.observing import observe
-from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.observing import examine
+from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
 from holdfast.errors import JobFailed
 from holdfast.repository.entries import Requests
-from holdfast.repository.views import CheckpointDocument, JobStatus, Observation, checkpoints, job_status
+from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 
@@ -40,23 +41,26 @@ Work = Annotated[
         help="With --live: the run's --work, when it is not the usual.",
     ),
 ]
-Running = Annotated[bool, typer.Option("--running", help="Exit with 1 unless the pipeline runs, for probes.")]
+Running = Annotated[
+    bool, typer.Option("--running", help="Exit with 1 unless the pipeline runs and nothing is critical.")
+]
 
 
 def status(
     home: Home,
     job: Job,
     running: Running = False,
+    health: Health = False,
     live: Live = False,
     work: Work = None,
     as_json: AsJson = False,
 ) -> None:
     """One job: owner, last good checkpoint, failures."""
     if live:
-        _status_live(home, job, work, as_json)
+        _status_live(home, job, work, health, as_json)
         return
-    seen = observe(home, job)
-    document = msgspec.structs.replace(job_status(seen), findings=_findings(seen))
+    seen = examine(home, job)
+    document, findings = judged(seen)
     if as_json:
         print_json(document)
     else:
@@ -65,9 +69,11 @@ def status(
             console.print(line)
     if running and not document.running:
         raise JobFailed(f"job {job!r} of {home} does not run", hint="holdfast run, or wait until it has started")
+    if running or health:
+        require_well(seen, findings)
 
 
-def _status_live(home: str, job: str, work: str | None, as_json: bool) -> None:
+def _status_live(home: str, job: str, work: str | None, health: bool, as_json: bool) -> None:
     document = live_document(home, job, work)
     if as_json:
         print_json(document)
@@ -77,24 +83,21 @@ def _status_live(home: str, job: str, work: str | None, as_json: bool) -> None:
             console.print(line)
     if not document.live:
         raise JobFailed(f"job {job!r} of {home} is not alive: {document.why}", hint="holdfast status shows more")
-
-
-def _findings(seen: Observation) -> tuple[dict[str, Any], ...]:
-    """What needs attention; `holdfast doctor` tells more."""
-    from holdfast.history import history_findings
-
-    found = history_findings(seen)
-    return tuple(msgspec.to_builtins(finding) for finding in found if finding.severity != "info")
+    alarm = next((alarm for alarm in document.alarms if alarm.severity == "critical"), None)
+    if health and alarm is not None:
+        raise JobFailed(f"job {job!r} of {home} is not well: {alarm.code}: {alarm.message}", hint=alarm.hint)
 
 
 def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: datetime) -> Iterator["Text"]:
     from rich.text import Text
 
-    yield Text.assemble((status.job, "bold"), "  ", (STATE_WORDS[status.state], STATE_STYLES[status.state]))
+    state = (STATE_WORDS[status.state], STATE_STYLES[status.state])
+    ill = () if status.health == "well" else (", ", (status.health, STYLES[status.health]))
+    yield Text.assemble((status.job, "bold"), "  ", state, *ill)
     yield from _owner_lines(status, now)
     if status.maintenance is not None:
         yield labelled("maintenance", f"by a command on {status.maintenance.host}, pid {status.maintenance.pid}")
-    yield _last_completed_line(status.last_completed, now)
+    yield from _last_completed_lines(status, now)
     if status.last_completed and status.last_completed.requests:
         yield _requests_line(status.last_completed.requests, status.home)
     if status.state == "lost":
@@ -123,17 +126,27 @@ def _owner_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
         yield labelled("heartbeat", ("none yet", "" if status.running else "bold red"))
 
 
-def _last_completed_line(last: CheckpointDocument | None, now: datetime) -> "Text":
+def _last_completed_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
+    last, usable = status.last_completed, status.last_usable
     if last is None or last.completed_at is None:
-        return labelled("last good", ("no checkpoint has completed yet", "yellow"))
-    name = f" {last.name!r}" if last.name else ""
-    damage = (f", damaged: {last.corrupt}", "bold red") if last.corrupt else ""
-    return labelled(
-        "last good",
-        (f"{last.kind} {last.id}{name}", "bold"),
-        f" at batch {last.barrier_batch_id}, {figures.age(last.completed_at, now)}, {figures.size(last.bytes_total)}",
-        damage,
-    )
+        yield labelled("last good", ("no checkpoint has completed yet", "yellow"))
+        return
+    if last.usable:
+        yield labelled("last good", *_checkpoint(last, now))
+        return
+    yield labelled("newest", *_checkpoint(last, now))
+    yield labelled("", (f"not usable, {last.unusable_because}", "bold red"))
+    if usable is None:
+        yield labelled("last good", ("no checkpoint is usable", "bold red"))
+    else:
+        yield labelled("last good", *_checkpoint(usable, now))
+
+
+def _checkpoint(item: CheckpointDocument, now: datetime) -> tuple["str | tuple[str, str]", ...]:
+    name = f" {item.name!r}" if item.name else ""
+    when = figures.age(item.completed_at, now) if item.completed_at else ""
+    size = figures.size(item.bytes_total)
+    return (f"{item.kind} {item.id}{name}", "bold"), f" at batch {item.barrier_batch_id}, {when}, {size}"
 
 
 def _requests_line(requests: Requests, home: str) -> "Text":
@@ -160,7 +173,7 @@ def _failure_lines(status: JobStatus) -> Iterator["Text"]:
 def _finding_lines(status: JobStatus) -> Iterator["Text"]:
     for finding in status.findings:
         yield labelled("finding", (finding["code"], STYLES[finding["severity"]]), f": {finding['cause']}")
-        yield from (labelled("", ("Try: ", "bold"), line) for line in finding["fix"] if not line.startswith("#"))
+        yield from (labelled("", ("Try: ", "bold"), line.removeprefix("# ")) for line in finding["fix"])
 
 
 def _restart_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:

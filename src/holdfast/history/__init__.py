@@ -5,11 +5,15 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from holdfast.finding import RANK, Consequence, Finding
-from holdfast.history import failures, keeping, pace, shards, store
+from holdfast.history import failures, keeping, pace, presence, shards, store
 from holdfast.history.numbers import Numbers
-from holdfast.repository.views import Observation
+from holdfast.repository.views import Health, Observation
 
 _RULES: tuple[Callable[[Numbers], Finding | None], ...] = (
+    presence.owner_gone,
+    presence.run_failed,
+    presence.unmoved,
+    presence.home_silent,
     failures.restart_loop,
     failures.failing,
     failures.no_recent_checkpoint,
@@ -24,14 +28,24 @@ _RULES: tuple[Callable[[Numbers], Finding | None], ...] = (
     keeping.short_memory,
 )
 
-_FOLLOWS_FROM = {"checkpoint-overdue": ("restart-loop", "checkpoints-failing")}
+_FOLLOWS_FROM = {
+    "checkpoint-overdue": ("process-silent", "restart-loop", "checkpoints-failing"),
+    "home-not-written": ("checkpoints-failing",),
+}
 """As in logs: the first cause is the finding, what follows from it is attached to it."""
+
+
+def health(findings: Iterable[Finding]) -> Health:
+    """As bad as the worst of them."""
+    severities = {finding.severity for finding in findings}
+    return "critical" if "critical" in severities else "warning" if "warning" in severities else "well"
 
 
 def history_findings(seen: Observation) -> tuple[Finding, ...]:
     """The worst first."""
     numbers = Numbers(seen)
     found = [finding for rule in _RULES if (finding := rule(numbers)) is not None]
+    found += presence.alarms(numbers, [finding.code for finding in found])
     return tuple(sorted(_linked(found), key=lambda finding: RANK[finding.severity]))
 
 

@@ -8,14 +8,15 @@ import msgspec
 from holdfast.coordination.reasons import RULES, FailureReason
 from holdfast.finding import Evidence, Finding
 from holdfast.history.numbers import Numbers, as_setting, seconds
-from holdfast.repository.views import CheckpointDetail, job_status
+from holdfast.repository.views import CheckpointDocument, JobStatus, job_status
 
 _FAILING = 2
 _TOLERATED = 3
 _LOOP = 3
 _LATELY = timedelta(hours=1)
 _LATE_INTERVALS = 3
-_VERY_LATE_INTERVALS = 10
+_VERY_LATE_INTERVALS = 8
+_SHORTEST_INTERVAL_S = 5.0
 
 
 def failing(numbers: Numbers) -> Finding | None:
@@ -23,7 +24,7 @@ def failing(numbers: Numbers) -> Finding | None:
     count = job_status(numbers.seen).consecutive_failures
     if count < _FAILING:
         return None
-    failed = [item for item in numbers.history if item.failure and item.failure.counted][:count]
+    failed = _failed(numbers, count)
     if not failed:
         return None
     reason = Counter(item.failure.reason for item in failed if item.failure).most_common(1)[0][0]
@@ -36,7 +37,16 @@ def failing(numbers: Numbers) -> Finding | None:
         rule.meaning if rule else reason,
         (*_settings(reason, longest), *((f"# {rule.hint}",) if rule else ())),
         ((item, f"checkpoint {item.id or '?'}: {_why(item)}") for item in failed),
+        count=count,
     )
+
+
+def _failed(numbers: Numbers, count: int) -> list[CheckpointDocument]:
+    """The newest that the process has told, which the home may not know; then those of the history."""
+    known = [item for item in numbers.history if item.failure and item.failure.counted]
+    last = job_status(numbers.seen).last_failure
+    told = [last] if last is not None and last.id is None and last not in known else []
+    return [*told, *known][:count]
 
 
 def _settings(reason: str, longest_ms: float) -> tuple[str, ...]:
@@ -53,39 +63,57 @@ def _settings(reason: str, longest_ms: float) -> tuple[str, ...]:
     return ()
 
 
-def _why(item: CheckpointDetail) -> str:
+def _why(item: CheckpointDocument) -> str:
     return f"{item.failure.reason}: {item.failure.message}" if item.failure else ""
 
 
 def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
-    """The pipeline runs, and yet the newest checkpoint grows old."""
-    interval, status = numbers.interval_ms, job_status(numbers.seen)
-    age = status.seconds_since_last_completed
-    if interval is None or age is None or not status.running or age * 1000 < _LATE_INTERVALS * max(interval, 5_000):
+    """The pipeline runs, and yet the newest checkpoint grows old; by the interval that the run was told, where the
+    journal says it."""
+    status = job_status(numbers.seen)
+    interval_s = status.interval_s or (numbers.interval_ms or 0.0) / 1000
+    owner = status.owner
+    if not status.running or not interval_s or owner is None or _holds_everything(numbers, status):
         return None
-    newest = numbers.completed[0]
+    last = status.last_completed
+    since = max(last.completed_at, owner.started_at) if last and last.completed_at else owner.started_at
+    age = (numbers.seen.now - since).total_seconds()
+    late = age / max(interval_s, _SHORTEST_INTERVAL_S)
+    if late < _LATE_INTERVALS:
+        return None
+    newest = f"the newest one is checkpoint {last.id}" if last else "there is none yet"
     return numbers.finding(
         "checkpoint-overdue",
-        "critical" if age * 1000 >= _VERY_LATE_INTERVALS * max(interval, 5_000) else "warning",
+        "critical" if late >= _VERY_LATE_INTERVALS else "warning",
         "the job runs, and no checkpoint has completed for a long time",
-        f"the newest one is {seconds(age * 1000)} old, where there was one every {seconds(interval)}: no batch "
-        f"commits, or no "
-        "checkpoint gets through",
+        f"no checkpoint for {late:.0f} intervals of {seconds(interval_s * 1000)}, which is {seconds(age * 1000)}; "
+        f"{newest}: no batch commits, or no checkpoint gets through",
         ("# holdfast checkpoints shows failures; the Spark UI shows whether batches still commit",),
-        [(newest, f"checkpoint {newest.id} was the last to complete")],
+        [(last, f"checkpoint {last.id} was the last to complete")] if last else (),
+        count=round(late),
     )
+
+
+def _holds_everything(numbers: Numbers, status: JobStatus) -> bool:
+    """The process has just said that no batch came after the newest checkpoint: the source is silent."""
+    told = numbers.seen.told
+    if told is None or not told.alive or told.report is None or told.report.batch is None or not status.last_completed:
+        return False
+    return (status.last_completed.barrier_batch_id or 0) >= told.report.batch
 
 
 def damaged(numbers: Numbers) -> Finding | None:
     bad = [item for item in numbers.history if item.corrupt and item.status == "completed" and not item.abandoned]
     if not bad:
         return None
-    newest_good = next((item for item in numbers.history if item.status == "completed" and not item.corrupt), None)
+    usable = job_status(numbers.seen).last_usable
+    newest = max(item.id or 0 for item in bad)
+    left = "no checkpoint is usable" if usable is None else f"the newest usable one is {usable.id}"
     return numbers.finding(
         "checkpoint-damaged",
-        "critical" if newest_good is None or (newest_good.id or 0) < max(item.id or 0 for item in bad) else "warning",
+        "critical" if usable is None or (usable.id or 0) < newest else "warning",
         "checkpoints are damaged in the home",
-        "their bytes are not what was written; recovery passes over them",
+        f"their bytes are not what was written, or gone; recovery passes over them; {left}",
         ("# holdfast verify --all --repair puts back what can be repaired, while the job does not run", 'scrub="7d"'),
         ((item, f"checkpoint {item.id}: {item.corrupt}") for item in bad),
     )

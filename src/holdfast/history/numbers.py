@@ -10,7 +10,7 @@ from itertools import pairwise
 from statistics import median
 
 from holdfast.finding import Evidence, Finding, Fixes, Severity
-from holdfast.repository.views import CheckpointDetail, Observation, checkpoints
+from holdfast.repository.views import CheckpointDetail, CheckpointDocument, Observation, checkpoints
 
 RECENT = 10
 ENOUGH = 5
@@ -74,7 +74,7 @@ class Numbers:
         symptom: str,
         cause: str,
         fix: Sequence[str],
-        shown: Iterable[tuple[CheckpointDetail, str]],
+        shown: Iterable[tuple[CheckpointDocument, str]],
         count: int | None = None,
     ) -> Finding:
         """`shown`: the checkpoints that say so, newest first, each with what it says."""
@@ -95,7 +95,10 @@ class Numbers:
             fixes=Fixes(flink=(), spark=(), holdfast=tuple(fix)),
         )
 
-    def _evidence(self, item: CheckpointDetail, text: str) -> Evidence:
+    def moment(self, at: datetime | None) -> str | None:
+        return _when(at)
+
+    def _evidence(self, item: CheckpointDocument, text: str) -> Evidence:
         """A journal has no lines: the number is the checkpoint's id."""
         return Evidence(source=f"{self.seen.home.rstrip('/')}/{self.seen.job}", line=item.id or 0, text=text)
 

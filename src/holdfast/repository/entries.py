@@ -138,6 +138,8 @@ class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
     planned: BatchId | None = None
     """Where the query brings a writer of its own: the newest batch that it may have got, -1 for none; None when that is
     not known."""
+    failed: bool = False
+    """It ended because something failed, and was not just stopped. Entries of older versions do not say."""
     never_ran: bool = False
     """It could not start: its query wrote nothing."""
     untouched: bool = False

@@ -43,6 +43,7 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_completed_at: datetime | None = None
     consecutive_failures: int = 0
     last_failure: Failure | None = None
+    failed_at: datetime | None = None
     alarms: tuple[ReportedAlarm, ...] = ()
     """Those that are not over."""
     ended_reason: str = ""

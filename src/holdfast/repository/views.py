@@ -5,7 +5,8 @@ Pure: a state, a heartbeat and a time in, documents out. Field names are public;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -24,11 +25,14 @@ from holdfast.repository.entries import (
     RunStarted,
     ShardSummary,
 )
+from holdfast.repository.liveness import Liveness
 from holdfast.repository.ownership import Heartbeat
+from holdfast.repository.self_report import ReportedAlarm, SelfReport
 from holdfast.repository.state import JobState
 
 CheckpointStatus = Literal["completed", "failed", "in_progress", "retired"]
 CheckpointKind = Literal["checkpoint", "savepoint"]
+Health = Literal["well", "warning", "critical"]
 RunState = Literal["running", "ended", "lost", "never_run"]
 """`ended`: the newest run said goodbye. `lost`: it did not, and it is not alive."""
 
@@ -50,6 +54,14 @@ class Observation:
     heartbeat: Heartbeat | None
     alive: bool
     now: datetime
+    damaged: Mapping[CheckpointId, str] = field(default_factory=dict)
+    """What a look at the home has found wrong with checkpoints, which the journal does not say."""
+    told: Liveness | None = None
+    """What the newest run of the pipeline, which has not said that it ended, says of itself."""
+
+    @property
+    def report(self) -> SelfReport | None:
+        return self.told.report if self.told else None
 
     @property
     def running(self) -> bool:
@@ -91,6 +103,9 @@ class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
     """How it was found damaged; such a checkpoint is never chosen by recovery."""
     abandoned: bool = False
     """The job went back to an older one and on from there; this one is never chosen by recovery."""
+    usable: bool = False
+    """A start can go on from it, as far as is known without reading its bytes."""
+    unusable_because: str | None = None
 
 
 class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
@@ -141,6 +156,14 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     consecutive_failures: int
     last_failure: CheckpointDocument | None
     """The newest of the consecutive failures, null when there are none."""
+    last_usable: CheckpointDocument | None = None
+    """What a start goes on from; another one than `last_completed` when that is damaged."""
+    interval_s: float | None = None
+    """Between checkpoints, as the newest run was told; null when it does not say."""
+    alarms: tuple[ReportedAlarm, ...] = ()
+    """Those that the running process has raised and that are not over."""
+    health: Health = "well"
+    """By the worst of the findings."""
     ended_at: datetime | None
     ended_reason: str | None
     restarts: int = 0
@@ -173,6 +196,7 @@ class SavepointList(msgspec.Struct, frozen=True, kw_only=True):
 def job_status(seen: Observation) -> JobStatus:
     state, completed = seen.state, _newest_completed(seen.state)
     failures = _failures_since(completed, state)
+    usable = next((entry for entry in state.restorable() if entry.id not in seen.damaged), None)
     epoch = state.pipeline.fencing_epoch if state.pipeline else None
     restart = next((entry for entry in reversed(state.restarts) if entry.fencing_epoch == epoch), None)
     return JobStatus(
@@ -181,10 +205,13 @@ def job_status(seen: Observation) -> JobStatus:
         state=_run_state(seen),
         running=seen.running,
         owner=_owner(state.pipeline, seen),
-        last_completed=_brief(_of_completed(completed, state)) if completed else None,
+        last_completed=_brief(_of_completed(completed, seen)) if completed else None,
+        last_usable=_brief(_of_completed(usable, seen)) if usable else None,
+        interval_s=(state.pipeline.interval_s or None) if state.pipeline else None,
         seconds_since_last_completed=_age(completed.at, seen.now) if completed else None,
-        consecutive_failures=len(failures),
-        last_failure=_brief(_of_failed(max(failures, key=_order_of_failure))) if failures else None,
+        consecutive_failures=max(len(failures), seen.report.consecutive_failures if seen.report else 0),
+        last_failure=_last_failure(failures, seen),
+        alarms=seen.report.alarms if seen.report else (),
         ended_at=_utc(state.pipeline_ended.at) if state.pipeline_ended else None,
         ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
         restarts=restart.attempt_number if restart else 0,
@@ -202,7 +229,7 @@ def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
     nameless = [entry for entry in state.failed if entry.id is None]
     failed = {entry.id: entry for entry in state.failed if entry.id is not None and entry.id not in state.completed}
     begun = [entry for id, entry in state.started.items() if id not in state.completed and id not in failed]
-    placed = [(_place(entry, state), _of_completed(entry, state)) for entry in state.completed.values()]
+    placed = [(_place(entry, state), _of_completed(entry, seen)) for entry in state.completed.values()]
     placed += [(_place(entry, state), _of_failed(entry)) for entry in (*nameless, *failed.values())]
     placed += [(_place(entry, state), _of_started(entry, seen)) for entry in begun]
     return tuple(document for _, document in sorted(placed, key=lambda item: item[0], reverse=True))
@@ -281,8 +308,10 @@ def _failed_after(entry: CheckpointFailed) -> int:
     return entry.sequence - 1 if entry.head is None else entry.head
 
 
-def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDetail:
-    damage = state.corrupt.get(entry.id)
+def _of_completed(entry: CheckpointCompleted, seen: Observation) -> CheckpointDetail:
+    state = seen.state
+    damage = _damage(entry, seen)
+    because = _unusable(entry, state, damage)
     return CheckpointDetail(
         id=entry.id,
         status="retired" if entry.id in state.retired else "completed",
@@ -301,13 +330,52 @@ def _of_completed(entry: CheckpointCompleted, state: JobState) -> CheckpointDeta
         requests=entry.requests,
         shards=entry.shards,
         shards_acknowledged=entry.shards,
-        corrupt=damage.detail if damage else None,
+        corrupt=damage,
         abandoned=entry.id in state.abandoned,
+        usable=because is None,
+        unusable_because=because,
         manifest=entry.manifest,
         phases=entry.phases,
         slowest_shards=entry.slowest,
         headroom=entry.headroom,
     )
+
+
+def _damage(entry: CheckpointCompleted, seen: Observation) -> str | None:
+    mark = seen.state.corrupt.get(entry.id)
+    return mark.detail if mark else seen.damaged.get(entry.id)
+
+
+def _unusable(entry: CheckpointCompleted, state: JobState, damage: str | None) -> str | None:
+    if entry.id in state.retired:
+        return "retired: its objects may be gone"
+    if entry.id in state.passed_over:
+        return f"given up: it was damaged, and the job went on from an older one ({damage})"
+    if entry.id in state.abandoned:
+        return "abandoned: the job went back to an older one, and on from there"
+    return f"damaged: {damage}" if damage else None
+
+
+def _last_failure(failures: list[CheckpointFailed], seen: Observation) -> CheckpointDocument | None:
+    """What the process says counts when it has counted further than the home was told."""
+    report = seen.report
+    if report is None or report.last_failure is None or report.consecutive_failures <= len(failures):
+        return _brief(_of_failed(max(failures, key=_order_of_failure))) if failures else None
+    return CheckpointDocument(
+        id=None,
+        status="failed",
+        kind="checkpoint",
+        name=None,
+        barrier_batch_id=report.batch,
+        fencing_epoch=seen.state.pipeline.fencing_epoch if seen.state.pipeline else seen.state.fencing_epoch,
+        triggered_at=_utc(report.failed_at or seen.now),
+        failure=report.last_failure,
+        unusable_because=_because_failed(report.last_failure),
+    )
+
+
+def _because_failed(failure: Failure) -> str:
+    return f"failed: {failure.reason}"
 
 
 def _of_failed(entry: CheckpointFailed) -> CheckpointDetail:
@@ -324,6 +392,7 @@ def _of_failed(entry: CheckpointFailed) -> CheckpointDetail:
         shards=entry.shards,
         shards_acknowledged=entry.shards_acknowledged,
         failure=entry.failure,
+        unusable_because=_because_failed(entry.failure),
         phases=entry.phases,
         slowest_shards=entry.slowest,
     )
@@ -345,6 +414,7 @@ def _of_started(entry: CheckpointStarted, seen: Observation) -> CheckpointDetail
         fencing_epoch=entry.fencing_epoch,
         triggered_at=_utc(entry.at),
         failure=RUN_ENDED if status == "failed" else None,
+        unusable_because=_because_failed(RUN_ENDED) if status == "failed" else "it was never completed",
     )
 
 

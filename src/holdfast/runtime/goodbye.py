@@ -12,6 +12,7 @@ def say_goodbye(
     reason: str,
     planned: BatchId | None = None,
     *,
+    failed: bool = False,
     never_ran: bool = False,
     untouched: bool = False,
 ) -> None:
@@ -25,6 +26,7 @@ def say_goodbye(
                 fencing_epoch=journal.fencing_epoch,
                 reason=reason,
                 planned=planned,
+                failed=failed,
                 never_ran=never_ran,
                 untouched=untouched,
             )

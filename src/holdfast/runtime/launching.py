@@ -247,7 +247,9 @@ def launch(
         query.stop()
         why = message_of(error) if isinstance(error, Exception) else "stopped"
         untouched = isinstance(place.work, Path) and not begun.touched
-        say_goodbye(journal, f"could not start: {why}", begun.planned, never_ran=True, untouched=untouched)
+        failed = isinstance(error, Exception)
+        reason = f"could not start: {why}"
+        say_goodbye(journal, reason, begun.planned, failed=failed, never_ran=True, untouched=untouched)
         raise
     log.info("the query runs")
     workplace.clean(resumed.directory)
@@ -432,7 +434,7 @@ def _put_together(
         home_replaced=lambda error: post(lambda: _tell_replaced(alarms, error)),
         report=lambda: telling.latest,
     )
-    telling = Telling(_state_file(place, claimed), lanes)
+    telling = Telling(_state_file(place, claimed), lanes, around.clock)
     blobs = Blobs(_limited(place.store, settings.copy_rate()), claimed.fencing_epoch)
     alarms = Alarms(place.job, settings.alarms, around.clock, around.deliver)
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, alarms)

@@ -393,7 +393,7 @@ class Runtime:
         self._checkpointing.write_unrecorded()
         if self._checkpointing.journal_answers:
             reason = self._failure.message if self._failure else "stopped"
-            say_goodbye(self._parts.journal, reason, self._written())
+            say_goodbye(self._parts.journal, reason, self._written(), failed=self._failure is not None)
         else:
             log.warning("the end of the run is not recorded: the home has just failed to take an entry")
 

@@ -6,6 +6,7 @@ thread lives, whatever hangs besides, and it says what the home cannot be told.
 
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -53,8 +54,9 @@ class StateFile:
 
 
 class Telling:
-    def __init__(self, file: StateFile | None, lanes: Lanes) -> None:
+    def __init__(self, file: StateFile | None, lanes: Lanes, clock: Clock) -> None:
         self._file = file
+        self._clock = clock
         self._lanes = lanes
         self._waiting = False
         self.latest = SelfReport(phase="starting")
@@ -72,9 +74,16 @@ class Telling:
         if self.latest.phase == "ended":
             return
         due = due or _urgent(report) != _urgent(self.latest)
-        self.latest = report
+        self.latest = msgspec.structs.replace(report, failed_at=self._failed_at(report))
         if due:
             self._submit()
+
+    def _failed_at(self, report: SelfReport) -> datetime | None:
+        if report.last_failure is None:
+            return None
+        if report.consecutive_failures == self.latest.consecutive_failures:
+            return self.latest.failed_at
+        return self._clock.wall()
 
     def ended(self, reason: str) -> None:
         self.latest = msgspec.structs.replace(self.latest, phase="ended", ended_reason=reason)

@@ -1,0 +1,31 @@
+"""How a job is, as a word and as an exit code."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from holdfast.errors import JobFailed
+from holdfast.finding import Finding
+from holdfast.history import health, history_findings
+from holdfast.repository.views import Health, JobStatus, Observation, job_status
+
+STYLES: dict[Health, str] = {"well": "green", "warning": "bold yellow", "critical": "bold red"}
+
+
+def judged(seen: Observation) -> tuple[JobStatus, tuple[Finding, ...]]:
+    """The status with how it is, and what it was judged by: all findings but those that need no attention."""
+    findings = tuple(finding for finding in history_findings(seen) if finding.severity != "info")
+    document = msgspec.structs.replace(
+        job_status(seen),
+        findings=tuple(msgspec.to_builtins(finding) for finding in findings),
+        health=health(findings),
+    )
+    return document, findings
+
+
+def require_well(seen: Observation, findings: Iterable[Finding]) -> None:
+    """For whoever asked for it: the worst of what is critical, and how the command ends."""
+    worst = next((finding for finding in findings if finding.severity == "critical"), None)
+    if worst is not None:
+        hint = next((line.removeprefix("# ") for line in worst.fix), None)
+        raise JobFailed(f"job {seen.job!r} of {seen.home} is not well: {worst.code}: {worst.cause}", hint=hint)

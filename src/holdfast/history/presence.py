@@ -1,0 +1,123 @@
+"""Is anybody there, and what does it say? Absence of news is news."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import msgspec
+
+from holdfast.finding import Evidence, Finding
+from holdfast.history.numbers import Numbers, seconds
+from holdfast.repository.liveness import Liveness
+from holdfast.repository.self_report import ReportedAlarm
+from holdfast.repository.views import job_status
+
+_LATE_BEATS = 6
+
+
+def owner_gone(numbers: Numbers) -> Finding | None:
+    """A run that ended would have said so."""
+    status = job_status(numbers.seen)
+    owner = status.owner
+    if status.state != "lost" or owner is None:
+        return None
+    since = owner.heartbeat_at or owner.started_at
+    silent = (numbers.seen.now - since).total_seconds()
+    ago = f"{_long(silent)} ago" if silent > 0 else "in the future by this clock, so its age is not known"
+    finding = numbers.finding(
+        "owner-gone",
+        "critical" if silent > 0 else "warning",
+        "the job does not run, and its last run has not said that it ended",
+        f"run {owner.fencing_epoch} on {owner.host}, pid {owner.pid}, showed its last sign of life "
+        f"{ago}: it was killed, its host is gone, or it cannot reach the home",
+        ("# start the job again: it goes on from the newest usable checkpoint, or newer",),
+        (),
+        count=1,
+    )
+    return _seen(finding, numbers, since, f"last heartbeat of run {owner.fencing_epoch}: {since.isoformat()}")
+
+
+def run_failed(numbers: Numbers) -> Finding | None:
+    ended = numbers.seen.state.pipeline_ended
+    if ended is None or not ended.failed:
+        return None
+    finding = numbers.finding(
+        "run-failed",
+        "critical",
+        "the job does not run: its last run ended because something failed",
+        ended.reason,
+        ("# change what the message names, then start the job again: it goes on where it stopped",),
+        (),
+        count=1,
+    )
+    return _seen(finding, numbers, ended.at, f"run {ended.fencing_epoch}: {ended.reason}")
+
+
+def unmoved(numbers: Numbers) -> Finding | None:
+    """The process can be seen, and yet it does not speak: to its state file, or to the home."""
+    told, run = numbers.seen.told, numbers.seen.state.pipeline
+    if run is None or told is None or told.told_s is None or not numbers.seen.running:
+        return None
+    if told.told_s <= _LATE_BEATS * run.heartbeat_s:
+        return None
+    finding = numbers.finding(
+        "process-silent",
+        "critical",
+        "the process of the job is there, and holdfast in it does not move",
+        f"{told.why}: it is paused, or stuck",
+        ("# look at the process: is it stopped, is the machine out of memory or disk? Restart it if it stays so",),
+        (),
+        count=1,
+    )
+    return _seen(finding, numbers, None, told.why)
+
+
+def home_silent(numbers: Numbers) -> Finding | None:
+    """The process says on its host that it is well, and the home hears nothing of it."""
+    told, run, beat = numbers.seen.told, numbers.seen.state.pipeline, numbers.seen.heartbeat
+    if run is None or beat is None or told is None or not _speaks(told) or beat.fencing_epoch != run.fencing_epoch:
+        return None
+    silent = (numbers.seen.now - beat.heartbeat_at).total_seconds()
+    if silent <= _LATE_BEATS * run.heartbeat_s:
+        return None
+    finding = numbers.finding(
+        "home-not-written",
+        "critical",
+        "the job runs, and cannot write to its home",
+        f"its last heartbeat there is {_long(silent)} old; seen from other hosts it is dead",
+        ("# holdfast status, on the host of the job, has the reason: a full disk, missing rights, a lost mount",),
+        (),
+        count=1,
+    )
+    return _seen(finding, numbers, beat.heartbeat_at, f"last heartbeat in the home: {beat.heartbeat_at.isoformat()}")
+
+
+def _speaks(told: Liveness) -> bool:
+    return told.alive and told.source == "process"
+
+
+def alarms(numbers: Numbers, known: Iterable[str]) -> Iterator[Finding]:
+    """What the process has raised, beyond what the history shows by itself."""
+    report, told = numbers.seen.report, set(known)
+    for alarm in report.alarms if report else ():
+        if alarm.severity != "info" and (code := alarm.code.replace("_", "-")) not in told:
+            yield _of_alarm(numbers, code, alarm)
+
+
+def _of_alarm(numbers: Numbers, code: str, alarm: ReportedAlarm) -> Finding:
+    finding = numbers.finding(
+        code, alarm.severity, "the running job has raised an alarm", alarm.message, (f"# {alarm.hint}",), (), count=1
+    )
+    return _seen(finding, numbers, alarm.at, alarm.message)
+
+
+def _seen(finding: Finding, numbers: Numbers, at: datetime | None, text: str) -> Finding:
+    place = f"{numbers.seen.home.rstrip('/')}/{numbers.seen.job}"
+    moment = numbers.moment(at)
+    evidence = (Evidence(source=place, line=0, text=text),)
+    return msgspec.structs.replace(finding, evidence=evidence, first_seen=moment, last_seen=moment)
+
+
+def _long(silent_s: float) -> str:
+    if silent_s >= 7200:
+        return f"{silent_s / 3600:.1f} hours"
+    return seconds(silent_s * 1000)
