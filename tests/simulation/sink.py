@@ -13,6 +13,7 @@ from holdfast.errors import Conflict, Fenced, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 from holdfast.sinks import ledger as ledgers
 from holdfast.sinks import staging
+from holdfast.sinks.committed import Written
 from holdfast.sinks.protocol import (
     RewindPlan,
     SinkContext,
@@ -82,7 +83,7 @@ class SimulatedSink:
                 continue
             self._table.staged[path] = part
             files.append(StagedFile(path, len(part), len(part)))
-        staging._require_all(Path("/simulated"), len(rows), files)
+        staging._require_all(Path("/simulated"), Written(len(rows), {}), files, [])
         return StagedBatch(batch_id, self._epoch, tuple(files))
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:

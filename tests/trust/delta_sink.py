@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks import Delta, SinkContext, StagedBatch
+from holdfast.sinks.committed import Written
 from holdfast.sinks.delta_statistics import delta_statistics
 from holdfast.sinks.staging import staged_files
 from tests.trust.files_sink import columns, context
@@ -35,9 +36,11 @@ def staged(sink: Delta, epoch: int, *batches: int) -> tuple[StagedBatch, ...]:
 def _staged(sink: Delta, epoch: int, batch: int) -> StagedBatch:
     directory = sink._staging / str(epoch) / f"{batch}-u{next(_UNIQUE)}"
     directory.mkdir(parents=True)
-    for n in range(ROWS):
-        pq.write_table(pa.table({"id": [batch * 10 + n]}), directory / f"part-{n}.parquet")
-    files = staged_files(sink._place, directory, ROWS, delta_statistics)
+    paths = [directory / f"part-{n}.parquet" for n in range(ROWS)]
+    for n, path in enumerate(paths):
+        pq.write_table(pa.table({"id": [batch * 10 + n]}), path)
+    written = Written(ROWS, {path: path.stat().st_size for path in paths})
+    files = staged_files(sink._place, directory, written, delta_statistics)
     return StagedBatch(BatchId(batch), FencingEpoch(epoch), files)
 
 

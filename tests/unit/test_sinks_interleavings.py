@@ -26,6 +26,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks import Delta, Files, Sink, SinkContext, StagedBatch
+from holdfast.sinks.committed import Written
 from holdfast.sinks.protocol import Step, no_step
 
 DEEPER = int(os.environ.get("HOLDFAST_DEEPER", "0"))
@@ -36,11 +37,12 @@ Rows = Counter[tuple[int, str]]
 
 @pytest.fixture(autouse=True)
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(batch: pa.Table, directory: Path, _: tuple[str, ...] = ()) -> int:
+    def write(batch: pa.Table, directory: Path, _: tuple[str, ...] = ()) -> Written:
         directory.mkdir(parents=True)
-        for number in range(batch.num_rows):
-            pq.write_table(batch.slice(number, 1), directory / f"part-{number}.parquet")
-        return batch.num_rows
+        paths = [directory / f"part-{number}.parquet" for number in range(batch.num_rows)]
+        for number, path in enumerate(paths):
+            pq.write_table(batch.slice(number, 1), path)
+        return Written(batch.num_rows, {path: path.stat().st_size for path in paths})
 
     monkeypatch.setattr("holdfast.sinks.files.write_parquet", write)
     monkeypatch.setattr("holdfast.sinks.delta.write_parquet", write)

@@ -26,6 +26,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.sinks.committed import write_parquet
 from holdfast.sinks.delta_commits import foreign_since_own
 from holdfast.sinks.delta_fit import APPEND_ONLY, demands, has_deletion_vectors, is_append_only, misfits
 from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger, read_ledger, replace, transactions
@@ -66,7 +67,7 @@ from holdfast.sinks.published_record import (
 )
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.schemas import Field, fields_of, nullable
-from holdfast.sinks.staging import lost, require_size, size_of, staged_files, write_parquet
+from holdfast.sinks.staging import lost, require_size, size_of, staged_files
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
@@ -161,14 +162,14 @@ class Delta:
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         name = f"{batch_id}-{self._unique()}{MARKED if self._partition_by else ''}"
         directory = self._staging / str(self._context.fencing_epoch) / name
-        produced = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
-        self._step("written")
-        with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
-            try:
-                files = staged_files(self._place, directory, produced, delta_statistics)
-            except HoldfastError:
-                self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
-                raise
+        try:
+            written = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
+            self._step("written")
+            with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
+                files = staged_files(self._place, directory, written, delta_statistics)
+        except HoldfastError:
+            self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
+            raise
         return StagedBatch(batch_id, self._context.fencing_epoch, files)
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:

@@ -32,6 +32,7 @@ import msgspec
 from holdfast.errors import Conflict, Fenced, HoldfastError
 from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks import files_columns, files_proof
+from holdfast.sinks.committed import write_parquet
 from holdfast.sinks.durable import flush, storage_errors
 from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, jobs_at, life_of, lives_of
 from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, require_no_table
@@ -50,7 +51,7 @@ from holdfast.sinks.protocol import (
 )
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
-from holdfast.sinks.staging import lost, require_size, size_of, staged_files, write_parquet
+from holdfast.sinks.staging import lost, require_size, size_of, staged_files
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
@@ -127,14 +128,14 @@ class Files:
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         self._layout.require_no_links(self._epoch)
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
-        produced = write_parquet(batch, directory)
-        self._step("written")
-        with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
-            try:
-                files = staged_files(self._place, directory, produced)
-            except HoldfastError:
-                self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
-                raise
+        try:
+            written = write_parquet(batch, directory)
+            self._step("written")
+            with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
+                files = staged_files(self._place, directory, written)
+        except HoldfastError:
+            self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
+            raise
         return StagedBatch(batch_id, self._epoch, files)
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
