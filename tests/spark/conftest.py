@@ -57,7 +57,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, short_lived_jvms: None) -> I
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The same orders of the same steps are shown without Spark by tests/unit/test_sinks_interleavings.py."""
+    """The same orders of the same steps are shown without Spark by tests/trust/test_sinks_interleavings.py."""
     for item in items:
         if "overtaken_anywhere" in item.name and item.path.parent == HERE:
             item.add_marker(pytest.mark.long)
