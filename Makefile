@@ -7,7 +7,7 @@ STAMP := .venv/.holdfast-ready
 # Some machines forbid it; then each of some hundred short processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo unit test long lint bench simulate torture doctor-real compat clean
+.PHONY: setup demo unit test long lint bench simulate torture doctor-real compat recording clean
 
 setup: $(STAMP)
 
@@ -20,7 +20,7 @@ demo: setup
 
 # No Spark, no server: while you write.
 unit: setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile tests/unit tests/doctor
+	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not long" tests/unit tests/doctor
 
 # A file stays in one process; the long files come first, and wait for something much of their time.
 test: setup
@@ -61,6 +61,10 @@ doctor-real: setup
 # Every query under every supported PySpark, and checkpoints of one version under newer ones: docs/versions.md.
 compat: setup
 	$(PYTHON) -m tests.compat $(COMPAT)
+
+# docs/what-you-see.md: a start, a kill, an outage and a stop as they stand on a terminal.
+recording: setup
+	$(PYTHON) scripts/record_what_you_see.py
 
 clean:
 	rm -rf .venv .compat .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

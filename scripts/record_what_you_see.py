@@ -1,0 +1,163 @@
+"""Writes docs/what-you-see.md: what stands on the terminal of a person who starts a job, loses it, and stops it.
+
+Real processes on a terminal of 100 columns. Places are named as on a server; nothing else is changed.
+"""
+
+import contextlib
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PAGE = Path(__file__).parent.parent / "docs" / "what-you-see.md"
+PATIENCE = 600.0
+COLUMNS, ROWS = 100, 40
+SHOWN_AS = "/srv"
+COMMAND = "holdfast run orders.py --home file:///srv/home --sink delta:/srv/orders --work /srv/work --interval 5s"
+PIPELINE = """\
+def orders(spark):
+    events = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
+    return events.selectExpr("value % 10 AS customer", "value", "timestamp")
+"""
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]")
+
+
+class Terminal:
+    """A process on a terminal of its own, and when each line of it came."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.began = time.monotonic()
+        self.pid, self._handle = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.environ |= {"TERM": "xterm", "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
+            os.execvp(command[0], command)
+        self._text = ""
+        self.lines: list[str] = []
+
+    def until(self, reached: Callable[[str], bool]) -> None:
+        """Read on until a line is reached, or the end."""
+        deadline = time.monotonic() + PATIENCE
+        seen = len(self.lines)
+        while True:
+            for line in self.lines[seen:]:
+                if reached(line):
+                    return
+            seen = len(self.lines)
+            if time.monotonic() > deadline:
+                raise TimeoutError("\n".join(self.lines))
+            if not self._read():
+                return
+
+    def _read(self) -> bool:
+        if not select.select([self._handle], [], [], 1.0)[0]:
+            return True
+        data = b""
+        with contextlib.suppress(OSError):  # the other side is closed
+            data = os.read(self._handle, 1 << 16)
+        self._text += data.decode(errors="replace")
+        *whole, self._text = self._text.split("\n")
+        passed = time.monotonic() - self.began
+        for line in whole:
+            last = ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip()
+            self.lines.append(f"{int(passed) // 60}:{int(passed) % 60:02d}  {last}")
+        return bool(data)
+
+    def end(self) -> int:
+        self.until(lambda line: False)
+        os.close(self._handle)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class Recording:
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        self._parts: list[str] = []
+
+    def start(self) -> Terminal:
+        holdfast = str(Path(sys.executable).with_name("holdfast"))
+        return Terminal([holdfast, *COMMAND.replace(SHOWN_AS, str(self._place)).split()[1:]], self._place)
+
+    def tell(self, title: str, words: str, *blocks: list[str]) -> None:
+        shown = "\n".join(f"```text\n{self._shown(block)}\n```\n" for block in blocks)
+        self._parts.append(f"## {title}\n\n{words}\n\n{shown}")
+
+    def _shown(self, lines: list[str]) -> str:
+        return "\n".join(lines).replace(str(self._place), SHOWN_AS).replace(os.uname().nodename, "server")
+
+    def page(self) -> str:
+        return _HEAD + "\n".join(self._parts)
+
+
+_HEAD = f"""\
+# What you see
+
+<!-- Written by scripts/record_what_you_see.py from real processes. Run it again when `run` says something else. -->
+
+One job on one machine, on a terminal of {COLUMNS} columns: started, killed, started again, its home taken away and
+brought back, stopped. In front of each line is when it came, in minutes and seconds after the start of the process.
+A run has the number of its entry in the journal, so numbers leave gaps.
+
+"""
+
+
+def completed(number: int) -> Callable[[str], bool]:
+    return lambda line: f"checkpoint {number} " in line and "completed" in line
+
+
+def record(place: Path) -> str:
+    (place / "home").mkdir()
+    (place / "orders.py").write_text(PIPELINE)
+    recording = Recording(place)
+
+    first = recording.start()
+    first.until(completed(2))
+    os.kill(first.pid, signal.SIGKILL)
+    first.end()
+    recording.tell("The first start", "The home is an empty directory.", [f"$ {COMMAND}", *first.lines])
+
+    second = recording.start()
+    second.until(completed(4))
+    restarted = list(second.lines)
+    recording.tell(
+        "Killed, and started again",
+        "`kill -9`, then the same command.",
+        [f"$ kill -9 {first.pid}", f"$ {COMMAND}", *restarted],
+    )
+
+    (place / "home").rename(place / "away")
+    second.until(lambda line: "failed" in line)
+    second.until(lambda line: "failed" in line)
+    (place / "away").rename(place / "home")
+    second.until(lambda line: "is over" in line)
+    outage = second.lines[len(restarted) :]
+    recording.tell(
+        "An outage", "`mv home away`; after two failures `mv away home`. The process is the same one.", outage
+    )
+
+    before = len(second.lines)
+    os.kill(second.pid, signal.SIGINT)
+    code = second.end()
+    recording.tell("A stop", "Ctrl-C.", [*second.lines[before:], "$ echo $?", str(code)])
+    return recording.page()
+
+
+def main() -> int:
+    place = Path(tempfile.mkdtemp(prefix="holdfast-record-"))
+    try:
+        page = record(place)
+    finally:
+        shutil.rmtree(place)
+    (Path(sys.argv[1]) if sys.argv[1:] else PAGE).write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
