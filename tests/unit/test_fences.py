@@ -28,6 +28,7 @@ IMPORTS = (
     Planted("Decisions are pure", "checkpoint/layout.py", "import pathlib"),
     Planted("Words and verdicts are pure", "history/__init__.py", "import threading"),
     Planted("The repository waits for nothing", "repository/retention.py", "import time"),
+    Planted("No Spark below holdfast.spark", "runtime/loop.py", "import pyspark"),
     Planted("Log lines name their job", "cli/status.py", "import logging"),
     Planted("Rooms of the doctor", "doctor/reading/times.py", "import holdfast.doctor.matching.case"),
     Planted("The doctor's knowledge is pure", "doctor/diagnosis/timeline.py", "import pyspark"),
