@@ -101,9 +101,9 @@ _HEAD = f"""\
 
 <!-- Written by scripts/record_what_you_see.py from real processes. Run it again when `run` says something else. -->
 
-One job on one machine, on a terminal of {COLUMNS} columns: started, killed, started again, its home taken away and
-brought back, stopped. In front of each line is when it came, in minutes and seconds after the start of the process.
-A run has the number of its entry in the journal, so numbers leave gaps.
+One job on one machine, on a terminal of {COLUMNS} columns: started, killed, killed with its disk, its home taken
+away and brought back, stopped. In front of each line is when it came, in minutes and seconds after the start
+of the process. A run has the number of its entry in the journal, so numbers leave gaps.
 
 """
 
@@ -125,27 +125,38 @@ def record(place: Path) -> str:
 
     second = recording.start()
     second.until(completed(4))
-    restarted = list(second.lines)
     recording.tell(
         "Killed, and started again",
         "`kill -9`, then the same command.",
-        [f"$ kill -9 {first.pid}", f"$ {COMMAND}", *restarted],
+        [f"$ kill -9 {first.pid}", f"$ {COMMAND}", *second.lines],
+    )
+
+    os.kill(second.pid, signal.SIGKILL)
+    second.end()
+    shutil.rmtree(place / "work")
+    third = recording.start()
+    third.until(completed(5))
+    restored = list(third.lines)
+    recording.tell(
+        "Killed, and its disk lost",
+        "The same command on an empty disk: the state comes back from the home.",
+        [f"$ kill -9 {second.pid}; rm -r work", f"$ {COMMAND}", *restored],
     )
 
     (place / "home").rename(place / "away")
-    second.until(lambda line: "failed" in line)
-    second.until(lambda line: "failed" in line)
+    for _ in range(2):
+        third.until(lambda line: "checkpoint failed" in line)
     (place / "away").rename(place / "home")
-    second.until(lambda line: "is over" in line)
-    outage = second.lines[len(restarted) :]
+    third.until(lambda line: "is over" in line)
+    outage = third.lines[len(restored) :]
     recording.tell(
         "An outage", "`mv home away`; after two failures `mv away home`. The process is the same one.", outage
     )
 
-    before = len(second.lines)
-    os.kill(second.pid, signal.SIGINT)
-    code = second.end()
-    recording.tell("A stop", "Ctrl-C.", [*second.lines[before:], "$ echo $?", str(code)])
+    before = len(third.lines)
+    os.kill(third.pid, signal.SIGINT)
+    code = third.end()
+    recording.tell("A stop", "Ctrl-C.", [*third.lines[before:], "$ echo $?", str(code)])
     return recording.page()
 
 

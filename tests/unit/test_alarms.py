@@ -82,9 +82,9 @@ def test_what_is_in_the_log_already_is_said_at_first_and_when_it_gets_worse(
 ) -> None:
     told = receivers.alarms(receivers.hear)
     for number, severity in ((1, "warning"), (2, "warning"), (3, "critical"), (4, "critical")):
-        told.raise_alarm("failing", severity, f"{number} failed", "mend it", told=True)
+        told.raise_alarm("failing", severity, f"{number} failed: no space", "mend it", f"{number} failed")
     told.clear("failing", "mended")
-    told.raise_alarm("failing", "warning", "1 failed", "mend it", told=True)
+    told.raise_alarm("failing", "warning", "1 failed: no space", "mend it", "1 failed")
     assert [message for message in caplog.messages if "failed" in message] == [
         "1 failed. Try: mend it",
         "3 failed. Try: mend it",

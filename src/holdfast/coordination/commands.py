@@ -1,6 +1,6 @@
 """What the coordinator asks for. Performing one is the runtime's business; each is answered by an event, if at all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.coordination.events import Kind
 from holdfast.coordination.history import CheckpointRecord
@@ -83,6 +83,8 @@ class RaiseAlarm:
     severity: Severity
     message: str
     hint: str
+    brief: str | None = field(default=None, compare=False)
+    """For the log, which has told the rest already. None: nobody has told anything of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -423,10 +423,11 @@ class Coordinator:
         self._history.count(consecutive_failures=self._budget.consecutive)
         self._triggering.failed(self._budget.consecutive, now)
         exceeded = self._budget.exceeded
-        self._commands.append(
-            RaiseAlarm(FAILING, "critical" if exceeded else "warning", self._budget.message(), failure.reason.rule.hint)
-        )
-        if exceeded and self._rules.fail_on_exceeded:
+        stops = exceeded and self._rules.fail_on_exceeded
+        brief = self._budget.brief() if stops else f"{self._budget.brief()}; the pipeline runs on"
+        message, hint = self._budget.message(), failure.reason.rule.hint
+        self._commands.append(RaiseAlarm(FAILING, "critical" if exceeded else "warning", message, hint, brief))
+        if stops:
             self._end(now, FailureReason.RUN_STOPPED, self._budget.message())
 
     def _abandon_all(self, reason: FailureReason, message: str, now: float) -> None:

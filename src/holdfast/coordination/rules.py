@@ -70,8 +70,8 @@ class FailureBudget:
     def message(self) -> str:
         assert self.last is not None
         where = f" in shard {self.last.shard}" if self.last.shard else ""
+        return f"{self.brief()}; the last one{where}: {self.last.reason.value}: {self.last.message}"
+
+    def brief(self) -> str:
         failed = "1 checkpoint" if self.consecutive == 1 else f"{self.consecutive} checkpoints in a row"
-        return (
-            f"{failed} failed ({self.tolerable} tolerated); "
-            f"the last one{where}: {self.last.reason.value}: {self.last.message}"
-        )
+        return f"{failed} failed ({self.tolerable} tolerated)"

@@ -43,13 +43,13 @@ class Alarms:
         self._clock = clock
         self.active: dict[str, Alarm] = {}
 
-    def raise_alarm(self, code: str, severity: Severity, message: str, hint: str, *, told: bool = False) -> None:
-        """`told`: what happened is in the log already; it is said again only at first and when it gets worse."""
+    def raise_alarm(self, code: str, severity: Severity, message: str, hint: str, brief: str | None = None) -> None:
+        """With `brief`, what happened is in the log already: so much of it is said at first and when it gets worse."""
         alarm = Alarm(self._job, code, severity, message, hint, self._clock.wall())
         before = self.active.get(code)
         self.active[code] = alarm
-        if not told or before is None or before.severity != severity:
-            log.log(_LEVELS[severity], "%s. Try: %s", message, hint)
+        if brief is None or before is None or before.severity != severity:
+            log.log(_LEVELS[severity], "%s. Try: %s", brief or message, hint)
         self._deliver(alarm)
 
     def clear(self, code: str, message: str) -> None:

@@ -251,7 +251,6 @@ def launch(
         reason = f"could not start: {why}"
         say_goodbye(journal, reason, begun.planned, failed=failed, never_ran=True, untouched=untouched)
         raise
-    log.info("the query runs")
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)
 

@@ -21,7 +21,7 @@ from holdfast.coordination.commands import (
     RetireCheckpoints,
     SealCheckpoint,
 )
-from holdfast.coordination.coordinator import FAILING, Coordinator
+from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import (
     BarrierReached,
     CheckpointDamaged,
@@ -304,8 +304,8 @@ class Runtime:
             case AnswerRequest(request=request):
                 if answer := self._answers.pop(request, None):
                     answer(command)
-            case RaiseAlarm(code=code, severity=severity, message=message, hint=hint):
-                self._parts.alarms.raise_alarm(code, severity, message, hint, told=code == FAILING)
+            case RaiseAlarm(code, severity, message, hint, brief):
+                self._parts.alarms.raise_alarm(code, severity, message, hint, brief)
             case ClearAlarm(code=code, message=message):
                 self._parts.alarms.clear(code, message)
             case EndRun():

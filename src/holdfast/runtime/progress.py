@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-from holdfast.job_log import doing, it_moves, log
+from holdfast.job_log import about_the_same, doing, doing_now, it_moves, log, moves
+from holdfast.runtime.clock import Clock
 
 Advance = Callable[[int], None]
 """Takes the number of bytes just done. Any thread may call it."""
@@ -54,6 +55,30 @@ def in_lines(title: str, total: int) -> Iterator[Advance]:
         log.info("%s: %s of %s", title, _megabytes(now), _megabytes(total))
 
     yield advance
+
+
+@contextmanager
+def still_saying(clock: Clock, after_s: float = 10.0) -> Iterator[None]:
+    """What a start is at, once more when it has not got on for so long, then twice as long, and so on."""
+    over = threading.Event()
+
+    def say() -> None:
+        seen, since, due = moves(), clock.monotonic(), after_s
+        while not over.wait(after_s / 10):
+            for_s = clock.monotonic() - since
+            if moves() != seen:
+                seen, since, due = moves(), clock.monotonic(), after_s
+            elif for_s >= due:
+                due *= 2
+                log.info("still %s, for %.0f s", doing_now(), for_s)
+
+    thread = threading.Thread(target=about_the_same(say), name="holdfast-still", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _megabytes(size: int) -> str:

@@ -16,6 +16,7 @@ from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.causes import death_of_start
 from holdfast.runtime.launching import Surroundings, look
+from holdfast.runtime.progress import still_saying
 from holdfast.runtime.status import last_words
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
@@ -87,7 +88,7 @@ def start_stepwise(
     name = job_name(job)
     watchdog = Watchdog.of(os.environ, os.getpid())
     around = replace(Surroundings.real(step, settings.identity_in(os.environ)), alive=watchdog.alive)
-    with about(name), watchdog.while_it_starts():
+    with about(name), still_saying(around.clock), watchdog.while_it_starts():
         return _started(build, name, home, sink, settings, around)
 
 
