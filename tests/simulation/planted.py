@@ -647,6 +647,7 @@ def the_sink_is_asked_after_the_journal_has_given_up(patch: Patch) -> None:
         return original(self, dataclasses.replace(resumed, gives_up=None) if resumed.gives_up else resumed)
 
     patch.setattr(Resuming, "go_on", go_on)
+    patch.setattr(launching, "_ask_beforehand", lambda place, journal, query, outside, context: None)
 
 
 @defect(vanishing=0.1)

@@ -591,11 +591,13 @@ def test_a_home_whose_batches_were_made_anew_over_another_copy_is_not_mixed_with
             job.wipe_work()
         if home == older:
             job.lived(batches, accept_older_home=True)
+    head = state_of(job.home).head
     for _ in range(2):  # a refusal leaves nothing behind that the next start would take for an explanation
         with pytest.raises(Conflict, match="shows batches from 2 on as a later run made them anew") as refusal:
             job.run(accept_older_home=True)
         with pytest.raises(Conflict):
             job.run()
+    assert state_of(job.home).head == head, "not even claimed"
     job.require_rows(2 + batches)
     assert "--from-checkpoint 2" in str(refusal.value.hint)
     job.lived(3, accept_older_home=True, from_checkpoint=2)

@@ -162,6 +162,12 @@ class Candidates:
         if newest is None:
             return replace(suspect, barrier=barrier, gives_up=None)
         durable_id = newest.id if newest.id not in self._journal.state.corrupt else None
-        again = Resumed(suspect.directory, barrier, newest.barrier_batch_id, durable_id, suspect.checkpoint)
+        again = Resumed(
+            directory=suspect.directory,
+            barrier=barrier,
+            durable=newest.barrier_batch_id,
+            durable_id=durable_id,
+            checkpoint=suspect.checkpoint,
+        )
         self._resuming.align(again)
         return again

@@ -53,9 +53,9 @@ from holdfast.runtime.own_writer import may_have_more, require_no_skips
 from holdfast.runtime.ownership_watch import Beats, OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.places import require_apart
 from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Recovery, Resumed
+from holdfast.runtime.recovery import Known, Recovery, Resumed, foreseen
 from holdfast.runtime.remembering import Remembering
-from holdfast.runtime.resuming import Resuming
+from holdfast.runtime.resuming import Consent, Resuming
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
@@ -66,7 +66,7 @@ from holdfast.runtime.watching import Watcher
 from holdfast.runtime.work_folder import require_no_work_directory
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.settings import Settings
-from holdfast.sinks.protocol import Step, no_step
+from holdfast.sinks.protocol import SinkContext, Step, no_step
 from holdfast.storage.home_identity import ensure_home_identity
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
@@ -270,9 +270,29 @@ def _compared(place: Place, journal: Journal, query: Query) -> Outside:
     described = query.sink.describe() if query.sink is not None else ""
 
     def compared(state: JobState) -> Outside:
-        return compare(place, state, query.look_at_sink(known_to(place, state)), described)
+        context = known_to(place, state)
+        outside = compare(place, state, query.look_at_sink(context), described)
+        _ask_beforehand(place, journal, query, outside, context)
+        return outside
 
     return _agreed(place, journal, compared)
+
+
+def _ask_beforehand(place: Place, journal: Journal, query: Query, outside: Outside, context: SinkContext) -> None:
+    """Sink and source, about what the journal alone can foresee: who does not agree is heard before the claim."""
+    back = decide(journal.state, Wanted(place.settings.from_savepoint, place.settings.from_checkpoint))
+    point = foreseen(journal.state, back if isinstance(back, GoBack) else None)
+    if point is not None:
+        Consent(
+            query=query,
+            known=Known(place.store, journal),
+            journal=journal,
+            context=msgspec.structs.replace(context, accept=outside.accepts or outside.new_place),
+            looked=outside.sink,
+            older_home=outside.agreement.older_home,
+            force=place.settings.force,
+            say=log.debug,
+        ).ask(point)
 
 
 def _agreed(place: Place, journal: Journal, compare: Callable[[JobState], T]) -> T:

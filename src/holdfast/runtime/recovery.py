@@ -48,23 +48,38 @@ class GivesUp:
         return f"go on without checkpoint {', '.join(str(id) for id in self.passed_over)}"
 
 
-@dataclass(frozen=True)
-class Resumed:
-    directory: WorkDirectory
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """Where a line of batches goes on."""
+
     barrier: BatchId | None
     """The newest committed batch in the directory; the query goes on with the one after it."""
     durable: BatchId | None
     """The barrier of the newest checkpoint that this line of batches contains. Output is shown up to here."""
-    durable_id: CheckpointId | None
+    durable_id: CheckpointId | None = None
     """That checkpoint; None when there is none, or it is damaged and its barrier needs another one."""
-    checkpoint: CheckpointId | None
-    """The checkpoint that the directory was restored from, None for a local or fresh one."""
     gives_up: GivesUp | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumed(Point):
+    directory: WorkDirectory
+    checkpoint: CheckpointId | None = None
+    """The checkpoint that the directory was restored from, None for a local or fresh one."""
 
     @property
     def is_local(self) -> bool:
         """It goes on in what the run before left, with what Spark had planned there."""
         return self.checkpoint is None and self.barrier is not None
+
+
+def foreseen(state: JobState, back: GoBack | None) -> Point | None:
+    """Where the job goes on, as far as the journal alone can tell; None when it cannot."""
+    chosen = back.to if back is not None else state.newest_of_the_line()
+    if chosen is None or chosen.id in state.corrupt:
+        return None
+    barrier, gives_up = chosen.barrier_batch_id, GivesUp(back) if back is not None else None
+    return Point(barrier=barrier, durable=barrier, durable_id=chosen.id, gives_up=gives_up)
 
 
 Cost = Callable[[BatchId], str | None]
@@ -74,10 +89,52 @@ Lost = Callable[[WorkDirectory], str | None]
 """What the batches of a directory staged and is gone, None for nothing."""
 
 
-class Recovery:
-    def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace) -> None:
+class Known:
+    """What the home says of the checkpoints that its journal has. Only reads."""
+
+    def __init__(self, store: ObjectStore, journal: Journal) -> None:
         self._store = store
         self._journal = journal
+
+    def made_by(self, point: Point) -> FencingEpoch | None:
+        """The run that made the checkpoint at `point.durable`, as the sink knows it; None when that is not known."""
+        state = self._journal.state
+        newest = state.newest_of_the_line() if point.durable_id is None else state.completed[point.durable_id]
+        if newest is None:
+            return None
+        # The entry of a copy names the run that copied; the manifest is the one that was copied.
+        return self.manifest(newest.id).fencing_epoch if is_copied(state, newest.id) else newest.fencing_epoch
+
+    def manifest(self, id: CheckpointId) -> Manifest:
+        """Raises `Corrupt` or `StorageError`."""
+        return load_manifest(self._store, self._journal.state.completed[id])
+
+    def logs_of_sources(self, point: Point) -> Iterator[bytes]:
+        """What Spark wrote of its sources in the batches that are given up, as far as the home can say."""
+        state, gives_up = self._journal.state, point.gives_up
+        if gives_up is None:
+            return
+        ids = gives_up.passed_over if gives_up.back is None else abandoned_by(state, gives_up.back.to)
+        for id in sorted(ids, reverse=True):
+            try:
+                files = [file for file in self.manifest(id).files() if _is_source_log(file, point.barrier)]
+                logs = [self._read(file) for file in files]
+            except (Corrupt, StorageError) as error:
+                log.debug("checkpoint %s does not say what its batches read: %s", id, error.message)
+                continue
+            yield from logs
+            return
+
+    def _read(self, file: ManifestFile) -> bytes:
+        data = self._store.read(file.key, file.offset, file.size)
+        if digest_of(data) != file.digest:
+            raise Corrupt(f"{file.path} is damaged")
+        return data
+
+
+class Recovery(Known):
+    def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace) -> None:
+        super().__init__(store, journal)
         self._workplace = workplace
         self.cost: Cost = lambda barrier: None
         self.lost: Lost = lambda directory: None
@@ -130,15 +187,15 @@ class Recovery:
         try:
             adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
         except StorageUnreachable:
-            self.require_ownership()  # a newer run takes directories away
+            self._journal.require_standing()  # a newer run takes directories away
             raise
         # A query that outlived its driver may have committed one more, and what was taken over has it.
         barrier = adopted.newest_barrier()
         log.info("resuming at batch %s from the previous run's directory %s", barrier, directory.location)
         if newest is None:
-            return Resumed(adopted, barrier, None, None, None)
+            return Resumed(directory=adopted, barrier=barrier, durable=None)
         durable_id = newest.id if newest.id not in state.corrupt else None
-        return Resumed(adopted, barrier, newest.barrier_batch_id, durable_id, None)
+        return Resumed(directory=adopted, barrier=barrier, durable=newest.barrier_batch_id, durable_id=durable_id)
 
     def _from_home(self, damaged: dict[CheckpointId, str]) -> Resumed:
         unreadable: dict[CheckpointId, StorageError] = {}
@@ -171,7 +228,7 @@ class Recovery:
                 "of its own, since the same one would get every row again",
             )
         log.info("there is no checkpoint yet: beginning at batch 0")
-        return Resumed(self._workplace.fresh(self._journal.fencing_epoch), None, None, None, None)
+        return Resumed(directory=self._workplace.fresh(self._journal.fencing_epoch), barrier=None, durable=None)
 
     def _require_no_cost(self, chosen: CheckpointCompleted, unreadable: Mapping[CheckpointId, StorageError]) -> None:
         """What cannot be read now may be readable tomorrow: rows are not taken back for that by itself."""
@@ -185,7 +242,15 @@ class Recovery:
                 )
 
     def _resumed(self, directory: WorkDirectory, entry: CheckpointCompleted, gives_up: GivesUp | None) -> Resumed:
-        return Resumed(directory, entry.barrier_batch_id, entry.barrier_batch_id, entry.id, entry.id, gives_up)
+        barrier = entry.barrier_batch_id
+        return Resumed(
+            directory=directory,
+            barrier=barrier,
+            durable=barrier,
+            durable_id=entry.id,
+            checkpoint=entry.id,
+            gives_up=gives_up,
+        )
 
     def _restored(self, entry: CheckpointCompleted) -> WorkDirectory:
         """Read twice before it is passed over, which is for ever: bytes that came wrong may lie right."""
@@ -262,45 +327,6 @@ class Recovery:
         if id in self._journal.state.passed_over:
             return
         mark_corrupt(self._journal, id, detail, passed_over=passed_over, published=published)
-
-    def require_ownership(self) -> None:
-        """Raises `Fenced` when a newer run owns the job by now: what it did since explains what is outside."""
-        self._journal.require_standing()
-
-    def made_by(self, resumed: Resumed) -> FencingEpoch | None:
-        """The run that made the checkpoint at `resumed.durable`, as the sink knows it; None when that is not known."""
-        state = self._journal.state
-        newest = state.newest_of_the_line() if resumed.durable_id is None else state.completed[resumed.durable_id]
-        if newest is None:
-            return None
-        # The entry of a copy names the run that copied; the manifest is the one that was copied.
-        return self.manifest(newest.id).fencing_epoch if is_copied(state, newest.id) else newest.fencing_epoch
-
-    def manifest(self, id: CheckpointId) -> Manifest:
-        """Raises `Corrupt` or `StorageError`."""
-        return load_manifest(self._store, self._journal.state.completed[id])
-
-    def logs_of_sources(self, resumed: Resumed) -> Iterator[bytes]:
-        """What Spark wrote of its sources in the batches that are given up, as far as the home can say."""
-        state, gives_up = self._journal.state, resumed.gives_up
-        if gives_up is None:
-            return
-        ids = gives_up.passed_over if gives_up.back is None else abandoned_by(state, gives_up.back.to)
-        for id in sorted(ids, reverse=True):
-            try:
-                files = [file for file in self.manifest(id).files() if _is_source_log(file, resumed.barrier)]
-                logs = [self._read(file) for file in files]
-            except (Corrupt, StorageError) as error:
-                log.debug("checkpoint %s does not say what its batches read: %s", id, error.message)
-                continue
-            yield from logs
-            return
-
-    def _read(self, file: ManifestFile) -> bytes:
-        data = self._store.read(file.key, file.offset, file.size)
-        if digest_of(data) != file.digest:
-            raise Corrupt(f"{file.path} is damaged")
-        return data
 
 
 def _is_source_log(file: ManifestFile, after: BatchId | None) -> bool:

@@ -7,7 +7,8 @@
     journal    what is given up, in one go
     sink       opened, rewound or published up to the barrier, the rest discarded
 
-Whoever refuses does so before the journal says anything: the next start goes on as if this one had not been.
+Whoever refuses does so before the journal says anything: the next start goes on as if this one had not been. Sink and
+source are asked before the claim, too, about what the journal alone can foresee: then a refusal leaves no trace at all.
 """
 
 from __future__ import annotations
@@ -24,11 +25,186 @@ from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.memory import covers, given_up
 from holdfast.runtime.ports import Query, WorkDirectory
-from holdfast.runtime.recovery import Recovery, Resumed
+from holdfast.runtime.recovery import Known, Point, Recovery, Resumed
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
 
 
-class Resuming:
+class Consent:
+    """Asks the sink and the source whether the job may go on from a point. Changes nothing."""
+
+    def __init__(
+        self,
+        *,
+        query: Query,
+        known: Known,
+        journal: Journal,
+        context: SinkContext,
+        looked: SinkState | None,
+        older_home: bool = False,
+        force: bool = False,
+        still_owner: Callable[[], None] = lambda: None,
+        say: Callable[..., None] = log.warning,
+    ) -> None:
+        """`looked` is what the sink said before the claim, None when there is no sink. `older_home`: a person wants the
+        home's newest checkpoint, although the sink shows more. `still_owner` raises `Fenced` when a newer run owns the
+        job by now: what it did since explains what is outside. `say` is told what follows for whoever goes on."""
+        self._query = query
+        self._known = known
+        self._journal = journal
+        self._context = context
+        self._looked = looked
+        self._older_home = older_home
+        self._force = force
+        self._still_owner = still_owner
+        self._say = say
+        self._opened = False
+
+    @property
+    def new_place(self) -> bool:
+        """The sink holds nothing of this life: what checkpoints say was staged lies elsewhere."""
+        return self._looked is not None and is_new_place(self._looked, self._context.lineage)
+
+    def ask(self, point: Point) -> None:
+        """Raises `Conflict` when somebody does not agree."""
+        self._require_one_line(point)
+        self._require_seen(point)
+        self._require_rewindable(point, self._published())
+        self._require_input(point)
+
+    def _published(self) -> BatchId | None:
+        sink = self._query.sink
+        if sink is None or (not self._opened and self.new_place):
+            return None
+        return sink.published() if self._opened or self._looked is None else self._looked.published
+
+    def _require_one_line(self, point: Point) -> None:
+        """What the sink shows up to the checkpoint's barrier must be of the line of batches that the checkpoint ends.
+
+        A run over another copy of the home may have made those batches anew: cut elsewhere, they hold other rows. Every
+        batch of a checkpoint was staged by the run that made the checkpoint, or by one before it.
+        """
+        sink, durable = self._query.sink, point.durable
+        if sink is None or durable is None or (self.new_place and not self._opened):
+            return
+        made_by = self._known.made_by(point)
+        first = None if made_by is None else sink.first_made_after(made_by)
+        if first is None or first > durable:
+            return
+        what = (
+            f"the home has batches up to {durable} as run {made_by} made them, and {sink.describe()} shows batches "
+            f"from {first} on as a later run made them anew"
+        )
+        if not self._context.accept:
+            self._still_owner()
+            raise Conflict(
+                f"could not go on from batch {durable}: {what}; rows would be missing, or stand there twice",
+                hint="start with the home of that later run"
+                + self._back_to("go back to where the two part", lambda entry: entry.barrier_batch_id < first)
+                + f"; or go on from what is there as it is: --accept-sink{self._together}",
+            )
+        self._say("the sink is taken as it is, as was asked for: %s", what)
+
+    def _require_seen(self, point: Point) -> None:
+        """A run opens the sink before it makes a batch. So a sink that does not know the run which made the checkpoint
+        was put back from a copy, and what it shows may be of another line of batches."""
+        sink, looked = self._query.sink, self._looked
+        if sink is None or looked is None or self._opened or self.new_place or self._context.accept:
+            return
+        made_by = self._known.made_by(point)
+        if made_by is None or made_by <= looked.fencing_epoch:
+            return
+        self._still_owner()
+        shown = "nothing" if looked.published is None else f"batches up to {looked.published}"
+        raise Conflict(
+            f"could not go on from batch {point.durable}: run {made_by} made it, and the newest run that "
+            f"{sink.describe()} knows is run {looked.fencing_epoch}: it was put back from an older copy, and shows "
+            f"{shown}",
+            hint="put the sink back to what the last run left"
+            + self._back_to(
+                "make what is missing anew",
+                lambda entry: (
+                    entry.fencing_epoch <= looked.fencing_epoch and covers(looked.published, entry.barrier_batch_id)
+                ),
+            )
+            + f"; or go on from what is there as it is: --accept-sink{self._together}",
+        )
+
+    def _back_to(self, what_for: str, fits: Callable[[CheckpointCompleted], bool]) -> str:
+        """The newest checkpoint that fits, as something to type."""
+        state = self._journal.state
+        done = state.went_back  # what was carried out once is not carried out again
+        older = [
+            entry.id
+            for entry in state.restorable()
+            if fits(entry) and not (done and done.asked == str(Wanted(checkpoint=entry.id)))
+        ]
+        return f"; or {what_for}: --from-checkpoint {older[0]}{self._together}" if older else ""
+
+    @property
+    def _together(self) -> str:
+        return " --accept-older-home" if self._older_home else ""
+
+    def _require_rewindable(self, point: Point, published: BatchId | None) -> None:
+        sink, durable = self._query.sink, point.durable
+        if sink is None or published is None or (durable is not None and published <= durable):
+            return
+        if point.gives_up is None and not self._may_take_back(published):
+            self._still_owner()
+            raise _unexplained(sink, published, durable)
+        plan = sink.plan_rewind(durable)
+        doing = point.gives_up.why if point.gives_up is not None else "go on from the home's newest checkpoint"
+        if plan.obstacle is not None:
+            raise Conflict(
+                f"could not {doing}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
+                f"batch {durable}: {plan.obstacle}",
+                hint=_way_on(point),
+            )
+        self._say(
+            "to %s, %s batches with %s rows are taken back from readers of %s",
+            doing,
+            plan.batches,
+            plan.rows,
+            sink.describe(),
+        )
+        if plan.rows_gone:
+            self._say(
+                "%s more rows of these batches are not in the files that were published; where another writer has only "
+                "moved them (OPTIMIZE), they stay and will stand there twice: take them out by hand",
+                plan.rows_gone,
+            )
+
+    def _may_take_back(self, published: BatchId) -> bool:
+        shown = given_up(self._journal.state)
+        return self._older_home or (shown is not None and published <= shown)
+
+    def _require_input(self, point: Point) -> None:
+        """Batches that are given up are made anew, out of the same input."""
+        if point.gives_up is None:
+            return
+        paths = sorted(set(_files_read(self._known.logs_of_sources(point), point.barrier)))
+        missing = self._query.missing_input(paths) if paths else None
+        if missing is None:
+            self._say(
+                "to %s, batches after %s are made anew; whether their sources still have what they read cannot be "
+                "asked here",
+                point.gives_up.why,
+                point.barrier,
+            )
+        elif missing:
+            self._refuse_without(point, missing, len(paths))
+
+    def _refuse_without(self, point: Point, missing: tuple[str, ...], of: int) -> None:
+        assert point.gives_up is not None
+        gone = f"{len(missing)} of {of} files that must be read again are gone, {missing[0]} is one"
+        if not self._force:
+            raise Conflict(
+                f"could not {point.gives_up.why}: {gone}",
+                hint=f"put them back, or go on without their rows: --force. {_way_on(point)}",
+            )
+        self._say("going on without rows: %s", gone)
+
+
+class Resuming(Consent):
     def __init__(
         self,
         *,
@@ -41,32 +217,25 @@ class Resuming:
         force: bool = False,
         step: Step,
     ) -> None:
-        """`looked` is what the sink said before the claim, None when there is no sink. `older_home`: a person wants the
-        home's newest checkpoint, although the sink shows more."""
-        self._query = query
+        super().__init__(
+            query=query,
+            known=recovery,
+            journal=journal,
+            context=context,
+            looked=looked,
+            older_home=older_home,
+            force=force,
+            still_owner=journal.require_standing,
+        )
         self._recovery = recovery
-        self._journal = journal
-        self._context = context
-        self._looked = looked
-        self._older_home = older_home
-        self._force = force
         self._step = step
-        self._opened = False
-
-    @property
-    def new_place(self) -> bool:
-        """The sink holds nothing of this life: what checkpoints say was staged lies elsewhere."""
-        return self._looked is not None and is_new_place(self._looked, self._context.lineage)
 
     def go_on(self, resumed: Resumed) -> bool:
         """Whether differences of the query were overridden that Spark may break on. After this the query may start."""
         overridden = self._query.preflight(resumed.directory, resumed.barrier)
         published = self._published()
-        self._require_one_line(resumed)
-        self._require_seen(resumed)
         self._require_staged(resumed, published)
-        self._require_rewindable(resumed, published)
-        self._require_input(resumed)
+        self.ask(resumed)
         self._recovery.give_up(resumed, published)
         if resumed.gives_up is not None:
             self._step("recovery.back")
@@ -109,64 +278,6 @@ class Resuming:
             f"{files[0]} is one"
         )
 
-    def _published(self) -> BatchId | None:
-        sink = self._query.sink
-        if sink is None or (not self._opened and self.new_place):
-            return None
-        return sink.published() if self._opened or self._looked is None else self._looked.published
-
-    def _require_one_line(self, resumed: Resumed) -> None:
-        """What the sink shows up to the checkpoint's barrier must be of the line of batches that the checkpoint ends.
-
-        A run over another copy of the home may have made those batches anew: cut elsewhere, they hold other rows. Every
-        batch of a checkpoint was staged by the run that made the checkpoint, or by one before it.
-        """
-        sink, durable = self._query.sink, resumed.durable
-        if sink is None or durable is None or (self.new_place and not self._opened):
-            return
-        made_by = self._recovery.made_by(resumed)
-        first = None if made_by is None else sink.first_made_after(made_by)
-        if first is None or first > durable:
-            return
-        what = (
-            f"the home has batches up to {durable} as run {made_by} made them, and {sink.describe()} shows batches "
-            f"from {first} on as a later run made them anew"
-        )
-        if not self._context.accept:
-            self._recovery.require_ownership()
-            raise Conflict(
-                f"could not go on from batch {durable}: {what}; rows would be missing, or stand there twice",
-                hint="start with the home of that later run"
-                + self._back_to("go back to where the two part", lambda entry: entry.barrier_batch_id < first)
-                + f"; or go on from what is there as it is: --accept-sink{self._together}",
-            )
-        log.warning("the sink is taken as it is, as was asked for: %s", what)
-
-    def _require_seen(self, resumed: Resumed) -> None:
-        """A run opens the sink before it makes a batch. So a sink that does not know the run which made the checkpoint
-        was put back from a copy, and what it shows may be of another line of batches."""
-        sink, looked = self._query.sink, self._looked
-        if sink is None or looked is None or self._opened or self.new_place or self._context.accept:
-            return
-        made_by = self._recovery.made_by(resumed)
-        if made_by is None or made_by <= looked.fencing_epoch:
-            return
-        self._recovery.require_ownership()
-        shown = "nothing" if looked.published is None else f"batches up to {looked.published}"
-        raise Conflict(
-            f"could not go on from batch {resumed.durable}: run {made_by} made it, and the newest run that "
-            f"{sink.describe()} knows is run {looked.fencing_epoch}: it was put back from an older copy, and shows "
-            f"{shown}",
-            hint="put the sink back to what the last run left"
-            + self._back_to(
-                "make what is missing anew",
-                lambda entry: (
-                    entry.fencing_epoch <= looked.fencing_epoch and covers(looked.published, entry.barrier_batch_id)
-                ),
-            )
-            + f"; or go on from what is there as it is: --accept-sink{self._together}",
-        )
-
     def _require_staged(self, resumed: Resumed, published: BatchId | None) -> None:
         """What a checkpoint has staged and the sink does not show yet must be there."""
         if resumed.durable is None or self._context.accept:
@@ -174,88 +285,13 @@ class Resuming:
         lost = self._lost(resumed.directory, published, resumed.durable)
         if lost is None:
             return
-        self._recovery.require_ownership()
+        self._still_owner()
         raise Conflict(
             f"could not go on from batch {resumed.durable}: {lost}",
             hint="put them back"
             + self._back_to("make these batches anew", lambda entry: covers(published, entry.barrier_batch_id))
             + f"; or go on without the rows of these batches: --accept-sink{self._together}",
         )
-
-    def _back_to(self, what_for: str, fits: Callable[[CheckpointCompleted], bool]) -> str:
-        """The newest checkpoint that fits, as something to type."""
-        state = self._journal.state
-        done = state.went_back  # what was carried out once is not carried out again
-        older = [
-            entry.id
-            for entry in state.restorable()
-            if fits(entry) and not (done and done.asked == str(Wanted(checkpoint=entry.id)))
-        ]
-        return f"; or {what_for}: --from-checkpoint {older[0]}{self._together}" if older else ""
-
-    @property
-    def _together(self) -> str:
-        return " --accept-older-home" if self._older_home else ""
-
-    def _require_rewindable(self, resumed: Resumed, published: BatchId | None) -> None:
-        sink, durable = self._query.sink, resumed.durable
-        if sink is None or published is None or (durable is not None and published <= durable):
-            return
-        if resumed.gives_up is None and not self._may_take_back(published):
-            self._recovery.require_ownership()
-            raise _unexplained(sink, published, durable)
-        plan = sink.plan_rewind(durable)
-        doing = resumed.gives_up.why if resumed.gives_up is not None else "go on from the home's newest checkpoint"
-        if plan.obstacle is not None:
-            raise Conflict(
-                f"could not {doing}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
-                f"batch {durable}: {plan.obstacle}",
-                hint=_way_on(resumed),
-            )
-        log.warning(
-            "to %s, %s batches with %s rows are taken back from readers of %s",
-            doing,
-            plan.batches,
-            plan.rows,
-            sink.describe(),
-        )
-
-        if plan.rows_gone:
-            log.warning(
-                "%s more rows of these batches are not in the files that were published; where another writer has only "
-                "moved them (OPTIMIZE), they stay and will stand there twice: take them out by hand",
-                plan.rows_gone,
-            )
-
-    def _may_take_back(self, published: BatchId) -> bool:
-        shown = given_up(self._journal.state)
-        return self._older_home or (shown is not None and published <= shown)
-
-    def _require_input(self, resumed: Resumed) -> None:
-        """Batches that are given up are made anew, out of the same input."""
-        if resumed.gives_up is None:
-            return
-        paths = sorted(set(_files_read(self._recovery.logs_of_sources(resumed), resumed.barrier)))
-        missing = self._query.missing_input(paths) if paths else None
-        if missing is None:
-            log.warning(
-                "to %s, batches after %s are made anew; whether their sources still have what they read cannot be "
-                "asked here",
-                resumed.gives_up.why,
-                resumed.barrier,
-            )
-        elif missing:
-            self._refuse_without(resumed, missing, len(paths))
-
-    def _refuse_without(self, resumed: Resumed, missing: tuple[str, ...], of: int) -> None:
-        assert resumed.gives_up is not None
-        gone = f"{len(missing)} of {of} files that must be read again are gone, {missing[0]} is one"
-        if not self._force:
-            raise Conflict(
-                f"could not {resumed.gives_up.why}: {gone}",
-                hint=f"put them back, or go on without their rows: --force. {_way_on(resumed)}",
-            )
-        log.warning("going on without rows: %s", gone)
 
     def align(self, resumed: Resumed) -> None:
         """Bring the sink to the same point."""
@@ -270,7 +306,7 @@ class Resuming:
         published = sink.published()
         beyond = published is not None and (resumed.durable is None or published > resumed.durable)
         if beyond and published is not None and not self._may_take_back(published):
-            self._recovery.require_ownership()
+            self._still_owner()
             raise _unexplained(sink, published, resumed.durable)
         align_sink(sink, resumed, new_place=new_place, accept=first and self._context.accept)
         if first:
@@ -329,8 +365,8 @@ def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Con
     )
 
 
-def _way_on(resumed: Resumed) -> str:
-    gives_up = resumed.gives_up
+def _way_on(point: Point) -> str:
+    gives_up = point.gives_up
     if gives_up is None:
         return (
             "put the newest copy of the home back; or take rows of later batches that another writer has moved out by "
