@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.lifecycle import Signal
 from holdfast.errors import Fenced, StorageError
-from holdfast.identifiers import AttemptId, Sequence
+from holdfast.identifiers import AttemptId
 from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import OutwornPack
@@ -30,6 +29,7 @@ from holdfast.repository.entries import (
     CheckpointsRetired,
     CheckpointStarted,
     JournalFolded,
+    Stamp,
 )
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.journal import Journal
@@ -166,8 +166,8 @@ def the_id_is_chosen_before_an_undecided_append_is_settled(patch: Patch) -> None
     def append(self: Journal, make: Any) -> AnyEntry:
         last = self.state.last_checkpoint
 
-        def early(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
-            entry = make(sequence, attempt, at)
+        def early(stamp: Stamp) -> AnyEntry:
+            entry = make(stamp)
             return msgspec.structs.replace(entry, id=last + 1) if isinstance(entry, CheckpointStarted) else entry
 
         return original(self, early)
@@ -235,11 +235,8 @@ def a_fold_is_official_before_it_is_written(patch: Patch) -> None:
         data = encode_fold(tip.sequence, kept)
         original(
             self,
-            lambda sequence, attempt, at: JournalFolded(
-                sequence=sequence,
-                attempt=attempt,
-                at=at,
-                fencing_epoch=self.fencing_epoch,
+            lambda stamp: JournalFolded(
+                **stamp,
                 upto=tip.sequence,
                 digest=digest_of(data),
                 answers_lost_upto=answers_lost_upto,

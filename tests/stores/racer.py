@@ -15,9 +15,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from holdfast.errors import Fenced, ObjectNotFound, OutcomeUnknown, StorageError
-from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
+from holdfast.identifiers import AttemptId
 from holdfast.repository.chain import read_stored
-from holdfast.repository.entries import QueryRestarted, RunStarted
+from holdfast.repository.entries import QueryRestarted, RunStarted, Stamp
 from holdfast.repository.entry_bytes import StoredEntry
 from holdfast.repository.journal import Journal, entry_key
 from holdfast.repository.ownership import current_process
@@ -105,12 +105,9 @@ class Racer:
         return self._attempts[-1]
 
 
-def run_started(sequence: Sequence, attempt: AttemptId, at: datetime) -> RunStarted:
+def run_started(stamp: Stamp) -> RunStarted:
     return RunStarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=FencingEpoch(sequence),
+        **stamp,
         lineage="race",
         process=current_process(),
         heartbeat_s=5,
@@ -119,12 +116,9 @@ def run_started(sequence: Sequence, attempt: AttemptId, at: datetime) -> RunStar
     )
 
 
-def entry_of(journal: Journal) -> Callable[[Sequence, AttemptId, datetime], QueryRestarted]:
-    return lambda sequence, attempt, at: QueryRestarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=journal.fencing_epoch,
+def entry_of(journal: Journal) -> Callable[[Stamp], QueryRestarted]:
+    return lambda stamp: QueryRestarted(
+        **stamp,
         cause="race",
         message="an entry like any other",
         attempt_number=1,

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -13,10 +12,10 @@ import pytest
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.errors import DamagedJournal, Fenced, ObjectNotFound, StorageUnreachable
-from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
+from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.chain import entry_key, fold_key, read_entries, survey_entries
-from holdfast.repository.entries import AnyEntry, RunStarted
+from holdfast.repository.entries import AnyEntry, RunStarted, Stamp
 from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal
@@ -351,7 +350,7 @@ def test_a_run_that_slept_behind_the_claim_that_stays_is_fenced_all_the_same(tmp
     slow, quick = (History(tmp_path / "home", "churn", attempts=name) for name in ("slow", "quick"))
     made: list[AnyEntry] = []
 
-    def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
+    def make(stamp: Stamp) -> AnyEntry:
         if made:
             quick.journal.load()
             quick.run()
@@ -359,10 +358,7 @@ def test_a_run_that_slept_behind_the_claim_that_stays_is_fenced_all_the_same(tmp
             clear(store, quick.journal)
         made.append(
             RunStarted(
-                sequence=sequence,
-                attempt=attempt,
-                fencing_epoch=FencingEpoch(sequence),
-                at=at,
+                **stamp,
                 lineage="x",
                 process=ELSEWHERE,
                 heartbeat_s=5.0,

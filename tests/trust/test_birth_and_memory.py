@@ -15,7 +15,7 @@ from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.errors import Conflict, Fenced, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
-from holdfast.repository.entries import Process, RunStarted, WentBack
+from holdfast.repository.entries import Process, RunStarted, Stamp, WentBack
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
 from holdfast.runtime import freeing
@@ -142,9 +142,7 @@ def test_a_home_that_knows_less_than_others_is_older(state: JobState, ahead: Mem
 def test_runs_of_the_home_that_this_one_was_copied_from_are_no_conflict(tmp_path: Path) -> None:
     history = History(tmp_path / "home")
     history.journal.claim(
-        lambda sequence, attempt, at: msgspec.structs.replace(
-            _run(sequence, attempt, at), purpose="maintenance", next_sequence=Sequence(1_000_000)
-        )
+        lambda stamp: msgspec.structs.replace(_run(stamp), purpose="maintenance", next_sequence=Sequence(1_000_000))
     )
     history.run()
     for epoch in (1, 9):
@@ -153,12 +151,9 @@ def test_runs_of_the_home_that_this_one_was_copied_from_are_no_conflict(tmp_path
         agreed(history.state(), memory(epoch=1_000_001))
 
 
-def _run(sequence: Any, attempt: Any, at: Any) -> Any:
+def _run(stamp: Stamp) -> RunStarted:
     return RunStarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=sequence,
+        **stamp,
         lineage="lineage",
         process=Process("x", 1),
         heartbeat_s=5.0,

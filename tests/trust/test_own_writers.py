@@ -128,7 +128,7 @@ def test_a_copy_does_not_know_how_far_its_source_went(tmp_path: Path) -> None:
     from tests.unit.test_copying import claimed
 
     history = History(tmp_path / "home")
-    history.journal.claim(lambda *place: claimed(history, *place, lineage="lineage", purpose="maintenance"))
+    history.journal.claim(lambda stamp: claimed(stamp, lineage="lineage", purpose="maintenance"))
     history.complete(1, batch=10)
     ended(history, None)
     assert more(history, 10)

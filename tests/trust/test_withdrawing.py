@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.errors import Fenced, HomeReplaced
-from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId
 from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
 from holdfast.storage.interface import Created
@@ -43,8 +43,7 @@ def a_journal(store: DictStore, new_attempt: Callable[[], AttemptId] | None = No
     journal = Journal(store, new_attempt=attempts, now=lambda: NOW, readers=1)
     journal.load()
     journal.claim(
-        lambda sequence, attempt, at: RunStarted(
-            sequence=sequence, attempt=attempt, at=at, fencing_epoch=FencingEpoch(sequence), lineage="life",
+        lambda stamp: RunStarted(**stamp, lineage="life",
             process=Process("host", 1), heartbeat_s=1.0, work="/work", holdfast="0",
         )
     )  # fmt: skip
@@ -52,11 +51,8 @@ def a_journal(store: DictStore, new_attempt: Callable[[], AttemptId] | None = No
 
 
 def started(id: int) -> MakeEntry:
-    return lambda sequence, attempt, at: CheckpointStarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=FencingEpoch(1),
+    return lambda stamp: CheckpointStarted(
+        **stamp,
         id=CheckpointId(id),
         barrier_batch_id=BatchId(0),
         checkpoint_kind="checkpoint",

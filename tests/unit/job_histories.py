@@ -63,11 +63,8 @@ class History:
         interval_s: float = 0.0,
     ) -> FencingEpoch:
         return self.journal.claim(
-            lambda sequence, attempt, at: RunStarted(
-                sequence=sequence,
-                attempt=attempt,
-                fencing_epoch=FencingEpoch(sequence),
-                at=at,
+            lambda stamp: RunStarted(
+                **stamp,
                 lineage="lineage",
                 process=process,
                 heartbeat_s=5.0,
@@ -187,10 +184,7 @@ class History:
         return self.journal.state
 
     def _append(self, kind: Any, **fields: Any) -> None:
-        epoch = self.journal.fencing_epoch
-        self.journal.append(
-            lambda sequence, attempt, at: kind(sequence=sequence, attempt=attempt, fencing_epoch=epoch, at=at, **fields)
-        )
+        self.journal.append(lambda stamp: kind(**stamp, **fields))
 
 
 def complete_with_bytes(history: History, id: int, work: Path, blobs: Any, **fields: Any) -> None:

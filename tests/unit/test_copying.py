@@ -15,7 +15,7 @@ from holdfast.cli.main import main
 from holdfast.errors import Fenced, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch, JobName
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import WentBack
+from holdfast.repository.entries import Stamp, WentBack
 from holdfast.repository.journal import entry_key, read_entries
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
@@ -265,7 +265,7 @@ def test_the_newest_is_chosen_again_when_it_was_retired_meanwhile(
 
 def test_a_target_that_is_another_job_is_refused_by_name(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     other = History(source.to)
-    other.journal.claim(lambda *place: claimed(other, *place, lineage="another life"))
+    other.journal.claim(lambda stamp: claimed(stamp, lineage="another life"))
     before = tree(source.to)
     for more in ((), ("--dry-run",)):
         assert main(source.arguments(*more)) == 2
@@ -290,9 +290,7 @@ def test_a_target_that_somebody_owns_is_refused(source: Source, capsys: pytest.C
     copied = History(source.to)
     copied.journal.load()
     alive = current_process()
-    copied.journal.claim(
-        lambda *place: claimed(copied, *place, lineage="lineage", purpose="maintenance", process=alive)
-    )
+    copied.journal.claim(lambda stamp: claimed(stamp, lineage="lineage", purpose="maintenance", process=alive))
     copied.beat()
     assert main(source.arguments("--all")) == 5
     assert f"pid {alive.pid}" in capsys.readouterr().err
@@ -310,14 +308,11 @@ def test_wrong_usage_exits_2(source: Source, wrong: tuple[str, ...]) -> None:
     assert main(source.arguments(*wrong)) == 2
 
 
-def claimed(history: History, sequence: Any, attempt: Any, at: Any, **fields: Any) -> Any:
+def claimed(stamp: Stamp, **fields: Any) -> Any:
     from holdfast.repository.entries import Process, RunStarted
 
     return RunStarted(
-        sequence=sequence,
-        attempt=attempt,
-        fencing_epoch=sequence,
-        at=at,
+        **stamp,
         process=fields.pop("process", Process("build-9", 99, boot_id="another")),
         heartbeat_s=5.0,
         work="/work",
@@ -350,7 +345,7 @@ def test_a_run_over_the_copy_has_a_higher_epoch_than_any_run_over_the_source(
 
 def test_whoever_stalled_below_the_jump_is_fenced(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     stalled = History(source.to)
-    stalled.journal.claim(lambda *place: claimed(stalled, *place, lineage="lineage", purpose="maintenance"))
+    stalled.journal.claim(lambda stamp: claimed(stamp, lineage="lineage", purpose="maintenance"))
     stalled.end()
     late = History(source.to)
     late.journal.load()

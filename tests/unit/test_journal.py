@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from holdfast.errors import Corrupt, DamagedJournal, Fenced, OutcomeUnknown, StorageUnreachable
-from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch, Sequence
-from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, QueryRestarted, RunStarted
+from holdfast.identifiers import AttemptId, CheckpointId, Sequence
+from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, QueryRestarted, RunStarted, Stamp
 from holdfast.repository.entry_bytes import decode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
@@ -33,12 +33,9 @@ def open_journal(store: ObjectStore, settled: Callable[[AnyEntry], None] = lambd
     return journal
 
 
-def run_started(sequence, attempt, at):  # type: ignore[no-untyped-def]
+def run_started(stamp: Stamp) -> RunStarted:
     return RunStarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=FencingEpoch(sequence),
+        **stamp,
         lineage="life",
         process=Process("host", 1),
         heartbeat_s=5,
@@ -48,11 +45,8 @@ def run_started(sequence, attempt, at):  # type: ignore[no-untyped-def]
 
 
 def started(journal: Journal, id: int) -> MakeEntry:
-    return lambda sequence, attempt, at: CheckpointStarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=journal.fencing_epoch,
+    return lambda stamp: CheckpointStarted(
+        **stamp,
         id=CheckpointId(id),
         checkpoint_kind="checkpoint",
         name=None,
@@ -380,8 +374,8 @@ def test_an_entry_of_ones_own_that_was_reported_as_not_written_is_adopted(tmp_pa
     with pytest.raises(StorageUnreachable):
         journal.append(started(journal, 1))
 
-    def next_one(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
-        return started(journal, journal.state.last_checkpoint + 1)(sequence, attempt, at)
+    def next_one(stamp: Stamp) -> AnyEntry:
+        return started(journal, journal.state.last_checkpoint + 1)(stamp)
 
     entry = journal.append(next_one)
     assert [item.sequence for item in settled] == [2], "told, as of one that was in doubt"

@@ -37,9 +37,7 @@ def history(tmp_path: Path) -> History:
 
 
 def marking(journal: Journal, id: int) -> MakeEntry:
-    return lambda sequence, attempt, at: CheckpointCorrupt(
-        sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, id=id, detail="flipped"
-    )
+    return lambda stamp: CheckpointCorrupt(**stamp, id=id, detail="flipped")
 
 
 def state_of(history: History) -> JobState:

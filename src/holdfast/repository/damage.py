@@ -30,11 +30,8 @@ def mark_corrupt(
 ) -> None:
     """`published`: the newest batch that the sink shows, when it is known."""
     journal.append(
-        lambda sequence, attempt, at: CheckpointCorrupt(
-            sequence=sequence,
-            attempt=attempt,
-            at=at,
-            fencing_epoch=journal.fencing_epoch,
+        lambda stamp: CheckpointCorrupt(
+            **stamp,
             id=id,
             detail=detail,
             passed_over=passed_over,
@@ -44,11 +41,7 @@ def mark_corrupt(
 
 
 def mark_repaired(journal: Journal, id: CheckpointId, detail: str) -> None:
-    journal.append(
-        lambda sequence, attempt, at: CheckpointRepaired(
-            sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, id=id, detail=detail
-        )
-    )
+    journal.append(lambda stamp: CheckpointRepaired(**stamp, id=id, detail=detail))
 
 
 def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:

@@ -8,7 +8,7 @@ a reader can tell a gap from the end. Entries of format 1 stand before the first
 """
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -98,6 +98,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     claim: AttemptId = AttemptId("")
     """The `attempt` of the `run-started` of the run that wrote it: numbers of runs come again in a home that was put
     back from a backup, these do not."""
+
+
+class Stamp(TypedDict):
+    """What the journal gives to each entry, and its maker passes on: `CheckpointStarted(**stamp, id=…)`."""
+
+    sequence: Sequence
+    attempt: AttemptId
+    fencing_epoch: FencingEpoch
+    at: datetime
 
 
 class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):

@@ -76,6 +76,7 @@ from holdfast.repository.entries import (
     JournalFolded,
     RunEnded,
     RunStarted,
+    Stamp,
 )
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.names import FOLDS, is_fold
@@ -103,7 +104,7 @@ _TRIES = 3
 _FREEING = (RunStarted, RunEnded, CheckpointsRetired, JournalFolded)
 """Without these nothing can be freed: the reserve is theirs."""
 
-MakeEntry = Callable[[Sequence, AttemptId, datetime], AnyEntry]
+MakeEntry = Callable[[Stamp], AnyEntry]
 
 
 class Journal:
@@ -176,7 +177,7 @@ class Journal:
 
     def _claim_place(self, make: MakeEntry) -> RunStarted:
         while True:
-            mine = self._made(make)
+            mine = self._made(make, claiming=True)
             standing = self._create(mine)
             if standing.entry.attempt == mine.entry.attempt:
                 break
@@ -237,17 +238,18 @@ class Journal:
         self._taken(mine, standing)
         self._settled(standing.entry)
 
-    def _made(self, make: MakeEntry) -> StoredEntry:
-        """The entry with its links."""
-        attempt = self._new_attempt()
-        entry = make(self._place(), attempt, self._now())
+    def _made(self, make: MakeEntry, *, claiming: bool = False) -> StoredEntry:
+        """The entry with its links. A claim gives the run its epoch."""
+        place, attempt = self._place(), self._new_attempt()
+        epoch = FencingEpoch(place) if claiming else self.fencing_epoch
+        entry = make(Stamp(sequence=place, attempt=attempt, fencing_epoch=epoch, at=self._now()))
         return stored_entry(
             msgspec.structs.replace(
                 entry,
                 format=FORMAT,
                 previous=self._tip.sequence if self._tip else Sequence(0),
                 previous_digest=self._tip.digest if self._tip else "",
-                claim=attempt if isinstance(entry, RunStarted) else self._claim,
+                claim=attempt if claiming else self._claim,
             )
         )
 
@@ -438,11 +440,8 @@ class Journal:
             return  # of an attempt before, which differs; the next one is behind another entry
         try:
             self.append(
-                lambda sequence, attempt, at: JournalFolded(
-                    sequence=sequence,
-                    attempt=attempt,
-                    at=at,
-                    fencing_epoch=self.fencing_epoch,
+                lambda stamp: JournalFolded(
+                    **stamp,
                     upto=tip.sequence,
                     digest=digest_of(fold.data),
                     answers_lost_upto=answers_lost_upto,
@@ -467,9 +466,8 @@ class Journal:
 def _guarding(make: MakeEntry) -> MakeEntry:
     """The claim whose place no fold makes free (`folding.guard_of`). It is nobody's run."""
 
-    def guard(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
-        entry = make(sequence, attempt, at)
-        return msgspec.structs.replace(entry, purpose="maintenance", work="", next_sequence=None, retention=None)
+    def guard(stamp: Stamp) -> AnyEntry:
+        return msgspec.structs.replace(make(stamp), purpose="maintenance", work="", next_sequence=None, retention=None)
 
     return guard
 

@@ -13,11 +13,7 @@ def name_checkpoint(journal: Journal, id: CheckpointId, name: str) -> Checkpoint
     journal.settle()
     entry = to_be_named(journal.state, id, name)
     if entry.name != name:
-        journal.append(
-            lambda sequence, attempt, at: SavepointNamed(
-                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, id=id, name=name
-            )
-        )
+        journal.append(lambda stamp: SavepointNamed(**stamp, id=id, name=name))
     return journal.state.completed[id]
 
 
@@ -51,11 +47,7 @@ def delete_savepoint(journal: Journal, name: str) -> CheckpointCompleted:
     """Its checkpoint becomes one like others: the next retention may retire it."""
     journal.settle()
     entry = to_be_deleted(journal.state, name)
-    journal.append(
-        lambda sequence, attempt, at: SavepointDeleted(
-            sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, id=entry.id, name=name
-        )
-    )
+    journal.append(lambda stamp: SavepointDeleted(**stamp, id=entry.id, name=name))
     return journal.state.completed[entry.id]
 
 

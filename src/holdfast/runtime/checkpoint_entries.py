@@ -6,7 +6,7 @@ from datetime import datetime
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.coordination import headroom, lifecycle
 from holdfast.coordination.history import CheckpointRecord
-from holdfast.identifiers import Digest, FencingEpoch, Sequence
+from holdfast.identifiers import Digest, Sequence
 from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointFailed,
@@ -36,11 +36,8 @@ def completed_entry(
     requests: Requests | None,
     found: headroom.Headroom | None,
 ) -> MakeEntry:
-    return lambda sequence, attempt, at: CheckpointCompleted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=manifest.fencing_epoch,
+    return lambda stamp: CheckpointCompleted(
+        **stamp,
         id=manifest.checkpoint,
         checkpoint_kind=progress.kind,
         name=progress.name,
@@ -61,14 +58,11 @@ def completed_entry(
     )
 
 
-def failed_entry(record: CheckpointRecord, triggered_at: datetime, epoch: FencingEpoch, head: Sequence) -> MakeEntry:
+def failed_entry(record: CheckpointRecord, triggered_at: datetime, head: Sequence) -> MakeEntry:
     assert record.failure is not None
     failure = record.failure
-    return lambda sequence, attempt, at: CheckpointFailed(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=epoch,
+    return lambda stamp: CheckpointFailed(
+        **stamp,
         id=record.id,
         checkpoint_kind=record.kind,
         name=record.name,

@@ -36,13 +36,14 @@ from holdfast.coordination.events import (
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
 from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown, StorageError
-from holdfast.identifiers import AttemptId, BatchId, CheckpointId, JobName, Sequence, ShardId, Ticket
+from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence, ShardId, Ticket
 from holdfast.job_log import log
 from holdfast.repository.absence import missing
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
     CheckpointStarted,
     Requests,
+    Stamp,
 )
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.runtime.attempt import Attempt
@@ -205,13 +206,10 @@ class Checkpointing:
     def _begin(self, attempt: Attempt) -> None:
         self._step("checkpoint.begin")
 
-        def started(sequence: Sequence, entry_attempt: AttemptId, at: datetime) -> CheckpointStarted:
+        def started(stamp: Stamp) -> CheckpointStarted:
             # The id is chosen here, after an undecided append was settled: that one may have taken the next id.
             return CheckpointStarted(
-                sequence=sequence,
-                attempt=entry_attempt,
-                at=at,
-                fencing_epoch=self._journal.fencing_epoch,
+                **stamp,
                 id=CheckpointId(self._journal.state.last_checkpoint + 1),
                 checkpoint_kind=attempt.kind,
                 name=attempt.name,
@@ -398,7 +396,7 @@ class Checkpointing:
             self._post(RunFenced(error.message))
 
     def _failed_entry(self, record: CheckpointRecord, head: Sequence) -> MakeEntry:
-        return failed_entry(record, self._wall_at(record.triggered_at), self._journal.fencing_epoch, head)
+        return failed_entry(record, self._wall_at(record.triggered_at), head)
 
     def _wall_at(self, monotonic: float) -> datetime:
         return self._clock.wall() - timedelta(seconds=self._clock.monotonic() - monotonic)

@@ -205,18 +205,10 @@ def _mendable(target: JobState) -> frozenset[CheckpointId]:
 
 def _retire(journal: Journal, ids: tuple[CheckpointId, ...], copied: Copied) -> None:
     if ids:
-        journal.append(
-            lambda sequence, attempt, at: CheckpointsRetired(
-                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, ids=ids
-            )
-        )
+        journal.append(lambda stamp: CheckpointsRetired(**stamp, ids=ids))
         copied.retired.extend(ids)
 
 
 def _append(journal: Journal, entry: AnyEntry) -> None:
     """The entry as it is, at the end of another journal. `at` stays: it says when it happened."""
-    journal.append(
-        lambda sequence, attempt, at: msgspec.structs.replace(
-            entry, sequence=sequence, attempt=attempt, fencing_epoch=journal.fencing_epoch
-        )
-    )
+    journal.append(lambda stamp: msgspec.structs.replace(entry, **{**stamp, "at": entry.at}))

@@ -37,11 +37,7 @@ class Freed:
 
 def append_retirement(journal: Journal, ids: tuple[CheckpointId, ...]) -> None:
     if ids:
-        journal.append(
-            lambda sequence, attempt, at: CheckpointsRetired(
-                sequence=sequence, attempt=attempt, at=at, fencing_epoch=journal.fencing_epoch, ids=ids
-            )
-        )
+        journal.append(lambda stamp: CheckpointsRetired(**stamp, ids=ids))
 
 
 def fold(journal: Journal, grace_s: float, now: datetime) -> bool:

@@ -19,11 +19,8 @@ def say_goodbye(
     """Best effort: a run that cannot say it is found dead after a while."""
     try:
         journal.append(
-            lambda sequence, attempt, at: RunEnded(
-                sequence=sequence,
-                attempt=attempt,
-                at=at,
-                fencing_epoch=journal.fencing_epoch,
+            lambda stamp: RunEnded(
+                **stamp,
                 reason=reason,
                 planned=planned,
                 failed=failed,

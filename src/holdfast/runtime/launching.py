@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -26,7 +25,7 @@ from holdfast.errors import (
     StopAsked,
     StorageError,
 )
-from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence
+from holdfast.identifiers import AttemptId, BatchId, JobName, Sequence
 from holdfast.job_log import doing, log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, Process, Retention, RunStarted
@@ -388,16 +387,13 @@ def _claim(place: Place, journal: Journal, agreement: Agreement) -> RunStarted:
 def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
     """All numbers below `upto` are taken at once, so that the next run is newer than any that others know of."""
 
-    def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
-        return msgspec.structs.replace(claim(sequence, attempt, at), next_sequence=max(upto, Sequence(sequence + 1)))
-
-    return make
+    return lambda stamp: msgspec.structs.replace(claim(stamp), next_sequence=max(upto, Sequence(stamp["sequence"] + 1)))
 
 
 def _telling(claim: MakeEntry, place: Place) -> MakeEntry:
     """What a reader judges the run by."""
     interval, file = place.settings.duration("interval"), str(place.state_file or "")
-    return lambda *args: msgspec.structs.replace(claim(*args), interval_s=interval, state_file=file)
+    return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file)
 
 
 def run_started(
@@ -410,11 +406,8 @@ def run_started(
 ) -> MakeEntry:
     """The claim of a run with these surroundings."""
     lineage = journal.state.lineage or around.new_attempt()
-    return lambda sequence, attempt, at: RunStarted(
-        sequence=sequence,
-        attempt=attempt,
-        at=at,
-        fencing_epoch=FencingEpoch(sequence),
+    return lambda stamp: RunStarted(
+        **stamp,
         lineage=lineage,
         process=around.process,
         heartbeat_s=heartbeat,

@@ -12,15 +12,14 @@ its heartbeat for a whole life. Another command that vanished is watched likewis
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 import msgspec
 
 from holdfast.errors import Fenced, OwnedByAnotherRun
-from holdfast.identifiers import AttemptId, JobName, Sequence
+from holdfast.identifiers import JobName, Sequence
 from holdfast.job_log import about
-from holdfast.repository.entries import AnyEntry, Retention
+from holdfast.repository.entries import AnyEntry, Retention, Stamp
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
 from holdfast.runtime.goodbye import say_goodbye
@@ -138,11 +137,11 @@ def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:
     if origin is None:
         return claim
 
-    def make(sequence: Sequence, attempt: AttemptId, at: datetime) -> AnyEntry:
-        behind = sequence == 1 or origin.head > sequence
+    def make(stamp: Stamp) -> AnyEntry:
+        behind = stamp["sequence"] == 1 or origin.head > stamp["sequence"]
         above = Sequence(origin.head + HEADROOM) if behind else None
         return msgspec.structs.replace(
-            claim(sequence, attempt, at), lineage=origin.lineage, next_sequence=above, retention=origin.retention
+            claim(stamp), lineage=origin.lineage, next_sequence=above, retention=origin.retention
         )
 
     return make

@@ -300,11 +300,8 @@ class QueryLife:
         def record() -> None:
             try:
                 journal.append(
-                    lambda sequence, attempt, at: QueryRestarted(
-                        sequence=sequence,
-                        attempt=attempt,
-                        at=at,
-                        fencing_epoch=journal.fencing_epoch,
+                    lambda stamp: QueryRestarted(
+                        **stamp,
                         cause=death.cause.value,
                         message=masked(death.message),
                         attempt_number=number,

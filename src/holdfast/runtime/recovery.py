@@ -309,11 +309,8 @@ class Recovery(Known):
     def _go_back(self, back: GoBack, published: BatchId | None) -> None:
         ids = abandoned_by(self._journal.state, back.to)
         self._journal.append(
-            lambda sequence, attempt, at: WentBack(
-                sequence=sequence,
-                attempt=attempt,
-                at=at,
-                fencing_epoch=self._journal.fencing_epoch,
+            lambda stamp: WentBack(
+                **stamp,
                 chosen=back.to.id,
                 abandoned=ids,
                 asked=back.asked,

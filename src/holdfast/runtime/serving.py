@@ -173,11 +173,8 @@ class Serving:
             self._journal.settle()
             if request.id not in self._journal.state.answers:
                 self._journal.append(
-                    lambda sequence, attempt, at: RequestAnswered(
-                        sequence=sequence,
-                        attempt=attempt,
-                        at=at,
-                        fencing_epoch=self._journal.fencing_epoch,
+                    lambda stamp: RequestAnswered(
+                        **stamp,
                         request=request.id,
                         checkpoint=outcome.checkpoint,
                         failure=outcome.failure,
