@@ -429,6 +429,8 @@ def test_the_same_epoch_with_another_claim_is_noticed(lives: Lives, tmp_path: Pa
         ("file:///work/orders", "/work", None),
         ("file:///home", "/data/t/work", "delta:/data/t"),
         ("hdfs://nn:8020/a", "hdfs://nn:8020/a/work", None),
+        ("hdfs://nn/a", "hdfs://nn:8020/a/work", None),
+        ("hdfs://nn:8020/a", "hdfs://NN/a/work", None),
         ("s3://bucket/x", "/work", "delta:s3a://bucket/x/table"),
         ("s3://bucket", "/work", "delta:s3://bucket/table"),
         ("file:///data/%68ome", "/data/home/x", None),
@@ -447,6 +449,7 @@ def test_places_that_lie_in_one_another_are_refused(home: str, work: str, sink: 
         ("file:///data/home", "/data/home2", None),
         ("hdfs://one:8020/a", "hdfs://two:8020/a/b", None),
         ("hdfs://one:8020/a", "/a/b", None),
+        ("hdfs://one/a", "hdfs://one:9000/a/b", None),
         ("s3://bucket/x", "/work", "delta:s3://bucket/y"),
         ("s3://one/x", "/work", "delta:s3://two/x/y"),
         ("file:///data/home", "/work", "a sink of somebody's own"),
@@ -775,3 +778,17 @@ def test_a_process_that_its_machine_put_back_in_time_does_not_go_on_beside_or_be
         double.end()
     history.complete(3)
     assert [entry.id for entry in history.state().retained()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("flag", ["new_life", "accept_older_home", "accept_sink"])
+def test_a_start_that_may_accept_a_loss_says_that_the_next_one_may_too(
+    job: Job, caplog: pytest.LogCaptureFixture, flag: str
+) -> None:
+    """Left in a unit file it would accept what nobody has looked at."""
+    job.lived(1)
+    assert "take it out again" not in caplog.text
+    for _ in range(2):
+        caplog.clear()
+        job.lived(1, **{flag: True})
+        assert f"--{flag.replace('_', '-')} is for this start: take it out again" in caplog.text
+    job.require_rows(3)

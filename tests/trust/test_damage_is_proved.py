@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from holdfast.checkpoint.layout import SnapshotPlan
-from holdfast.checkpoint.manifest import manifest_key
+from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.cli.main import main
 from holdfast.errors import (
     Corrupt,
+    NewerFormat,
     ObjectNotFound,
     StopAsked,
     StorageDenied,
@@ -26,15 +27,17 @@ from holdfast.errors import (
     StorageFull,
     StorageUnreachable,
 )
-from holdfast.identifiers import BatchId
+from holdfast.identifiers import BatchId, Digest, FencingEpoch
+from holdfast.repository import verification
 from holdfast.repository.journal import Journal
-from holdfast.runtime import local_work
+from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.causes import Cause, StartFailed, death_of_text
 from holdfast.runtime.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.recovery import Recovery
-from holdfast.runtime.work_marker import WorkMarker
+from holdfast.runtime.work_folder import FolderWorkplace
+from holdfast.runtime.work_marker import WorkMarker, read_marker
 from holdfast.snapshot import soundness
 from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.local import LocalStore
@@ -561,3 +564,51 @@ class TestARunThatIsTakenOverWhileItsQueryGoesOn:
             return made
 
         monkeypatch.setattr(module, name, planned)
+
+
+def test_verify_goes_on_after_a_manifest_of_a_newer_version(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest, _, oldest = state_of(places.home).restorable()
+    decode = verification.decode_manifest
+
+    def newer(data: bytes, digest: Digest) -> Manifest:
+        if digest == newest.manifest:
+            raise NewerFormat.of_format(f"manifest {digest}", 9, 1)
+        return decode(data, digest)
+
+    monkeypatch.setattr(verification, "decode_manifest", newer)
+    home = ["--home", f"file://{places.home}", "--job", JOB, "--all"]
+    assert main(["verify", *home]) == NewerFormat.exit_code
+    assert "unreadable: checkpoint 3" in capsys.readouterr().err
+    flip_one_byte(places.home / JOB / manifest_key(oldest.manifest))
+    assert main(["verify", *home, "--json"]) == Corrupt.exit_code
+    found = json.loads(capsys.readouterr().out)
+    assert [item["checkpoint"] for item in found["corrupt"]] == [1], "what comes after it is found all the same"
+
+
+def test_a_directory_that_could_not_be_read_is_not_cleaned_away(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on HDFS, where a run goes on without it: it may hold what the home does not have."""
+    run = state_of(places.home).run
+    assert run is not None
+    marker = read_marker(places.work / JOB)
+    assert marker is not None
+    place = FolderWorkplace(places.work, marker)
+    with monkeypatch.context() as trouble:
+        trouble.setattr(work_folder, "damage", raising(OSError(errno.EIO, "Input/output error")))
+        assert place.intact(run) is None
+    left = f"{run.fencing_epoch}-1"
+    next_one = place.fresh(FencingEpoch(run.fencing_epoch + 1))
+    place.clean(next_one)
+    assert left in places.work_directories()
+    FolderWorkplace(places.work, marker).clean(next_one)
+    assert left not in places.work_directories(), "one that can read it may clean up"
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail

@@ -1,5 +1,6 @@
 """What Spark's files and the record beside them say of a query."""
 
+import errno
 import os
 import struct
 from pathlib import Path
@@ -225,3 +226,24 @@ def test_the_record_belongs_to_the_checkpoint(work: Work) -> None:
     ]
     plan = plan_snapshot(BatchId(0), seen, lambda path: (work.root / path).read_bytes(), lambda path: ())
     assert {"query/0.json"} == {file.path for file in plan.files() if file.path.startswith("query/")}
+
+
+@pytest.mark.parametrize("name", ["query/1.json", "offsets/0", "commits/0"])
+def test_what_cannot_be_read_says_nothing_of_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A record that an I/O error hides was "no record": a query that does not fit went on from the checkpoint."""
+    write_record(tmp_path, BatchId(1), FACTS)
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "0").write_bytes(b"v1\n{}")
+    read = Path.read_bytes
+
+    def failing(path: Path) -> bytes:
+        if path == tmp_path / name:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        held_facts(tmp_path, BatchId(0 if name != "query/1.json" else 1))

@@ -13,7 +13,7 @@ from holdfast.cli import figures
 from holdfast.cli.observing import job_names, job_store
 from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict
 from holdfast.cli.output import answer, print_json, say
-from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound, StorageError
+from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
@@ -135,8 +135,9 @@ def verify(
         _print(reports, scope)
     if any(report.left for report in reports):
         raise typer.Exit(Corrupt.exit_code)
-    if any(report.unreadable for report in reports):
-        raise typer.Exit(StorageError.exit_code)
+    unread = {item.why.exit_code for report in reports for item in report.unreadable}
+    if unread:
+        raise typer.Exit(max(unread))
 
 
 def _percent(sample: str | None) -> float:

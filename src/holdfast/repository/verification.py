@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from blake3 import blake3
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
-from holdfast.errors import Corrupt, ObjectNotFound, StorageError, StorageUnreachable
+from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.storage.interface import ObjectStore
 
@@ -39,7 +39,7 @@ class UnreadableObject:
 
     checkpoint: CheckpointId
     path: str
-    why: StorageError
+    why: StorageError | NewerFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +138,11 @@ class _Verification:
                 wrong = MISSING
             except Corrupt as error:
                 wrong = found if (found := digest_of(data)) != digest else error.message
+            except NewerFormat as error:
+                if not self._go_on:
+                    raise
+                self.unreadable.append(UnreadableObject(self._checkpoint, key, error))
+                return None
             except StorageError as error:
                 self._not_read(key, error)
                 return None

@@ -224,6 +224,7 @@ def launch(
     )
     _require_claimable(place, journal)
     outside = _compared(place, journal, query)
+    _remind_of_acceptances(place.settings)
     leftovers = _stored_manifests(place.store)
     home_id = _home_identity(place)
     claimed = _claim(place, journal, outside.agreement)
@@ -275,6 +276,24 @@ def _compared(place: Place, journal: Journal, query: Query) -> Outside:
         return outside
 
     return _agreed(place, journal, compared)
+
+
+_ACCEPTS = {
+    "new_life": "begins another life of the job where home, work directory and sink do not agree, and rows stand twice",
+    "accept_older_home": "takes rows back from readers when the home was put back from a backup",
+    "accept_sink": "goes on without the rows that a sink has lost by then",
+}
+
+
+def _remind_of_acceptances(settings: Settings) -> None:
+    """They are meant for what a person has looked at, and a unit file gives them to every start after it, too."""
+    for name, will in _ACCEPTS.items():
+        if getattr(settings, name):
+            log.warning(
+                "--%s is for this start: take it out again. Left in, the next one %s, without asking",
+                name.replace("_", "-"),
+                will,
+            )
 
 
 def _ask_beforehand(place: Place, journal: Journal, query: Query, outside: Outside, context: SinkContext) -> None:

@@ -13,6 +13,8 @@ from urllib.parse import unquote, urlsplit
 from holdfast.errors import InvalidSettings
 
 _SAME = {"": "file", "s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
+_NAME_NODE = ":8020"
+"""The port of a NameNode that a URL need not say."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ def spot(what: str, place: str) -> Spot:
         path = Path(unquote(split.path) if "://" in place else place)
         return Spot(what, place, "file", path.resolve().parts)
     parts = tuple(part for part in split.path.split("/") if part)
-    return Spot(what, place, f"{_SAME.get(split.scheme, split.scheme)}://{split.netloc}", parts)
+    scheme = _SAME.get(split.scheme, split.scheme)
+    host = split.netloc.lower().removesuffix(_NAME_NODE) if scheme == "hdfs" else split.netloc
+    return Spot(what, place, f"{scheme}://{host}", parts)
 
 
 def require_apart(home: str, work: str, sink: str | None) -> None:

@@ -119,6 +119,8 @@ class FolderWorkplace(Generic[AnyPath]):
         self._root: AnyPath = work / marker.job
         self._carry = carry
         self._marker = marker
+        self._not_read: set[str] = set()
+        """Names of directories of which nobody knows what they are worth."""
         take_place(self._root, marker, new_life=new_life)
 
     def remember(self, head: Sequence) -> None:
@@ -156,8 +158,14 @@ class FolderWorkplace(Generic[AnyPath]):
         return why
 
     def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
-        """Whether the directory of the run before is whole could not be found out."""
-        log.warning("the directory of the run before is not used: %s could not be read: %s", directory.location, error)
+        """Whether the directory of the run before is whole could not be found out. It may hold what the home does not
+        have, so it stays for whoever can read it."""
+        log.warning(
+            "the directory of the run before is not used, and stays: %s could not be read: %s",
+            directory.location,
+            error,
+        )
+        self._not_read.add(directory.location.rpartition("/")[2])
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
         target = self._next_path(epoch)
@@ -182,7 +190,7 @@ class FolderWorkplace(Generic[AnyPath]):
         names = names_in(self._root)
         notes = {name for name in names if name.endswith(_ASIDE)}
         for name in names:
-            if f"{name}{_ASIDE}" not in notes and _order(name) < kept:
+            if f"{name}{_ASIDE}" not in notes and name not in self._not_read and _order(name) < kept:
                 _remove_tree(self._root / name)
         oldest_last = sorted(notes, key=lambda name: (self._root / name).stat().st_mtime, reverse=True)
         for name in oldest_last[_ASIDE_KEPT:]:

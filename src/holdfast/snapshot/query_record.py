@@ -14,10 +14,12 @@ from holdfast.job_log import log
 from holdfast.storage.work_path import WorkPath, names_in, write_whole
 
 _FOLDER = "query"
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 def held_facts(directory: WorkPath, barrier: BatchId) -> QueryFacts:
-    """The facts as of the committed batch `barrier`. What cannot be read or understood is left out."""
+    """The facts as of the committed batch `barrier`. What is not there or not understood is left out; what cannot be
+    read is an `OSError`, and says nothing of what there is."""
     record = _read_record(directory, barrier) or QueryFacts()
     conf = dict(record.conf)
     sources = record.sources
@@ -26,7 +28,7 @@ def held_facts(directory: WorkPath, barrier: BatchId) -> QueryFacts:
         conf |= offsets.conf
         sources = _completed(sources, offsets.sources)
         conf[FORMAT] = spark_files.state_format_of((directory / "commits" / str(barrier)).read_bytes())
-    except (OSError, NotUnderstood) as error:
+    except (*_NOT_THERE, NotUnderstood) as error:
         log.debug("preflight: %s", error)
     return msgspec.structs.replace(
         record, conf=conf, sources=sources, operators=_recognised(read_operators(directory), record.operators)
@@ -48,7 +50,7 @@ def read_operators(directory: WorkPath) -> tuple[Operator, ...] | None:
             )
             for operator in operators
         )
-    except (OSError, NotUnderstood) as error:
+    except (*_NOT_THERE, NotUnderstood) as error:
         log.debug("preflight: %s", error)
         return None
 
@@ -68,7 +70,7 @@ def _read_record(directory: WorkPath, batch: BatchId) -> QueryFacts | None:
         stems = [name.removesuffix(".json") for name in names_in(directory / _FOLDER) if name.endswith(".json")]
         newest = max((int(stem) for stem in stems if stem.isdigit() and int(stem) <= batch), default=None)
         return None if newest is None else query_facts.decode((directory / _FOLDER / f"{newest}.json").read_bytes())
-    except OSError as error:
+    except _NOT_THERE as error:
         log.debug("preflight: %s", error)
         return None
 

@@ -24,6 +24,7 @@ from holdfast.runtime.preflight import require_compatible
 from holdfast.runtime.supervision import ending_of
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
+from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
@@ -81,7 +82,8 @@ class SparkQuery:
 
     def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
         path = work_path(directory.location)
-        held = QueryFacts() if barrier is None else held_facts(path, barrier)
+        with storage_errors(f"read what {path} says of its query"):
+            held = QueryFacts() if barrier is None else held_facts(path, barrier)
         coming = facts_of(self._built, self._settings.output_mode, held.conf)
         overridden = False
         if barrier is not None:
