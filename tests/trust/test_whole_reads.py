@@ -80,6 +80,7 @@ class TestHdfs:
         assert store.create("journal/1", b"mine") is Created.WON
         assert store._read_back("journal/1", b"mine") is None
         late.report_blocks()
+        assert open_store(f"{late.address}/homes/read-back").get("journal/1") == b"mine", "the NameNode has heard of it"
         assert store._read_back("journal/1", b"mine") is Created.WON
 
     def test_no_heartbeat_and_no_request_is_said_of_one_that_is_there(self, at_once: HdfsStore) -> None:
