@@ -153,3 +153,13 @@ def _is_in_source(name: str) -> bool:
         return path.exists()
     source = path.parent / f"{Path(module).name}.py"
     return source.exists() and re.search(rf"^(def|class) {attribute}\b", source.read_text(), re.MULTILINE) is not None
+
+
+def test_every_row_of_what_is_trusted_names_a_test_of_its_file() -> None:
+    table = (ROOT / "docs" / "trust.md").read_text().split("## The table")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| **")]
+    assert rows
+    for row in rows:
+        named = re.fullmatch(r".* \| \[`(test_\w+)`\]\(\.\./(tests/\w+/test_\w+\.py)\) \|", row)
+        assert named is not None, row
+        assert re.search(rf"\bdef {named[1]}\(", (ROOT / named[2]).read_text()), row
