@@ -65,7 +65,7 @@ class Racer:
             key = entry_key(self._state.head + 1)
             try:
                 self._tip = read_stored(self._store, key)
-                self._state.apply(self._tip.entry)
+                self._state = self._state.after(self._tip.entry)
             except ObjectNotFound:
                 return
             except StorageError:

@@ -15,6 +15,7 @@ from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, Qu
 from holdfast.repository.entry_bytes import decode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
+from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
 from tests.clean_processes import FORKS
@@ -382,3 +383,15 @@ def test_an_entry_of_ones_own_that_was_reported_as_not_written_is_adopted(tmp_pa
     assert isinstance(entry, CheckpointStarted)
     assert (entry.sequence, entry.id) == (3, 2), "the id is chosen after it is known what stands"
     assert sequences(store) == [1, 2, 3]
+
+
+def test_a_state_that_somebody_reads_does_not_change_under_their_hands(tmp_path: Path) -> None:
+    """Lanes iterate over what they have while the journal's lane appends."""
+    journal = open_journal(LocalStore(tmp_path))
+    journal.claim(run_started)
+    before = journal.state
+    copied = JobState.of(entry for _, entry in before.sequences)
+    journal.append(started(journal, 1))
+    assert before == copied
+    assert journal.state.started.keys() == {1}
+    assert journal.state == JobState.of(entry for _, entry in journal.state.sequences)

@@ -320,7 +320,7 @@ class Journal:
         return written.attempt == mine.entry.attempt
 
     def _apply(self, stored: StoredEntry) -> None:
-        self.state.apply(stored.entry)
+        self.state = self.state.after(stored.entry)
         self._stored[stored.sequence] = stored
         self._tip = stored
         self._tried.clear()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
 import msgspec
@@ -35,6 +36,8 @@ _NO_CHECKPOINT = CheckpointId(0)
 
 @dataclass
 class JobState:
+    """Never changed once somebody has it: another entry gives another state. So any thread may read one that it has."""
+
     head: Sequence = _NO_ENTRY
     head_at: datetime | None = None
     runs: list[RunStarted] = field(default_factory=list)
@@ -62,10 +65,15 @@ class JobState:
     def of(cls, entries: Iterable[AnyEntry]) -> JobState:
         state = cls()
         for entry in entries:
-            state.apply(entry)
+            state._take(entry)
         return state
 
-    def apply(self, entry: AnyEntry) -> None:  # noqa: C901  a few lines per entry
+    def after(self, entry: AnyEntry) -> JobState:
+        state = replace(self, **{f.name: copy(getattr(self, f.name)) for f in fields(self)})
+        state._take(entry)
+        return state
+
+    def _take(self, entry: AnyEntry) -> None:  # noqa: C901  a few lines per entry
         assert entry.sequence > self.head, "entries are applied in the order of the journal"
         self.head = entry.sequence
         self.head_at = entry.at
