@@ -9,8 +9,13 @@ import pytest
 
 from tests import leaks, short_lived_jvm
 
+OF_THE_PERSON = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "HOLDFAST_HOME", "HOLDFAST_JOB", "HOLDFAST_DEBUG")
+"""What whoever runs the tests may have set for a terminal or a job of their own."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    for name in OF_THE_PERSON:
+        os.environ.pop(name, None)
     os.environ[leaks.RUN] = uuid.uuid4().hex
     config.pluginmanager.register(leaks.WhatIsShared())
 
