@@ -26,6 +26,7 @@ import msgspec
 
 from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
 from holdfast.sinks.delta_commits import foreign_since_own
 from holdfast.sinks.delta_fit import APPEND_ONLY, demands, has_deletion_vectors, is_append_only, misfits
@@ -102,6 +103,7 @@ class Delta:
         self._step = step
         self._unique = unique
         self._clock = clock
+        self._attempts = Attempts()
         self._known: SinkContext | None = None
         self._fields: Sequence[Field] = ()
         self._checked: Checked | None = None
@@ -162,14 +164,15 @@ class Delta:
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         name = f"{batch_id}-{self._unique()}{MARKED if self._partition_by else ''}"
         directory = self._staging / str(self._context.fencing_epoch) / name
-        try:
-            written = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
-            self._step("written")
-            with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
-                files = staged_files(self._place, directory, written, delta_statistics)
-        except HoldfastError:
-            self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
-            raise
+        with self._attempts.staging(batch_id, directory):
+            try:
+                written = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
+                self._step("written")
+                with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
+                    files = staged_files(self._place, directory, written, delta_statistics)
+            except HoldfastError:
+                self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
+                raise
         return StagedBatch(batch_id, self._context.fencing_epoch, files)
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
@@ -189,6 +192,15 @@ class Delta:
 
         self._commit("publish", plan)
         self._may_leave_out = False
+        self._remove_unnamed(self._attempts.superseded(upto))
+
+    def _remove_unnamed(self, directories: list[Path]) -> None:
+        """Of staged directories those of which the table's log names no file, not even a deleted one."""
+        if directories:
+            table = self._log.load()
+            named = {file.path for file in self._log.live_files(table)} | self._log.tombstones(table)
+            used = {self._batch_directory(path) for path in named}
+            remove_all(directory for directory in directories if directory not in used)
 
     def first_made_after(self, run: FencingEpoch) -> BatchId | None:
         with storage_errors(f"look at {self.describe()}"):
@@ -291,6 +303,7 @@ class Delta:
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         with storage_errors(f"discard what was staged for {self.describe()}"):
             pages = self._record.pages()
+        self._attempts.forget()
         table = self._log.load()
         ledger = self._own_ledger("discard", table)
         wanted = {file.path for batch in keep for file in batch.files}

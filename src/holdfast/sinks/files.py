@@ -32,6 +32,7 @@ import msgspec
 from holdfast.errors import Conflict, Fenced, HoldfastError
 from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks import files_columns, files_proof
+from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
 from holdfast.sinks.durable import flush, storage_errors
 from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, jobs_at, life_of, lives_of
@@ -82,6 +83,7 @@ class Files:
         self._unique = unique
         self._opened: tuple[SinkContext, FilesLayout] | None = None
         self._gap_allowed = False
+        self._attempts = Attempts()
 
     def describe(self) -> str:
         return f"files:{self._place}"
@@ -128,14 +130,15 @@ class Files:
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         self._layout.require_no_links(self._epoch)
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
-        try:
-            written = write_parquet(batch, directory)
-            self._step("written")
-            with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
-                files = staged_files(self._place, directory, written)
-        except HoldfastError:
-            self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
-            raise
+        with self._attempts.staging(batch_id, directory):
+            try:
+                written = write_parquet(batch, directory)
+                self._step("written")
+                with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
+                    files = staged_files(self._place, directory, written)
+            except HoldfastError:
+                self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
+                raise
         return StagedBatch(batch_id, self._epoch, files)
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
@@ -162,6 +165,8 @@ class Files:
             self._write(msgspec.structs.replace(marker, batch_id=upto, record=page))
             self._gap_allowed = False
             self._step("publish: recorded")
+            # What is published has been moved away from there.
+            remove_all(self._attempts.superseded(upto))
             for source in {source.parent for batch in batches for source, _ in moves[batch.batch_id]}:
                 shutil.rmtree(source, ignore_errors=True)
 
@@ -214,6 +219,7 @@ class Files:
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
         with storage_errors(f"discard what was staged for {self.describe()}"):
+            self._attempts.forget()
             pages = self._layout.record.pages()
             marker = self._finish_rewind("discard")
             moves = [move for batch in keep for move in self._layout.moves(batch)]
