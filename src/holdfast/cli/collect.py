@@ -5,13 +5,14 @@ long as it takes.
 """
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.collection_report import document_of, print_document
+from holdfast.cli.collection_report import document_of, print_document, with_local
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, Home, Job, OnConflict
 from holdfast.cli.output import print_json, say
@@ -26,6 +27,7 @@ from holdfast.storage.interface import ObjectStore
 if TYPE_CHECKING:
     from holdfast.repository.survey import CollectionPlan, Found
     from holdfast.runtime.freeing import Freed
+    from holdfast.runtime.leftovers import Leftover
 
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for the answer of a running job.")
@@ -68,6 +70,7 @@ def collect(
     Keeps what the job's last run was told to keep, unless told otherwise.
     """
     from holdfast.repository.survey import look, plan_collection
+    from holdfast.runtime.leftovers import remove
 
     store = job_store(home, job)
     found = look(store)  # before anything is claimed: manifests do not tell who wrote them
@@ -84,7 +87,9 @@ def collect(
         from holdfast.cli.asking_owner import ask_to_collect
 
         told = ask_to_collect(store, seen, seconds("timeout", timeout))
-    document = document_of(seen, rule, plan, freed, told)
+    local = _leftovers(seen)
+    removed = {} if dry_run else {item.path: remove(item) for item in local if not item.wait_s}
+    document = with_local(document_of(seen, rule, plan, freed, told), local, removed, seen.now)
     if as_json:
         print_json(document)
     else:
@@ -96,6 +101,16 @@ def collect(
             f"{first.error}",
             hint="the same command again; the next run of the job tries, too",
         )
+
+
+def _leftovers(seen: Observation) -> "tuple[Leftover, ...]":
+    """Of the job's work directory, when that is on this host."""
+    from holdfast.runtime.leftovers import leftovers
+
+    run = seen.state.pipeline
+    if run is None or not run.work.startswith("/") or not Path(run.work).is_dir():
+        return ()
+    return leftovers(Path(run.work), run.lineage, seen.now.timestamp())
 
 
 def _rule(

@@ -1,7 +1,8 @@
 """What `holdfast collect` shows: the plan, and what came of it."""
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,11 +17,19 @@ if TYPE_CHECKING:
     from holdfast.repository.collection import Unneeded
     from holdfast.repository.survey import CollectionPlan
     from holdfast.runtime.freeing import Freed
+    from holdfast.runtime.leftovers import Leftover
 
 _WHY = {
     "retired": "named only by retired checkpoints",
     "orphan": "left by attempts or runs that failed",
     "temporary": "left by writers that died",
+}
+
+
+_LOCAL_WHY = {
+    "stale": "set aside by --new-life",
+    "set aside": "could not be read by Spark, the note beside it says why",
+    "half-built": "left by a restore that was killed",
 }
 
 
@@ -48,6 +57,17 @@ class FailedDocument(msgspec.Struct, frozen=True, kw_only=True):
     error: str
 
 
+class LocalDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs left beside their work directory on this host."""
+
+    path: str
+    bytes: int
+    why: str
+    since: datetime
+    free_at: datetime | None
+    """Until when it is kept for people to look at; null when it can go at once."""
+
+
 class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     home: str
@@ -69,6 +89,32 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[FailedDocument, ...]
     answer: str | None
     """What the running job said when it was asked."""
+    local: tuple[LocalDocument, ...] = ()
+    freed_local: Amount = Amount(objects=0, bytes=0)
+
+
+def with_local(
+    document: CollectionDocument, found: "Sequence[Leftover]", removed: "Mapping[Path, str | None]", now: datetime
+) -> CollectionDocument:
+    """`removed`: what was tried to be removed, each with why it could not be."""
+    gone = [item for item in found if item.path in removed and removed[item.path] is None]
+    failed = tuple(FailedDocument(key=str(path), error=why) for path, why in removed.items() if why is not None)
+    return msgspec.structs.replace(
+        document,
+        local=tuple(_local(item, now) for item in found),
+        freed_local=Amount(objects=len(gone), bytes=sum(item.bytes for item in gone)),
+        failed=(*document.failed, *failed),
+    )
+
+
+def _local(item: "Leftover", now: datetime) -> LocalDocument:
+    return LocalDocument(
+        path=str(item.path),
+        bytes=item.bytes,
+        why=item.kind.value,
+        since=datetime.fromtimestamp(item.since, UTC),
+        free_at=now + timedelta(seconds=item.wait_s) if item.wait_s else None,
+    )
 
 
 def document_of(
@@ -140,12 +186,23 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
         lost = figures.counted(len(document.missing), "object")
         say(f"{lost} that checkpoints need are gone from the home, such as {document.missing[0]}")
         say("Try: holdfast verify --repair; a running job repairs what its work directory still has")
+    for item in document.local:
+        console.print(labelled(item.why, f"{item.path}, {figures.size(item.bytes)}, ", _until(item)))
     console.print(_ending(document, dry_run=dry_run))
 
 
+def _until(item: LocalDocument) -> str:
+    what = _LOCAL_WHY[item.why]
+    return f"{what}; can go" if item.free_at is None else f"{what}; kept until {figures.moment(item.free_at)}"
+
+
 def _ending(document: CollectionDocument, *, dry_run: bool) -> str:
+    count, size = document.freed_local.objects, figures.size(document.freed_local.bytes)
+    here = f"{count} {'directory' if count == 1 else 'directories'} on this host, {size}" if count else ""
     if document.executed:
-        return f"freed {_shown(document.freed)}"
+        return f"freed {_shown(document.freed)}" + (f", and {here}" if here else "")
+    if here:
+        return f"freed {here}"
     if document.answer is not None:
         return f"the running job was asked: {document.answer}"
     if document.running:

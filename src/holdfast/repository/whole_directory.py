@@ -17,6 +17,7 @@ BUILDING = ".restoring-"
 _UNFINISHED: set[Path] = set()
 """What is being built on this machine."""
 _TRIES = 20
+_DEAD_AFTER_S = 86_400.0
 _FREE_RULE = "must be an empty directory, or not exist"
 
 
@@ -100,8 +101,32 @@ def _new_sibling(to: Path) -> Path:
         sibling = to.parent / f".{to.name}{BUILDING}{os.getpid()}-{number}"
         with suppress(FileExistsError):
             sibling.mkdir()
+            _remove_dead_siblings(to, sibling.stat().st_mtime)
             return sibling
     raise AssertionError("counting never ends")
+
+
+def _remove_dead_siblings(to: Path, now: float) -> None:
+    """What a process was building in the same place when it was killed, a day ago or longer. `now` by the clock of the
+    file system, like the ages of what is there."""
+    prefix = f".{to.name}{BUILDING}"
+    for name in os.listdir(to.parent):
+        sibling = to.parent / name
+        pid = name.removeprefix(prefix).partition("-")[0]
+        if (
+            name.startswith(prefix)
+            and pid.isdecimal()
+            and _is_older(sibling, now - _DEAD_AFTER_S)
+            and not Path(f"/proc/{pid}").exists()
+        ):
+            shutil.rmtree(sibling, ignore_errors=True)
+
+
+def _is_older(path: Path, than: float) -> bool:
+    try:
+        return path.lstat().st_mtime < than
+    except OSError:
+        return False
 
 
 def _rename(building: Path, to: Path) -> None:

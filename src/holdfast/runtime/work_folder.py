@@ -42,7 +42,7 @@ from holdfast.snapshot.soundness import damage
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.work_path import AnyPath, WorkPath, names_in
 
-_ASIDE = ".aside"
+ASIDE = ".aside"
 _ASIDE_KEPT = 3
 _LOOKS = 10
 """At a directory that does not stand still."""
@@ -188,13 +188,13 @@ class FolderWorkplace(Generic[AnyPath]):
 
     def _clean(self, kept: tuple[float, float]) -> None:
         names = names_in(self._root)
-        notes = {name for name in names if name.endswith(_ASIDE)}
+        notes = {name for name in names if name.endswith(ASIDE)}
         for name in names:
-            if f"{name}{_ASIDE}" not in notes and name not in self._not_read and _order(name) < kept:
+            if f"{name}{ASIDE}" not in notes and name not in self._not_read and _order(name) < kept:
                 _remove_tree(self._root / name)
         oldest_last = sorted(notes, key=lambda name: (self._root / name).stat().st_mtime, reverse=True)
         for name in oldest_last[_ASIDE_KEPT:]:
-            _remove_tree(self._root / name.removesuffix(_ASIDE))
+            _remove_tree(self._root / name.removesuffix(ASIDE))
             (self._root / name).unlink()
 
     def _directory(self, path: AnyPath) -> FolderWorkDirectory[AnyPath]:
@@ -214,7 +214,7 @@ class FolderWorkplace(Generic[AnyPath]):
 
 
 def _note_of(directory: AnyPath) -> AnyPath:
-    return directory.with_name(directory.name + _ASIDE)
+    return directory.with_name(directory.name + ASIDE)
 
 
 def _remove_tree(path: WorkPath) -> None:

@@ -1,0 +1,125 @@
+"""What runs leave beside their work directory on this host, how long it stays, and its removal by `holdfast collect`.
+
+Nothing here is ever used again by holdfast: it is kept for people to look at. Each kind has an age and a limit, so that
+it is bounded also when nobody looks.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from holdfast.errors import HoldfastError
+from holdfast.identifiers import JobName
+from holdfast.repository.whole_directory import BUILDING
+from holdfast.runtime.work_folder import ASIDE
+from holdfast.runtime.work_marker import read_marker
+
+DAY_S = 86_400.0
+NEWEST_KEPT = 3
+
+
+class Kind(StrEnum):
+    STALE = "stale"
+    """A work directory of another life of the job, set aside by `--new-life`."""
+    SET_ASIDE = "set aside"
+    """A directory that Spark could not read, with the reason in a note beside it."""
+    HALF_BUILT = "half-built"
+    """A restore that was killed."""
+
+
+KEPT_S = {Kind.STALE: 7 * DAY_S, Kind.SET_ASIDE: 7 * DAY_S, Kind.HALF_BUILT: DAY_S}
+
+
+@dataclass(frozen=True)
+class Leftover:
+    path: Path
+    kind: Kind
+    bytes: int
+    since: float
+    """Seconds since 1970."""
+    wait_s: float = 0.0
+    """How long it is kept from now on; 0: it may go."""
+
+
+def leftovers(root: Path, lineage: str, now: float) -> tuple[Leftover, ...]:
+    """Of the job whose work directories are in `root`. Nothing when the marker there is another job's, or none."""
+    try:
+        marker = read_marker(root)
+    except HoldfastError:
+        return ()
+    if marker is None or marker.lineage != lineage:
+        return ()
+    found = [*_stale(root, marker.job), *_set_aside(root), *_half_built(root)]
+    return tuple(item for kind in Kind for item in with_waits((each for each in found if each.kind is kind), now))
+
+
+def with_waits(found: Iterable[Leftover], now: float) -> Iterator[Leftover]:
+    """Of one kind: the newest few are kept until they are old, the others may go. Newest first."""
+    for number, item in enumerate(sorted(found, key=lambda item: item.since, reverse=True)):
+        left = KEPT_S[item.kind] - (now - item.since)
+        kept = left > 0 and (number < NEWEST_KEPT or item.kind is Kind.HALF_BUILT)
+        yield replace(item, wait_s=left if kept else 0.0)
+
+
+def remove(item: Leftover) -> str | None:
+    """Why it could not be removed, None when it is gone."""
+    problems: list[str] = []
+    shutil.rmtree(item.path, onerror=lambda function, path, info: problems.append(f"{path}: {info[1]}"))
+    if item.path.exists():
+        return problems[0] if problems else f"{item.path} is still there"
+    if item.kind is Kind.SET_ASIDE:
+        item.path.with_name(item.path.name + ASIDE).unlink(missing_ok=True)
+    return None
+
+
+def _stale(root: Path, job: JobName) -> Iterator[Leftover]:
+    name = re.compile(rf"{re.escape(job)}\.stale-[0-9a-f]{{1,8}}(-\d+)?")
+    for path in _directories(root.parent, lambda entry: name.fullmatch(entry) is not None):
+        if not _is_a_job_of_that_name(path):
+            yield _leftover(path, Kind.STALE, path)
+
+
+def _is_a_job_of_that_name(path: Path) -> bool:
+    try:
+        marker = read_marker(path)
+    except HoldfastError:
+        return False
+    return marker is not None and marker.job == path.name
+
+
+def _set_aside(root: Path) -> Iterator[Leftover]:
+    for path in _directories(root, lambda name: (root / f"{name}{ASIDE}").is_file()):
+        yield _leftover(path, Kind.SET_ASIDE, path.with_name(path.name + ASIDE))
+
+
+def _half_built(root: Path) -> Iterator[Leftover]:
+    for path in _directories(root, lambda name: name.startswith(".") and BUILDING in name):
+        yield _leftover(path, Kind.HALF_BUILT, path)
+
+
+def _directories(folder: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
+    """No links: what they lead to is somebody else's."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and wanted(entry.name)]
+    yield from (folder / name for name in sorted(names))
+
+
+def _leftover(path: Path, kind: Kind, dated: Path) -> Leftover:
+    """A rename changes the time of the inode, not that of the contents."""
+    status = dated.stat()
+    return Leftover(path, kind, _size(path), max(status.st_mtime, status.st_ctime))
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue
+    return total
