@@ -139,6 +139,30 @@ def test_a_home_that_knows_less_than_others_is_older(state: JobState, ahead: Mem
     assert accepted.above >= max(ahead.epoch, ahead.head)
 
 
+def test_a_run_that_a_fold_has_dropped_is_no_conflict(lives: Lives, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by attack: a savepoint keeps its old run, not those after it; and a host comes back that knew one of
+    them."""
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 1)
+    monkeypatch.setattr("holdfast.repository.retention.RUNS_KEPT", 1)
+    home = ["--home", f"file://{lives.home}", "--job", JOB]
+    assert main(["savepoint", "create", "kept", "--from", "1", *home]) == 0
+    first = lives.run()
+    first.batches(1)
+    first.stop()
+    lives.work, here = lives.work.with_name("elsewhere"), lives.work
+    for _ in range(3):
+        run = lives.run(retained=1)
+        run.batches(2)
+        run.stop()
+    runs = [run.fencing_epoch for run in state_of(lives.home).runs]
+    marker = read_marker(here / JOB)
+    assert marker is not None
+    assert min(runs) < marker.epoch
+    assert marker.epoch not in runs
+    lives.work = here
+    lives.run().stop()
+
+
 def test_runs_of_the_home_that_this_one_was_copied_from_are_no_conflict(tmp_path: Path) -> None:
     history = History(tmp_path / "home")
     history.journal.claim(
@@ -303,7 +327,7 @@ class Lives:
 
     def run(self, **settings: object) -> ChurningRun:
         self.number += 1
-        return ChurningRun(self.home, self.work, self.clock, self.number, retained=9, **settings)
+        return ChurningRun(self.home, self.work, self.clock, self.number, **{"retained": 9, **settings})
 
 
 @pytest.fixture

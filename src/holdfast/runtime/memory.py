@@ -132,9 +132,14 @@ def _another_run(state: JobState, memory: Memory) -> str | None:
     if run is not None:
         same = fingerprint(run.attempt) == memory.claim
         return None if same else f"knows another run {memory.epoch} than the home does"
-    if state.runs[0].fencing_epoch > memory.epoch:
+    if state.runs[0].fencing_epoch > memory.epoch or _may_be_folded(state, memory.epoch):
         return None
     return f"knows run {memory.epoch}, which the home's journal does not have"
+
+
+def _may_be_folded(state: JobState, epoch: FencingEpoch) -> bool:
+    """A fold keeps an old run for the sake of its savepoint, and not the runs that came after it."""
+    return state.folded is not None and epoch <= state.folded.upto
 
 
 def _is_before_a_jump(state: JobState, epoch: FencingEpoch) -> bool:
