@@ -156,3 +156,18 @@ def test_a_heartbeat_carries_what_the_run_says_of_itself(here: Here) -> None:
     beat = json.loads((here.home / JOB / "owner.json").read_bytes())
     assert beat["report"]["last_completed"] == 2
     assert beat["state_file"] == str(here.state_file)
+
+
+def test_status_of_a_home_that_is_gone_shows_what_the_process_says(
+    here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.fail(4)
+    here.home.rename(here.home.with_name("elsewhere"))
+    assert here.command("status", "--work", str(here.work)) == 6
+    printed = capsys.readouterr()
+    assert "churn  alive" in printed.out
+    assert "4 in a row" in printed.out
+    assert printed.err
+    assert here.command("status", "--work", str(here.work), "--json") == 6
+    told = json.loads(capsys.readouterr().out)
+    assert (told["live"], told["error"]["exit_code"]) == (True, 6)

@@ -47,6 +47,13 @@ def live_document(home: str, job: str, work: str | None) -> LiveDocument:
     return _document(home, job, _liveness(home.rstrip("/") or home, job_name(job), work))
 
 
+def told_here(home: str, job: str, work: str | None) -> LiveDocument | None:
+    """What a run of the job says on this host, without asking the home; None when nobody says anything."""
+    local = _local_state(home.rstrip("/") or home, job_name(job), work)
+    said = _by(local) if local is not None else None
+    return None if said is None else _document(home, job, said)
+
+
 def _liveness(home: str, job: str, work: str | None) -> Liveness:
     """What is told on this host is asked first: it costs nothing, and is there when the home is not."""
     local = _local_state(home, job, work)

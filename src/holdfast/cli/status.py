@@ -11,11 +11,11 @@ from holdfast.cli import figures
 from holdfast.cli.doctor_text import STYLES
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
-from holdfast.cli.live import live_document, live_lines
+from holdfast.cli.live import live_document, live_lines, told_here
 from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
-from holdfast.errors import JobFailed
+from holdfast.errors import JobFailed, StorageError
 from holdfast.repository.entries import Requests
 from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints
 from holdfast.storage.metered import Usage
@@ -38,7 +38,7 @@ Work = Annotated[
         "--work",
         metavar="DIR",
         show_default=False,
-        help="With --live: the run's --work, when it is not the usual.",
+        help="The run's --work, when it is not the usual.",
     ),
 ]
 Running = Annotated[
@@ -59,7 +59,11 @@ def status(
     if live:
         _status_live(home, job, work, health, as_json)
         return
-    seen = examine(home, job)
+    try:
+        seen = examine(home, job)
+    except StorageError:
+        _print_told_here(home, job, work, as_json)
+        raise
     document, findings = judged(seen)
     if as_json:
         print_json(document)
@@ -71,6 +75,18 @@ def status(
         raise JobFailed(f"job {job!r} of {home} does not run", hint="holdfast run, or wait until it has started")
     if running or health:
         require_well(seen, findings)
+
+
+def _print_told_here(home: str, job: str, work: str | None, as_json: bool) -> None:
+    """The home cannot be asked; the process may be here, and tell."""
+    document = told_here(home, job, work)
+    if document is None:
+        return
+    if as_json:
+        print_json(document)
+    else:
+        for line in live_lines(document, datetime.now(UTC)):
+            answer().print(line)
 
 
 def _status_live(home: str, job: str, work: str | None, health: bool, as_json: bool) -> None:
