@@ -87,7 +87,7 @@ def collect(
         from holdfast.cli.asking_owner import ask_to_collect
 
         told = ask_to_collect(store, seen, seconds("timeout", timeout))
-    local = _leftovers(seen)
+    local = _leftovers(store, seen)
     removed = {} if dry_run else {item.path: remove(item) for item in local if not item.wait_s}
     document = with_local(document_of(seen, rule, plan, freed, told), local, removed, seen.now)
     if as_json:
@@ -103,14 +103,16 @@ def collect(
         )
 
 
-def _leftovers(seen: Observation) -> "tuple[Leftover, ...]":
-    """Of the job's work directory, when that is on this host."""
-    from holdfast.runtime.leftovers import leftovers
+def _leftovers(store: ObjectStore, seen: Observation) -> "tuple[Leftover, ...]":
+    """Of the job's work directory, when that is on this host; and of its sink, while it does not run."""
+    from holdfast.runtime.leftovers import left_at_the_sink, leftovers
 
     run = seen.state.pipeline
     if run is None or not run.work.startswith("/") or not Path(run.work).is_dir():
         return ()
-    return leftovers(Path(run.work), run.lineage, seen.now.timestamp())
+    root, now = Path(run.work), seen.now.timestamp()
+    staged = () if seen.running else left_at_the_sink(root, run, seen.state, store, now)
+    return (*leftovers(root, run.lineage, now), *staged)
 
 
 def _rule(

@@ -29,6 +29,7 @@ _WHY = {
 _LOCAL_WHY = {
     "stale": "set aside by --new-life",
     "set aside": "could not be read by Spark, the note beside it says why",
+    "staged": "output of attempts that died, which nobody needs",
     "half-built": "left by a restore that was killed",
 }
 

@@ -130,6 +130,8 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """Between checkpoints, so that a reader can tell when one is late; 0 when not known."""
     state_file: str = ""
     """Where the run's state file is, on `process.host`; empty when it has none."""
+    sink: str = ""
+    """What the sink says of itself, empty when the query writes by itself."""
 
     @property
     def host(self) -> str:

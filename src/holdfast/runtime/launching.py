@@ -227,7 +227,7 @@ def launch(
     _remind_of_acceptances(place.settings)
     leftovers = _stored_manifests(place.store)
     home_id = _home_identity(place)
-    claimed = _claim(place, journal, outside.agreement)
+    claimed = _claim(place, journal, outside.agreement, query.sink.describe() if query.sink is not None else "")
     begun = _Begun()
     try:
         log.info("run %s owns the job", claimed.fencing_epoch)
@@ -388,7 +388,7 @@ def _way_back(place: Place, state: JobState) -> GoBack | None:
     return None
 
 
-def _claim(place: Place, journal: Journal, agreement: Agreement) -> RunStarted:
+def _claim(place: Place, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     heartbeat, work = place.settings.duration("heartbeat"), str(place.work / place.job)
     try:
@@ -396,7 +396,7 @@ def _claim(place: Place, journal: Journal, agreement: Agreement) -> RunStarted:
             jump = run_started(journal, place.around, heartbeat, "", "maintenance")
             journal.claim(_taking_numbers(jump, Sequence(agreement.above + 1)))
         claim = run_started(journal, place.around, heartbeat, work, "pipeline", retention_of(place.settings))
-        return journal.claim(_telling(claim, place))
+        return journal.claim(_telling(claim, place, sink))
     except Fenced as error:
         raise OwnedByAnotherRun(
             f"could not start job {place.job!r} on {place.home}: {error.message}", hint=TAKE_OVER
@@ -409,10 +409,10 @@ def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
     return lambda stamp: msgspec.structs.replace(claim(stamp), next_sequence=max(upto, Sequence(stamp["sequence"] + 1)))
 
 
-def _telling(claim: MakeEntry, place: Place) -> MakeEntry:
+def _telling(claim: MakeEntry, place: Place, sink: str) -> MakeEntry:
     """What a reader judges the run by."""
     interval, file = place.settings.duration("interval"), str(place.state_file or "")
-    return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file)
+    return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file, sink=sink)
 
 
 def run_started(

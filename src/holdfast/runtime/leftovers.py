@@ -14,11 +14,20 @@ from pathlib import Path
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import JobName
+from holdfast.job_log import log
+from holdfast.repository.damage import load_manifest
+from holdfast.repository.entries import RunStarted
+from holdfast.repository.state import JobState
 from holdfast.repository.whole_directory import BUILDING
 from holdfast.runtime.work_folder import ASIDE
 from holdfast.runtime.work_marker import read_marker
+from holdfast.sinks import ledger
+from holdfast.sinks.left_staged import left_staged
+from holdfast.sinks.protocol import SinkContext
+from holdfast.storage.interface import ObjectStore
 
 DAY_S = 86_400.0
+_RUN = re.compile(r"\d+-\d+")
 NEWEST_KEPT = 3
 
 
@@ -29,9 +38,13 @@ class Kind(StrEnum):
     """A directory that Spark could not read, with the reason in a note beside it."""
     HALF_BUILT = "half-built"
     """A restore that was killed."""
+    STAGED = "staged"
+    """Output of attempts that died, which no checkpoint and no work directory names."""
 
 
-KEPT_S = {Kind.STALE: 7 * DAY_S, Kind.SET_ASIDE: 7 * DAY_S, Kind.HALF_BUILT: DAY_S}
+KEPT_S = {Kind.STALE: 7 * DAY_S, Kind.SET_ASIDE: 7 * DAY_S, Kind.HALF_BUILT: DAY_S, Kind.STAGED: DAY_S}
+_NO_LIMIT = (Kind.HALF_BUILT, Kind.STAGED)
+"""What a living process may be making now is known by its age alone."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +70,41 @@ def leftovers(root: Path, lineage: str, now: float) -> tuple[Leftover, ...]:
     return tuple(item for kind in Kind for item in with_waits((each for each in found if each.kind is kind), now))
 
 
+def left_at_the_sink(
+    root: Path, run: RunStarted, state: JobState, store: ObjectStore, now: float
+) -> tuple[Leftover, ...]:
+    """What is staged at the sink of the newest run and needed by nobody. Nothing unless every ledger could be read: of
+    the work directories in `root`, which a start may go on in, and of every checkpoint that is kept."""
+    try:
+        marker = read_marker(root)
+        if marker is None or marker.lineage != run.lineage or not run.sink:
+            return ()
+        named = frozenset(_named_by_directories(root)) | frozenset(_named_by_checkpoints(store, state))
+        paths = left_staged(run.sink, SinkContext(marker.job, run.fencing_epoch, run.lineage), named)
+    except HoldfastError as error:
+        log.debug("what is staged at the sink is not looked at: %s", error.message)
+        return ()
+    return tuple(with_waits((_leftover(path, Kind.STAGED, path) for path in paths), now))
+
+
+def _named_by_directories(root: Path) -> Iterator[str]:
+    for path in _directories(root, lambda name: _RUN.fullmatch(name) is not None):
+        yield from (file.path for batch in ledger.read(path) for file in batch.files)
+
+
+def _named_by_checkpoints(store: ObjectStore, state: JobState) -> Iterator[str]:
+    for entry in state.retained():
+        for file in load_manifest(store, entry).files():
+            if file.path.startswith(f"{ledger.FOLDER}/"):
+                staged = ledger.decoded(store.read(file.key, file.offset, file.size), file.path)
+                yield from (each.path for each in staged.files)
+
+
 def with_waits(found: Iterable[Leftover], now: float) -> Iterator[Leftover]:
     """Of one kind: the newest few are kept until they are old, the others may go. Newest first."""
     for number, item in enumerate(sorted(found, key=lambda item: item.since, reverse=True)):
         left = KEPT_S[item.kind] - (now - item.since)
-        kept = left > 0 and (number < NEWEST_KEPT or item.kind is Kind.HALF_BUILT)
+        kept = left > 0 and (number < NEWEST_KEPT or item.kind in _NO_LIMIT)
         yield replace(item, wait_s=left if kept else 0.0)
 
 

@@ -97,14 +97,17 @@ _DECODER = msgspec.json.Decoder(StagedBatch)
 _FORMAT_DECODER = msgspec.json.Decoder(_Format)
 
 
-def _decoded(path: WorkPath, batch_id: BatchId) -> StagedBatch:
+def decoded(data: bytes, where: str) -> StagedBatch:
     try:
-        data = path.read_bytes()
         if (version := _FORMAT_DECODER.decode(data).format) > LEDGER_FORMAT:
-            raise NewerFormat.of_format(f"the ledger entry {path}", version, LEDGER_FORMAT)
-        staged = _DECODER.decode(data)
+            raise NewerFormat.of_format(f"the ledger entry {where}", version, LEDGER_FORMAT)
+        return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(f"could not read the ledger entry {path}: {error}") from error
+        raise Corrupt(f"could not read the ledger entry {where}: {error}") from error
+
+
+def _decoded(path: WorkPath, batch_id: BatchId) -> StagedBatch:
+    staged = decoded(path.read_bytes(), str(path))
     if staged.batch_id != batch_id:
         raise Corrupt(f"could not read the ledger entry {path}: it holds batch {staged.batch_id}")
     return staged
