@@ -59,8 +59,8 @@ _OF_THE_HOME = (
 )  # fmt: skip
 _BEATS_WATCHED = 5
 """So many seconds, with a heartbeat in each, are enough for whoever watches."""
-_TIME_TO_NOTICE = 12.0
-"""Seconds in which a run that lives notices that its home is another one: heartbeats, and what makes them late."""
+_TIME_TO_NOTICE = 2.0
+"""Seconds that may lie between the proof that a home is a run's own and what the run does there."""
 
 
 class Checkers:
@@ -186,8 +186,9 @@ class Checkers:
         is_void = not linked and entry.sequence <= self._folded_upto
         if not linked and not is_void and process.born < self._home_changed_at:
             self._astray.setdefault(process, self._home_changed_at)
+            goes_on = self._strays.get(f"journal/{entry.previous:020d}.json") is process
+            self.require(not goes_on, f"{process.name} goes on with {_shown(entry)} in a home that is not its own")
             self._strays[key] = process
-            self._require_soon(process, f"appends {_shown(entry)}")
             return
         believed = [n for n, writer in self._void.items() if writer is process and n != entry.sequence]
         self.require(not believed, f"{process.name} goes on behind entry {believed[:1]}, which never held")

@@ -629,6 +629,16 @@ def a_home_that_knows_less_is_believed(patch: Patch) -> None:
     patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
 
 
+@defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="0s")
+def the_home_is_not_proved_before_a_deletion(patch: Patch) -> None:
+    patch.setattr(Collector, "_owns_the_home", lambda self: True)
+
+
+@defect(home_rolled_back=0.4, crash=0.01, stall=0.02, going_back=0.6)
+def staged_files_are_not_asked_for(patch: Patch) -> None:
+    patch.setattr(Resuming, "_lost", lambda self, directory, published, upto: None)
+
+
 @defect(io_errors=0.4, dying=0.06, flipped_read=0.0)
 def an_error_while_reading_is_damage(patch: Patch) -> None:
     patch.setattr(candidates, "verdict", lambda **evidence: Verdict.CHECKPOINT)

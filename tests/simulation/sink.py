@@ -193,9 +193,8 @@ class SimulatedSink:
             raise Conflict(f"the table is number {table.id}, and this run opened number {self._opened}", hint=_HINT)
         if self._opened is None and self._context.accept:
             return
-        back = [batch for batch, rows in table.visible if rows and batch not in table.record]
-        if back and not self._is_new_life:
-            raise Conflict(f"the table has rows of batch {back[0]}, which the record says is not published", hint=_HINT)
+        if table.restored and not self._is_new_life:
+            raise Conflict("somebody has put the table back to an older version", hint=_HINT)
         there = set(table.rows()) | table.deleted
         for batch, rows in table.record.items():
             lost = [row for row in rows if row not in there]

@@ -10,7 +10,7 @@ from holdfast.identifiers import BatchId
 _KEPT = 12
 _CONTENT = (
     "id", "version", "epoch", "life", "claim", "published", "visible", "record", "made_by", "deleted", "compacted",
-    "foreign", "holes",
+    "foreign", "holes", "restored",
 )  # fmt: skip
 """What a copy of its files holds."""
 
@@ -36,6 +36,8 @@ class Table:
     """Up to here, files hold rows of several batches."""
     foreign: int = 0
     """Rows that are not ours."""
+    restored: bool = False
+    """The table's log has a RESTORE that nobody has accepted."""
 
     # What the simulation knows besides.
     holes: set[int] = field(default_factory=set)
@@ -80,6 +82,7 @@ class Table:
 
     def accept(self) -> None:
         """A person says that it is meant to be what it is."""
+        self.restored = False
         self.foreign += sum(len(rows) for batch, rows in self.visible if batch not in self.record)
         self.visible = [(batch, rows) for batch, rows in self.visible if batch in self.record]
         there = set(self.rows()) | self.deleted
@@ -91,7 +94,7 @@ class Table:
     def restore(self, older: Table) -> None:
         """As `RESTORE TABLE` does: a new version with the rows of an older one. Ids and our own record stay."""
         self.visible, self.deleted, self.compacted = list(older.visible), set(older.deleted), older.compacted
-        self.holes = set(older.holes)
+        self.holes, self.restored = set(older.holes), True
         self.version += 1
 
     def roll_back(self, older: Table) -> None:

@@ -107,6 +107,18 @@ def test_a_new_life_is_newer_than_any_run_of_the_old_one() -> None:
     assert agreed(JobState(), memory(epoch=17, head=Sequence(40)), NEW_LIFE).above == 40
 
 
+def test_a_heartbeat_that_the_other_life_left_does_not_stand_in_the_way_of_a_new_one(state: JobState) -> None:
+    """It says nothing of its life. To answer one refusal led to the other, and back."""
+    heartbeat = Memory("the heartbeat beside the journal", None, FencingEpoch(9), fingerprint("orders-8"))
+    memories = [memory(life=THEIRS, epoch=9), heartbeat]
+    agreement = agree(JobName("orders"), "file:///home", state, memories, NEW_LIFE)
+    assert agreement.new_life
+    assert not agreement.older_home
+    assert agreement.above == 9
+    with pytest.raises(Conflict, match="knows run 9"):
+        agreed(state, heartbeat)
+
+
 def test_another_life_is_refused(state: JobState) -> None:
     with pytest.raises(Conflict, match="another life is known elsewhere: delta:/data/orders knows run 4"):
         agreed(state, memory(THEIRS))

@@ -85,6 +85,19 @@ def test_what_takes_published_rows_away_while_the_job_is_down_is_a_conflict(
     assert trace(tmp_path) == before
 
 
+def test_rows_that_were_taken_back_and_restored_are_a_conflict(tmp_path: Path) -> None:
+    """As many batches are there as the ledger says, and they are those of a line that was given up."""
+    sink = published(tmp_path, 0, 1)
+    before = DeltaTable(str(tmp_path)).version()
+    sink.rewind(BatchId(0))
+    anew = staged(sink, 1, 1, 2)
+    sink.publish(BatchId(1), anew)
+    DeltaTable(str(tmp_path)).restore(before)
+    for again in (sink, None):
+        with pytest.raises(Conflict, match="RESTORE"):
+            (again or opened(tmp_path, context(epoch=2))).publish(BatchId(2), anew)
+
+
 @pytest.mark.parametrize("outside", [restore, overwrite, replace, empty, make_anew, delete_the_table])
 def test_following_the_hint_the_job_goes_on_from_what_is_there(tmp_path: Path, outside: Outside) -> None:
     published(tmp_path, 0, 1, 2)

@@ -183,9 +183,9 @@ class Journal:
                 break
             if isinstance(standing.entry, RunStarted):
                 raise Fenced(_owner(standing.entry))
-            if not self._follows_the_tip(standing):
+            if not self._follows_the_tip(standing) or not (self._tip is None or self._stands(self._tip)):
                 raise Fenced("the journal moved on while this run was claiming the job")
-            self._apply(standing)  # the owner's, appended since the load
+            self._apply(standing)  # the owner's, appended since the load, in this very home
         entry = mine.entry
         assert isinstance(entry, RunStarted)
         before, self._claim = self._tip, entry.attempt

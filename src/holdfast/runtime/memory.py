@@ -97,7 +97,9 @@ def agree(job: JobName, home: str, state: JobState, memories: Many[Memory], aske
     strangers = [memory for memory in known if lineage is None or _of_another_life(memory, lineage)]
     if strangers and not asked.new_life:
         raise _birth(job, home, strangers) if lineage is None else _another_life(job, home, state, strangers)
-    reasons = {memory.where: why for memory in known if memory not in strangers and (why := ahead(state, memory))}
+    # Who does not say of which life it knows may know the other one, which a person has spoken about.
+    ours = [memory for memory in known if memory not in strangers and (memory.life is not None or not strangers)]
+    reasons = {memory.where: why for memory in ours if (why := ahead(state, memory))}
     if reasons and not asked.older_home:
         raise _older(job, home, state, reasons)
     return Agreement(lineage is None, bool(strangers), bool(reasons), above)
