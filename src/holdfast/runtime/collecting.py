@@ -251,7 +251,7 @@ class Collector:
 
     def _clear_folded(self) -> None:
         folded = self._journal.state.folded
-        if self._folded and folded is not None:
+        if self._folded and folded is not None and self._owns_the_home():
             self._folded = not clear_folded(self._store, folded.upto, SLICE, guard_of(self._journal.state))
 
     def _delete_some(self) -> None:
