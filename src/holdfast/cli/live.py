@@ -17,6 +17,7 @@ from holdfast.repository.entries import Failure
 from holdfast.repository.liveness import NO_HEARTBEAT, Liveness, by_heartbeat, by_state_file
 from holdfast.repository.ownership import Heartbeat, current_process, read_heartbeat
 from holdfast.repository.self_report import NAME, LocalState, ReportedAlarm, SelfReport, read_local_state
+from holdfast.showing import masked
 from holdfast.storage.urls import open_store
 from holdfast.storage.work_path import local_place
 
@@ -82,7 +83,7 @@ def _local_state(home: str, job: str, work: str | None) -> LocalState | None:
         if work is not None:
             raise
         return None
-    return local if local is not None and (local.home, local.job) == (home, job) else None
+    return local if local is not None and (local.home, local.job) == (masked(home), job) else None
 
 
 def _said_here(beat: Heartbeat) -> Liveness | None:

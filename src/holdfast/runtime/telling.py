@@ -21,6 +21,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ownership_watch import Beats
 from holdfast.runtime.status import JobStatus
+from holdfast.showing import masked
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class StateFile:
         """Best effort: nothing depends on it."""
         state = LocalState(
             job=self.job,
-            home=self.home,
+            home=masked(self.home),
             process=self.process,
             fencing_epoch=self.run.fencing_epoch,
             claim=self.run.attempt,
@@ -86,7 +87,7 @@ class Telling:
         return self._clock.wall()
 
     def ended(self, reason: str) -> None:
-        self.latest = msgspec.structs.replace(self.latest, phase="ended", ended_reason=reason)
+        self.latest = msgspec.structs.replace(self.latest, phase="ended", ended_reason=masked(reason))
         self._submit()
 
     def _submit(self) -> None:
@@ -146,8 +147,10 @@ def _failure(record: FailureRecord | None) -> Failure | None:
     if record is None:
         return None
     rule = record.reason.rule
-    return Failure(record.reason.value, record.message, rule.counted, rule.hint)
+    return Failure(record.reason.value, masked(record.message), rule.counted, rule.hint)
 
 
 def _alarm(alarm: Alarm) -> ReportedAlarm:
-    return ReportedAlarm(code=alarm.code, severity=alarm.severity, message=alarm.message, hint=alarm.hint, at=alarm.at)
+    return ReportedAlarm(
+        code=alarm.code, severity=alarm.severity, message=masked(alarm.message), hint=masked(alarm.hint), at=alarm.at
+    )
