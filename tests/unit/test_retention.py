@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,10 +38,12 @@ from holdfast.repository.entries import (
     Retention,
     RunEnded,
     RunStarted,
+    WentBack,
 )
 from holdfast.repository.retention import checkpoints_to_retire, entries_to_drop, in_grace, plan_fold
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import StoredObject
+from tests.unit.job_histories import History
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = FencingEpoch(1)
@@ -293,3 +297,17 @@ def test_a_journal_is_not_folded_for_little() -> None:
             life.add(CheckpointsRetired, ids=(CheckpointId(id - 1),))
     assert len(life.state.sequences) > retention.HISTORY_KEPT
     assert plan_fold(life.state, ()) is None
+
+
+def test_a_run_that_went_back_keeps_saying_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fold dropped the entry, and a start with the same arguments went back a second time."""
+    monkeypatch.setattr(retention, "HISTORY_KEPT", 1)
+    history = History(tmp_path)
+    history.run()
+    history.complete(1, batch=1)
+    history._append(WentBack, chosen=CheckpointId(1), abandoned=(), asked="checkpoint 1", published=None)
+    history.complete(2, batch=2)
+    history.complete(3, batch=3)
+    state = history.journal.state
+    assert state.went_back is not None
+    assert state.went_back.sequence not in entries_to_drop(state, ())

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -69,7 +70,7 @@ class JobState:
         return state
 
     def after(self, entry: AnyEntry) -> JobState:
-        state = replace(self, **{f.name: copy(getattr(self, f.name)) for f in fields(self)})
+        state = replace(self, **{item.name: _apart(getattr(self, item.name)) for item in fields(self)})
         state._take(entry)
         return state
 
@@ -209,3 +210,8 @@ class JobState:
     def retained(self) -> list[CheckpointCompleted]:
         """What must not be deleted: everything completed and not retired, damaged ones included."""
         return [entry for id, entry in sorted(self.completed.items()) if id not in self.retired]
+
+
+def _apart(held: Any) -> Any:
+    """Entries themselves stay the same ones: they are told apart by that."""
+    return copy(held) if isinstance(held, list | dict | set) else held
