@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StringType
 from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, InvalidSettings, NewerFormat
 from holdfast.identifiers import BatchId
 from holdfast.sinks import Delta, SinkState
+from holdfast.sinks.delta_fit import KNOWN_FEATURES
 from holdfast.sinks.protocol import fingerprint
 from tests.trust.delta_sink import columns, context, expected, opened, published, rows, staged, trace
 
@@ -282,8 +283,12 @@ def with_note(place: Path, note: str, *, nullable: bool = True, kind: str = "lon
     return json.dumps({"type": "struct", "fields": [field]})
 
 
+READERS_TOO = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview"}
+
+
 def new_protocol(feature: str) -> dict[str, Any]:
-    return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}}
+    reads = {"minReaderVersion": 3, "readerFeatures": [feature]} if feature in READERS_TOO else {"minReaderVersion": 1}
+    return {"protocol": {**reads, "minWriterVersion": 7, "writerFeatures": [feature]}}
 
 
 @pytest.mark.parametrize(
@@ -297,6 +302,10 @@ def new_protocol(feature: str) -> dict[str, Any]:
         (lambda place: metadata(place, schemaString=with_note(place, "", nullable=False)), "refuses nulls"),
         (lambda place: metadata(place, schemaString=with_note(place, "", kind="integer")), "long in the query"),
         (lambda place: commit(place, new_protocol("rowTracking")), "rowTracking"),
+        (lambda place: commit(place, new_protocol("clustering")), "clustering"),
+        (lambda place: commit(place, new_protocol("domainMetadata")), "domainMetadata"),
+        (lambda place: commit(place, new_protocol("identityColumns")), "identityColumns"),
+        (lambda place: commit(place, new_protocol("allowColumnDefaults")), "allowColumnDefaults"),
     ],
 )
 def test_what_another_writer_asks_between_stage_and_publish_is_met_or_nothing_is_published(
@@ -312,6 +321,14 @@ def test_what_another_writer_asks_between_stage_and_publish_is_met_or_nothing_is
     with pytest.raises(InvalidSettings, match=named):
         looked(tmp_path, 1)
     assert DeltaTable(str(tmp_path)).version() == version
+
+
+@pytest.mark.parametrize("feature", sorted(KNOWN_FEATURES))
+def test_a_feature_that_is_said_to_fit_can_be_written_to(tmp_path: Path, feature: str) -> None:
+    sink = published(tmp_path, 0)
+    commit(tmp_path, new_protocol(feature))
+    sink.publish(BatchId(1), staged(sink, 1, 1))
+    sink.rewind(BatchId(0))
 
 
 def test_what_waits_is_published_when_the_table_fits_again(tmp_path: Path) -> None:

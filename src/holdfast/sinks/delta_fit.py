@@ -7,27 +7,22 @@ from typing import Any
 
 from holdfast.sinks.schemas import Field, differences, fields_of
 
-_KNOWN_FEATURES = {
-    "allowColumnDefaults",
+KNOWN_FEATURES = {
     "appendOnly",
     "changeDataFeed",
     "checkConstraints",
-    "clustering",
     "columnMapping",
     "deletionVectors",
-    "domainMetadata",
     "generatedColumns",
-    "identityColumns",
     "invariants",
     "timestampNtz",
-    "typeWidening",
-    "typeWidening-preview",
     "v2Checkpoint",
-    "vacuumProtocolCheck",
     "variantType",
     "variantType-preview",
 }
-"""Those that ask nothing of a writer that adds files, or only when a column or property uses them."""
+"""Those that ask nothing of a writer that adds files, or only when a column or property uses them, and that deltalake
+1.6.6 commits to. It refuses others (clustering, domainMetadata, typeWidening, …) at the commit, which is too late: by
+then batches may have been given up."""
 _UNMET_PROPERTIES = {
     "delta.columnMapping.mode": "it maps column names",
     "delta.setTransactionRetentionDuration": "it forgets transaction ids, on which exactly-once rests",
@@ -50,8 +45,8 @@ def demands(table: Any) -> Iterator[str]:
     """What the table asks that is not done here, one line each."""
     protocol, configuration = table.protocol(), table.metadata().configuration
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-    for feature in sorted(features - _KNOWN_FEATURES):
-        yield f"it has the table feature {feature}, which is not known here"
+    for feature in sorted(features - KNOWN_FEATURES):
+        yield f"it has the table feature {feature}, which this sink cannot write to"
     for key, value in configuration.items():
         if reason := _reason(key, value):
             yield f"{reason} ({key}={value})"
