@@ -145,7 +145,7 @@ def record(place: Path) -> str:
 
     (place / "home").rename(place / "away")
     for _ in range(2):
-        third.until(lambda line: "checkpoint failed" in line)
+        third.until(lambda line: ": checkpoint failed" in line)
     (place / "away").rename(place / "home")
     third.until(lambda line: "is over" in line)
     outage = third.lines[len(restored) :]

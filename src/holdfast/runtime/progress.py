@@ -70,7 +70,7 @@ def still_saying(clock: Clock, after_s: float = 10.0) -> Iterator[None]:
                 seen, since, due = moves(), clock.monotonic(), after_s
             elif for_s >= due:
                 due *= 2
-                log.info("still %s, for %.0f s", doing_now(), for_s)
+                log.info("still %s, for %.0f s", doing_now().partition(",")[0], for_s)
 
     thread = threading.Thread(target=about_the_same(say), name="holdfast-still", daemon=True)
     thread.start()
@@ -82,7 +82,7 @@ def still_saying(clock: Clock, after_s: float = 10.0) -> Iterator[None]:
 
 
 def _megabytes(size: int) -> str:
-    return f"{size} bytes" if size < 100_000 else f"{size / 1e6:,.1f} MB"
+    return f"{size:,} bytes" if size < 100_000 else f"{size / 1e6:,.1f} MB"
 
 
 _SHOW: ContextVar[Show] = ContextVar("holdfast_show", default=in_lines)
