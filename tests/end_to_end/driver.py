@@ -2,8 +2,8 @@
 
 Settings come as JSON in the first argument. With `crash_at` = "step:n" it kills itself with SIGKILL at the n-th time
 that it reaches the step; with `freeze_at` it stops there until SIGCONT; with `hang_at` the thread that reaches it never
-goes on. With `damage_at` it overwrites every state file
-of the newest work directory instead, once.
+goes on. With `damage_at` it overwrites every state file of the newest work directory instead, once. With
+`alarms_hang` whoever is told of an alarm never comes back. Signals mean what they mean to `holdfast run`.
 """
 
 import json
@@ -22,10 +22,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.alarm import Alarm
-from holdfast.errors import HoldfastError, StopOverdue
+from holdfast.errors import HoldfastError, StopAsked, StopOverdue
 from holdfast.settings import Settings
 from holdfast.sinks import Delta, Files
 from holdfast.spark.api import start_stepwise
+from holdfast.spark.stop_signals import stopping_on_signals
 from holdfast.spark.uncaught import leave_at_once
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -137,6 +138,11 @@ def tell_alarm(alarm: Alarm) -> None:
     tell(f"alarm {alarm.code} {'over' if alarm.cleared else 'on'}")
 
 
+def tell_alarm_and_hang(alarm: Alarm) -> None:
+    tell_alarm(alarm)
+    threading.Event().wait()
+
+
 def main() -> int:
     given = json.loads(sys.argv[1])
     logging.basicConfig(
@@ -147,20 +153,24 @@ def main() -> int:
     sink_kind = {"delta": Delta, "files": Files}[given.get("sink", "delta")]
     sink = sink_kind(given["output"], step=steps)
     spark = session(given.get("state_format", "rocksdb-changelog"))
-    settings = Settings(spark=spark, work=given["work"], alarms=(tell_alarm,), **given["options"])
+    receiver = tell_alarm_and_hang if given.get("alarms_hang") else tell_alarm
+    settings = Settings(spark=spark, work=given["work"], alarms=(receiver,), **given["options"])
     try:
-        running = start_stepwise(
-            lambda spark: windowed_counts(spark, given["source"], given.get("files_per_batch", 1)),
-            "counts",
-            given["home"],
-            sink,
-            settings,
-            steps,
-        )
-        tell("step started")
-        signal.signal(signal.SIGTERM, lambda *_: running.begin_stop())
-        while not running.await_termination("200ms"):
-            pass
+        with stopping_on_signals(settings.duration("stop_timeout"), to_the_end=True) as signals:
+            running = start_stepwise(
+                lambda spark: windowed_counts(spark, given["source"], given.get("files_per_batch", 1)),
+                "counts",
+                given["home"],
+                sink,
+                settings,
+                steps,
+            )
+            signals.stop_with(running.begin_stop)
+            tell("step started")
+            while not running.await_termination("200ms"):
+                pass
+    except StopAsked:
+        tell("stopped while it started")
     except HoldfastError as error:
         tell(f"error {error.exit_code} {' '.join(str(error).splitlines())}")
         if isinstance(error, StopOverdue):

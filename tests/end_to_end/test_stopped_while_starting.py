@@ -1,4 +1,4 @@
-"""SIGTERM while a job starts: one line, exit code 0, and the job as it was. One JVM, about ten seconds."""
+"""SIGTERM or Ctrl-C while a job starts: one line, exit code 0, and the job as it was. A JVM each, some seconds."""
 
 import json
 import os
@@ -28,8 +28,8 @@ def command(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "holdfast.cli", "run", str(tmp_path / "orders.py"), *places, *spark]
 
 
-def stopped_at(line: str, command: list[str]) -> tuple[int, str]:
-    """The exit code and all that was said, of a process that gets SIGTERM when it says `line`."""
+def stopped_at(line: str, command: list[str], number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+    """The exit code and all that was said, of a process that gets the signal when it says `line`."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     said = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -40,7 +40,7 @@ def stopped_at(line: str, command: list[str]) -> tuple[int, str]:
             for heard in process.stderr:
                 said.append(heard)
                 if line in heard:
-                    process.send_signal(signal.SIGTERM)
+                    process.send_signal(number)
         finally:
             killer.cancel()
             killer.join()
@@ -61,8 +61,12 @@ def test_while_spark_starts_nothing_was_touched(command: list[str], tmp_path: Pa
     assert list(entries(tmp_path / "home")) == []
 
 
-def test_once_it_owns_the_job_the_end_is_in_the_journal(command: list[str], tmp_path: Path) -> None:
-    code, said = stopped_at("owns the job", command)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_once_it_owns_the_job_the_end_is_in_the_journal(
+    command: list[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Spark has put a handler of its own for SIGINT by then."""
+    code, said = stopped_at("owns the job", command, number)
 
     assert code == 0, said
     assert "Traceback" not in said
