@@ -33,7 +33,10 @@ class Hearing:
         threading.Thread(target=about_the_same(self._listen), name="holdfast-signals", daemon=True).start()
 
     def close(self) -> None:
-        signal.set_wakeup_fd(self._before)
+        try:
+            signal.set_wakeup_fd(self._before)
+        except (ValueError, OSError):  # whoever it was of, a loop of asyncio perhaps, has closed it meanwhile
+            signal.set_wakeup_fd(-1)
         self._writing.close()
 
     def _listen(self) -> None:
