@@ -61,6 +61,7 @@ class History:
         work: str = "/work",
         retention: Retention | None = None,
         interval_s: float = 0.0,
+        state_file: str = "",
     ) -> FencingEpoch:
         return self.journal.claim(
             lambda stamp: RunStarted(
@@ -72,6 +73,7 @@ class History:
                 holdfast="0.1.0",
                 retention=retention,
                 interval_s=interval_s,
+                state_file=state_file,
             )
         ).fencing_epoch
 

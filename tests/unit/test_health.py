@@ -14,7 +14,7 @@ from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import WentBack
 from holdfast.repository.ownership import current_process, read_heartbeat, write_heartbeat
-from holdfast.repository.self_report import ReportedAlarm, SelfReport
+from holdfast.repository.self_report import LocalState, ReportedAlarm, SelfReport, write_local_state
 from tests.unit.here import Here
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.work_files import write
@@ -272,3 +272,33 @@ def test_a_process_of_this_host_that_is_gone_is_gone_however_fresh_its_heartbeat
     history.beat()
     status = document(capsys, history.home, "status")
     assert (status["running"], codes(status)) == (False, ["owner-gone"])
+
+
+def test_a_process_in_another_container_of_this_host_decides_about_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody sees it from here, and the home cannot be written: its state file is on a volume that both have."""
+    there = msgspec.structs.replace(current_process(), pid=7, pid_namespace="pid:[1]")
+    history = History(tmp_path / "home", start=datetime.now(UTC) - timedelta(minutes=5))
+    history.run(process=there, state_file=str(tmp_path / "state.json"))
+    history.complete(1, took_s=0.1)
+    history.beat()
+    run = history.state().run
+    assert run is not None
+    state = LocalState(
+        job="orders",
+        home=f"file://{history.home}",
+        process=there,
+        fencing_epoch=run.fencing_epoch,
+        claim=run.attempt,
+        started_at=run.at,
+        written_at=datetime.now(UTC),
+        uptime_s=time.monotonic(),
+        heartbeat_s=600.0,
+        interval_s=60.0,
+        report=SelfReport(query_runs=True),
+    )
+    assert document(capsys, history.home, "status")["state"] == "lost"
+    write_local_state(tmp_path / "state.json", state)
+    status = document(capsys, history.home, "status")
+    assert (status["state"], codes(status)) == ("running", ["home-not-written"])

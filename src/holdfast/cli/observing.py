@@ -50,7 +50,13 @@ def examine(home: str, job: str, store: ObjectStore | None = None) -> Observatio
         seen = observe(home, job, store)
         kept = {entry.id for entry in seen.state.restorable()}
         damaged = {id: why for id, why in damaged.items() if id in kept}
-    return replace(seen, damaged=damaged, told=_told(seen))
+    told = _told(seen)
+    return replace(seen, damaged=damaged, told=told, alive=seen.alive or _speaks_here(seen.state, told))
+
+
+def _speaks_here(state: JobState, told: Liveness | None) -> bool:
+    """Also a process in another container of this host, which nobody sees from here, but whose state file is fresh."""
+    return told is not None and told.alive and told.source == "process" and state.run is state.pipeline
 
 
 def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
