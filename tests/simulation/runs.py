@@ -39,6 +39,8 @@ from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, Wo
 JOB = JobName("job")
 WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home", "--accept-sink": "accept_sink"}
 """What a person may type, and the setting that it is."""
+_TYPED = re.compile(rf"(?:(?:{'|'.join(WAYS_OUT)}|--from-checkpoint \d+)(?: |\b))+")
+"""Flags that are to be typed together."""
 _MEND, _START, _REPEAT = "Mend checkpoint", "Start without going back", "--repeats accept"
 _REPEATS = "--repeats accept"
 _ATTEMPTS = 8
@@ -379,7 +381,7 @@ class Operator:
 
     def _ways(self, refusal: HoldfastError) -> list[str]:
         hint, incident = refusal.hint or "", self._scene.outsider.incident
-        ways = [*(flag for flag in WAYS_OUT if flag in hint), *re.findall(r"--from-checkpoint \d+", hint)]
+        ways = [" ".join(together.split()) for together in _TYPED.findall(hint)]
         ways += [told for told in (_MEND, _START, _REPEATS) if told in hint]
         return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
@@ -402,8 +404,9 @@ class Operator:
         elif (way == _REPEAT and self._scene.own is not None) or (way == _REPEATS and self._scene.own is not None):
             self._scene.own.appends = True
             self._scene.settings["repeats"] = "accept"
-        back = int(way.split()[1]) if way.startswith("--from-checkpoint") else None
-        run = self._run_of_last_resort(frozenset({WAYS_OUT[way]} if way in WAYS_OUT else ()), back)
+        back = re.search(r"--from-checkpoint (\d+)", way)
+        told = frozenset(setting for flag, setting in WAYS_OUT.items() if flag in way.split())
+        run = self._run_of_last_resort(told, int(back[1]) if back else None)
         if run.runtime is not None and outsider.incident is incident:
             outsider.incident = None
 

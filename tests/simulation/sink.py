@@ -39,6 +39,8 @@ class SimulatedSink:
         self._context = SinkContext(JobName("job"), FencingEpoch(0), "", AttemptId(""))
         self._opened: int | None = None
         self._accepting = False
+        self._as_it_is = False
+        """Whether a person takes the table for what it is: what others did to rows is in nobody's way then."""
         self._files = 0
 
     def describe(self) -> str:
@@ -46,12 +48,13 @@ class SimulatedSink:
 
     def look(self, context: SinkContext, spark: object, schema: object) -> SinkState:
         self._trouble("look")
+        self._as_it_is = context.accept
         self._require_ours(context)
         table = self._table
         return SinkState(table.life, FencingEpoch(table.epoch), table.claim, table.published)
 
     def open(self, context: SinkContext, spark: object, schema: object) -> None:
-        self._context, self._opened = context, None
+        self._context, self._opened, self._as_it_is = context, None, context.accept
         require_no_older(context, self._table.epoch, "the table")
         life = fingerprint(context.lineage)
 
@@ -124,14 +127,23 @@ class SimulatedSink:
 
     def _plan(self, upto: BatchId | None) -> RewindPlan:
         table = self._table
-        batches = {batch: rows for batch, rows in table.record.items() if upto is None or batch > upto}
-        rows = {row for found in batches.values() for row in found}
+        batches = [batch for batch in table.record if upto is None or batch > upto]
+        rows = self._rows_after(upto)
         obstacle = None
-        if batches and table.compacted is not None and table.compacted > (-1 if upto is None else upto):
+        if (
+            not self._as_it_is
+            and batches
+            and table.compacted is not None
+            and table.compacted > (-1 if upto is None else upto)
+        ):
             obstacle = f"somebody has compacted what batches up to {table.compacted} wrote"
-        elif rows & table.deleted:
+        elif not self._as_it_is and rows & table.deleted:
             obstacle = f"somebody has deleted rows {sorted(rows & table.deleted)[:3]} of these batches"
         return RewindPlan(len(batches), len(batches), len(rows), obstacle)
+
+    def _rows_after(self, upto: BatchId | None) -> set[int]:
+        found = [rows for batch, rows in self._table.record.items() if upto is None or batch > upto]
+        return {row for rows in found for row in rows}
 
     def rewind(self, upto: BatchId | None) -> None:
         if self._table.published is None or (upto is not None and self._table.published <= upto):
@@ -144,6 +156,7 @@ class SimulatedSink:
             self._checkers.taken_back(self._process, upto)
             kept = [(batch, rows) for batch, rows in self._table.visible if upto is not None and batch <= upto]
             self._table.visible, self._table.published = kept, upto
+            self._table.deleted -= self._rows_after(upto)  # they are made anew
             for batch in [batch for batch in self._table.record if upto is None or batch > upto]:
                 del self._table.record[batch]
             self._checkers.published(self._process, self._table, upto, self._epoch)

@@ -195,7 +195,10 @@ class Serving:
         request = self._serving
         try:
             if request is not None:
+                self._journal.require_standing()  # a home that was put back has the request again, and no answer
                 remove_request(self._store, request)
+        except Fenced as error:
+            self._post(RunFenced(error.message))
         except StorageError as error:
             log.warning("could not remove a request that was answered, trying on: %s", error.message)
         self._post(self._be_free)
