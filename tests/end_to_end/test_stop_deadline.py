@@ -113,7 +113,7 @@ def server_goes(place: Place, pipeline: Pipeline) -> Driver:
 
 def alarm_hangs(place: Place, pipeline: Pipeline) -> Driver:
     """Whoever was told that the home was away has not come back since."""
-    driver = pipeline.start(alarms_hang=True, stop_timeout="4s", tolerable_failures=0)
+    driver = pipeline.start(alarms_hang=True, stop_timeout="10m", tolerable_failures=0)
     driver.wait_for("step publish.done", times=2)
     pipeline.home.rename(place.root / "away")
     driver.wait_for(f"alarm {FAILING} on")
@@ -124,7 +124,7 @@ def alarm_hangs(place: Place, pipeline: Pipeline) -> Driver:
 
 def jvm_is_killed(place: Place, pipeline: Pipeline) -> Driver:
     """A moment before the stop, while batches run."""
-    driver = pipeline.start(own_jvm=True, stop_timeout="60s")
+    driver = pipeline.start(own_jvm=True, stop_timeout="5m")
     driver.wait_for("step publish.done", times=2)
     (jvm,) = children(driver.process.pid)
     subprocess.run(["kill", "-KILL", jvm], check=True)
@@ -141,7 +141,7 @@ CASES = {
     "publish": Case(hanging("publish.begin:2"), OVERDUE, "publishing to the sink"),
     "journal": Case(hanging("checkpoint.manifest:2"), OVERDUE, "a write to the journal"),
     "copy": Case(hanging("checkpoint.planned:2"), OVERDUE, "copying to the home"),
-    "start of the sink": Case(hanging("recovery.directory:1"), CLEAN, "stopped while it started"),
+    "start of the sink": Case(hanging("recovery.directory:1", limit="10m"), CLEAN, "stopped while it started"),
     "home frozen": Case(home_freezes, OVERDUE, "unfinished: ", on_a_server=True),
     "home frozen in a restore": Case(
         home_freezes_in_a_restore, OVERDUE, logged="unfinished: restoring checkpoint", on_a_server=True
