@@ -80,6 +80,13 @@ def test_every_reading_command_has_an_exit_code_for_health(
     assert read(capsys, here.home, "doctor", job="churn")[0] == 1
 
 
+def test_the_history_says_what_it_could_not_be_told(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert read(capsys, here.home, "checkpoints", job="churn")[2] == ""
+    here.fail(3)
+    said = read(capsys, here.home, "checkpoints", job="churn")[2]
+    assert "3 failures in a row, of which the home could not be told all; the last one: storage_full" in said
+
+
 def test_a_probe_that_is_asked_for_health_ends_by_it(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert here.probe("--health") == 0
     here.fail(6)

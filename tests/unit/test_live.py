@@ -171,6 +171,9 @@ def test_status_of_a_home_that_is_gone_shows_what_the_process_says(
     assert here.command("status", "--work", str(here.work), "--json") == 6
     told = json.loads(capsys.readouterr().out)
     assert (told["live"], told["error"]["exit_code"]) == (True, 6)
+    here.home.mkdir()
+    assert here.command("status", "--work", str(here.work)) == 3, "a mount is gone: an empty directory is there"
+    assert "churn  alive" in capsys.readouterr().out
 
 
 def test_secrets_of_urls_are_in_neither_file(here: Here) -> None:

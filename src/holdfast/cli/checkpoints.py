@@ -12,7 +12,7 @@ from holdfast.cli.health import judged, require_well
 from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, plain_table, print_json, print_table, say
-from holdfast.repository.views import CheckpointDocument, Observation, RestartDocument, checkpoint_list
+from holdfast.repository.views import CheckpointDocument, Observation, RestartDocument, checkpoint_list, job_status
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -47,6 +47,7 @@ def _print(seen: Observation, limit: int | None) -> None:
     document = checkpoint_list(seen)
     history = document.checkpoints
     shown = history[: limit or _SHOWN]
+    _say_untold(seen)
     if shown:
         print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
     else:
@@ -56,6 +57,16 @@ def _print(seen: Observation, limit: int | None) -> None:
     since = shown[-1].triggered_at if len(shown) < len(history) else None
     if restarts := [item for item in document.restarts if since is None or item.at >= since][: limit or _SHOWN]:
         print_table(_restarts_table(restarts, seen.now))
+
+
+def _say_untold(seen: Observation) -> None:
+    """Failures are in the history when the home can be written; until then the process tells."""
+    last = job_status(seen).last_failure
+    untold = last is not None and last.id is None and last not in checkpoint_list(seen).checkpoints
+    if seen.report and untold and last is not None and last.failure is not None:
+        count = figures.counted(seen.report.consecutive_failures, "failure")
+        why = f"{last.failure.reason}: {last.failure.message}"
+        say(f"{count} in a row, of which the home could not be told all; the last one: {why}")
 
 
 @dataclass(frozen=True)

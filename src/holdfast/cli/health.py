@@ -27,5 +27,5 @@ def require_well(seen: Observation, findings: Iterable[Finding]) -> None:
     """For whoever asked for it: the worst of what is critical, and how the command ends."""
     worst = next((finding for finding in findings if finding.severity == "critical"), None)
     if worst is not None:
-        hint = next((line.removeprefix("# ") for line in worst.fix), None)
+        hint = "; ".join(line.removeprefix("# ") for line in worst.fix) or None
         raise JobFailed(f"job {seen.job!r} of {seen.home} is not well: {worst.code}: {worst.cause}", hint=hint)

@@ -151,7 +151,7 @@ def failure_lines(count: int | None, last: Failure | None) -> Iterator["Text"]:
 
 def alarm_lines(alarms: tuple[ReportedAlarm, ...], now: datetime) -> Iterator["Text"]:
     for alarm in alarms:
-        said = f" ({alarm.severity}), since {figures.age(alarm.at, now)}: {alarm.message}"
+        said = f" ({alarm.severity}), raised {figures.age(alarm.at, now)}: {alarm.message}"
         yield labelled("alarm", (alarm.code, STYLES[alarm.severity]), said)
         if alarm.hint:
             yield labelled("", ("Try: ", "bold"), alarm.hint)

@@ -15,7 +15,7 @@ from holdfast.cli.live import live_document, live_lines, told_here
 from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
-from holdfast.errors import JobFailed, StorageError
+from holdfast.errors import JobFailed, NotFound, StorageError
 from holdfast.repository.entries import Requests
 from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints
 from holdfast.storage.metered import Usage
@@ -61,7 +61,7 @@ def status(
         return
     try:
         seen = examine(home, job)
-    except StorageError:
+    except (StorageError, NotFound):
         _print_told_here(home, job, work, as_json)
         raise
     document, findings = judged(seen)
@@ -78,7 +78,7 @@ def status(
 
 
 def _print_told_here(home: str, job: str, work: str | None, as_json: bool) -> None:
-    """The home cannot be asked; the process may be here, and tell."""
+    """The home cannot be asked, or what is mounted there is another one; the process may be here, and tell."""
     document = told_here(home, job, work)
     if document is None:
         return
