@@ -54,7 +54,8 @@ Memory = dict[str, object]
 _OF_THE_HOME = (
     "_folded_upto", "_folds", "_tip", "_place",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
-    "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless", "_began",
+    "_passed_at", "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless",
+    "_began",
     "_ever_retired", "_stored",
 )  # fmt: skip
 _BEATS_WATCHED = 5
@@ -84,6 +85,7 @@ class Checkers:
         self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
         self._corrupt: set[CheckpointId] = set()
         self._passed_over: set[CheckpointId] = set()
+        self._passed_at: dict[CheckpointId, int] = {}
         self._abandoned: set[CheckpointId] = set()
         self._went_to: tuple[str, CheckpointId] | None = None
         self._names: dict[CheckpointId, str] = {}
@@ -243,10 +245,16 @@ class Checkers:
             case CheckpointCorrupt():
                 self._require_damage(entry)
                 self._corrupt.add(entry.id)
-                self._passed_over |= {entry.id} if entry.passed_over else set()
+                if entry.passed_over:
+                    self._passed_over.add(entry.id)
+                    self._passed_at[entry.id] = entry.sequence
                 if entry.id in self.completed:  # what it names is not trusted any more, and may be uploaded again
                     self._ever_retired |= {file.key for file in self.completed[entry.id][1].files()}
             case CheckpointRepaired():
+                if entry.returns:
+                    newer = [c.sequence for c, _ in self.completed.values() if c.sequence > self._passed_at[entry.id]]
+                    self.require(not newer, f"checkpoint {entry.id} comes back although the other line went on")
+                    self._passed_over.discard(entry.id)
                 self.require(entry.id not in self._passed_over, f"checkpoint {entry.id}, passed over, comes back")
                 self._corrupt.discard(entry.id)
             case WentBack():

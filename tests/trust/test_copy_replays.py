@@ -9,7 +9,7 @@ import pytest
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence
-from holdfast.repository.entries import CheckpointCorrupt, Retention, SavepointNamed, WentBack
+from holdfast.repository.entries import CheckpointCorrupt, CheckpointRepaired, Retention, SavepointNamed, WentBack
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.going_back import AlreadyBack, Wanted, decide
 from holdfast.repository.journal import Journal
@@ -43,6 +43,9 @@ class Deciding(Source):
 
     def pass_over(self, id: int) -> None:
         self.history._append(CheckpointCorrupt, id=CheckpointId(id), detail="flipped", passed_over=True)
+
+    def bring_back(self, id: int) -> None:
+        self.history._append(CheckpointRepaired, id=CheckpointId(id), detail="right again", returns=True)
 
 
 @pytest.fixture
@@ -163,6 +166,21 @@ def test_a_checkpoint_that_was_passed_over_stays_so_in_the_copy(
     source.pass_over(5)
     assert copy(capsys, source, "--all")["decisions"] == ["passed over checkpoint 5"]
     assert source.target_state().restorable()[0].id == 4
+    require_equal(source)
+
+
+@pytest.mark.parametrize("between", [False, True])
+def test_one_that_came_back_comes_back_in_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str], between: bool
+) -> None:
+    copy(capsys, source, "--all")
+    source.pass_over(5)
+    if between:
+        copy(capsys, source, "--all")
+    source.bring_back(5)
+    told = ["took checkpoint 5 again, which had been passed over"] if between else []
+    assert copy(capsys, source, "--all")["decisions"] == told
+    assert source.target_state().restorable()[0].id == 5
     require_equal(source)
 
 

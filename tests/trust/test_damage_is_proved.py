@@ -33,6 +33,7 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.causes import Cause, StartFailed, death_of_text
 from holdfast.runtime.evidence import REFUSALS, Verdict, difference, verdict
+from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.recovery import Recovery
@@ -42,6 +43,8 @@ from holdfast.snapshot import soundness
 from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience, RetryingStore
+from tests.trust.jobs_with_sinks import Job, dying_at
+from tests.trust.jobs_with_sinks import job as job
 from tests.unit.churning_runs import (
     BATCHES_RETAINED,
     JOB,
@@ -612,3 +615,99 @@ def raising(error: Exception) -> Callable[..., None]:
         raise error
 
     return fail
+
+
+# --- what was passed over on a wrong verdict ---
+
+
+class Spoilt:
+    """A job with checkpoints at batches 0 to 3, on another host, and an object of the newest that reads wrong."""
+
+    def __init__(self, job: Job) -> None:
+        job.lived(4)
+        job.wipe_work()
+        newest, *others = state_of(job.home).restorable()
+        shared = {file.key for entry in others for file in manifest_of(job.home, entry).files()}
+        files = [file for file in manifest_of(job.home, newest).files() if file.path.startswith("state/")]
+        self.path = job.home / JOB / next(file.key for file in files if file.key not in shared)
+        self.id = newest.id
+        self.right = self.path.read_bytes()
+        flip_one_byte(self.path)
+
+    def put_right(self) -> None:
+        self.path.write_bytes(self.right)
+
+
+def asked_to_stop_at(name: str) -> Callable[[str], None]:
+    def step(reached: str) -> None:
+        if reached == name:
+            raise StopAsked
+
+    return step
+
+
+def test_it_comes_back_when_its_bytes_do_and_the_sink_was_not_touched(job: Job) -> None:
+    spoilt = Spoilt(job)
+    with pytest.raises(StopAsked):
+        job.run(step=asked_to_stop_at("recovery.back"))
+    assert state_of(job.home).passed_over == {spoilt.id}
+    spoilt.put_right()
+    run = job.run()
+    assert run.runtime._life.resumed.checkpoint == spoilt.id
+    assert state_of(job.home).passed_over == set()
+    job.require_rows(4)
+    run.batches(2)
+    run.stop()
+    job.require_rows(6)
+    job.lived(1)
+    job.require_rows(7)
+
+
+def test_it_comes_back_with_its_rows_when_they_were_taken_back_and_are_still_there(job: Job) -> None:
+    """Files that Files takes back are gone, those of Delta wait for a VACUUM."""
+    spoilt = Spoilt(job)
+    job.run().stop()
+    job.require_rows(3)
+    spoilt.put_right()
+    job.run().stop()
+    assert (state_of(job.home).passed_over == set()) == (job.kind == "delta")
+    job.require_rows(4 if job.kind == "delta" else 3)
+    job.lived(2)
+    job.require_rows(6 if job.kind == "delta" else 5)
+
+
+def test_it_does_not_come_back_when_the_other_line_has_a_checkpoint(job: Job) -> None:
+    spoilt = Spoilt(job)
+    job.lived(1)
+    spoilt.put_right()
+    job.lived(1)
+    assert state_of(job.home).passed_over == {spoilt.id}
+    job.require_rows(5)
+
+
+def test_it_does_not_come_back_as_long_as_a_run_on_the_other_line_may_wake_up(job: Job) -> None:
+    spoilt = Spoilt(job)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(step=dying_at("recovery.back"))
+    spoilt.put_right()
+    job.lived(1)
+    assert state_of(job.home).passed_over == {spoilt.id}
+    job.require_rows(4)
+
+
+def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:
+    """It may have batches of the same numbers, which hold other rows."""
+    spoilt = Spoilt(job)
+    run = job.run()
+    run.query.batch()
+    run.query.batch()
+    journal = run.runtime._parts.journal
+    assert isinstance(journal, Journal)
+    say_goodbye(journal, "stopped")
+    assert max(state_of(job.home).completed) == spoilt.id, "they have no checkpoint"
+    spoilt.put_right()
+    again = job.run()
+    assert (again.runtime._life.resumed.checkpoint == spoilt.id) == (job.kind == "delta")
+    again.batches(1)
+    again.stop()
+    job.require_rows(5 if job.kind == "delta" else 4)

@@ -26,9 +26,15 @@ class Mended:
 
 
 def mark_corrupt(
-    journal: Journal, id: CheckpointId, detail: str, *, passed_over: bool, published: BatchId | None = None
+    journal: Journal,
+    id: CheckpointId,
+    detail: str,
+    *,
+    passed_over: bool,
+    published: BatchId | None = None,
+    refused: bool = False,
 ) -> None:
-    """`published`: the newest batch that the sink shows, when it is known."""
+    """`published`: the newest batch that the sink shows, when it is known. `refused`: by Spark, right as it is."""
     journal.append(
         lambda stamp: CheckpointCorrupt(
             **stamp,
@@ -36,12 +42,13 @@ def mark_corrupt(
             detail=detail,
             passed_over=passed_over,
             published=published,
+            refused=refused,
         )
     )
 
 
-def mark_repaired(journal: Journal, id: CheckpointId, detail: str) -> None:
-    journal.append(lambda stamp: CheckpointRepaired(**stamp, id=id, detail=detail))
+def mark_repaired(journal: Journal, id: CheckpointId, detail: str, *, returns: bool = False) -> None:
+    journal.append(lambda stamp: CheckpointRepaired(**stamp, id=id, detail=detail, returns=returns))
 
 
 def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:

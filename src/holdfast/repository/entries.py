@@ -222,10 +222,12 @@ class CheckpointCorrupt(Entry, frozen=True, kw_only=True, tag="checkpoint-corrup
     detail: str
     passed_over: bool = True
     """A recovery resumed at an older one instead. Then the line of batches that this one belongs to is given up, and
-    nothing can bring it back. Else it was only found damaged, and a repair can."""
+    only a `checkpoint-repaired` that `returns` brings it back. Else it was only found damaged, and any repair can."""
     published: BatchId | None = None
     """The newest batch that the sink had published when this was decided; None when that was not known, and in entries
     of the first versions."""
+    refused: bool = False
+    """Spark could not read it although every byte was right: that its bytes are right proves nothing for it."""
 
 
 class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repaired"):
@@ -233,6 +235,9 @@ class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repai
 
     id: CheckpointId
     detail: str
+    returns: bool = False
+    """It was passed over, nothing has been published on the other line of batches, and the job goes on from it again.
+    Directories that earlier runs left belong to the other line."""
 
 
 class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):

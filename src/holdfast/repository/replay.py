@@ -17,6 +17,7 @@ from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointCorrupt,
     CheckpointFailed,
+    CheckpointRepaired,
     CheckpointStarted,
     SavepointDeleted,
     SavepointNamed,
@@ -36,7 +37,8 @@ def missing(source: JobState, target: JobState, chosen: Collection[CheckpointId]
     have = {*target.completed, *chosen}
     is_missing: dict[type, Callable[[AnyEntry], bool]] = {
         CheckpointCompleted: lambda entry: _is_new_checkpoint(entry, target, chosen),
-        CheckpointCorrupt: lambda entry: _gives_up_more(entry, target, have),
+        CheckpointCorrupt: lambda entry: _gives_up_more(entry, source, target, have),
+        CheckpointRepaired: lambda entry: _takes_up_again(entry, source, target),
         WentBack: lambda entry: _goes_back(entry, source, target, have),
     }
     if whole:
@@ -56,9 +58,15 @@ def _is_new_checkpoint(entry: AnyEntry, target: JobState, chosen: Collection[Che
     return entry.id in chosen and entry.id not in target.completed
 
 
-def _gives_up_more(entry: AnyEntry, target: JobState, have: Collection[CheckpointId]) -> bool:
+def _gives_up_more(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
     assert isinstance(entry, CheckpointCorrupt)
-    return entry.passed_over and entry.id in have and entry.id not in target.abandoned
+    given_up = entry.passed_over and entry.id in source.abandoned
+    return given_up and entry.id in have and entry.id not in target.abandoned
+
+
+def _takes_up_again(entry: AnyEntry, source: JobState, target: JobState) -> bool:
+    assert isinstance(entry, CheckpointRepaired)
+    return entry.returns and entry.id in target.abandoned and entry.id not in source.abandoned
 
 
 def _goes_back(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
@@ -174,6 +182,8 @@ def told(entry: AnyEntry) -> str | None:
             return f"went back to checkpoint {entry.chosen}, as asked: {entry.asked}"
         case CheckpointCorrupt():
             return f"passed over checkpoint {entry.id}"
+        case CheckpointRepaired():
+            return f"took checkpoint {entry.id} again, which had been passed over"
         case SavepointNamed():
             return f"named checkpoint {entry.id} {entry.name!r}"
         case SavepointDeleted():

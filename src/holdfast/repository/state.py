@@ -55,6 +55,8 @@ class JobState:
     """Of lines of batches that were given up, because of damage or on request."""
     went_back: WentBack | None = None
     """The last time that somebody asked to."""
+    returned: CheckpointRepaired | None = None
+    """The last time that a checkpoint which had been passed over came back."""
     answers: dict[str, RequestAnswered] = field(default_factory=dict)
     """To requests, by their ids."""
     restarts: list[QueryRestarted] = field(default_factory=list)
@@ -105,7 +107,10 @@ class JobState:
                 if entry.passed_over:
                     self.abandoned.add(entry.id)
             case CheckpointRepaired():
-                if entry.id not in self.passed_over:
+                if entry.returns:
+                    self.abandoned.discard(entry.id)
+                    self.returned = entry
+                if entry.returns or entry.id not in self.passed_over:
                     self.corrupt.pop(entry.id, None)
             case WentBack():
                 self.abandoned.update(entry.abandoned)

@@ -362,6 +362,8 @@ def _recover(place: Place, parts: Parts, outside: Outside, begun: _Begun) -> Res
     """
     place.around.step("run.claimed")
     back = _way_back(place, parts.journal.state)
+    if back is None and outside.may_resume_locally:
+        parts.resuming.bring_back()
     resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
     begun.touched = True
     place.around.step("recovery.directory")
@@ -512,7 +514,7 @@ def _put_together(
         lanes=lanes,
         post=tell,
     )
-    recovery = Recovery(place.store, journal, workplace)
+    recovery = Recovery(place.store, journal, workplace, around.readers)
     resuming = Resuming(
         query=query,
         recovery=recovery,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, FencingEpoch, JobName, Sequence
-from holdfast.repository.entries import CheckpointCorrupt, WentBack
+from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, WentBack
 from holdfast.repository.ownership import Heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.work_marker import WorkMarker
@@ -170,6 +170,28 @@ def given_up(state: JobState) -> BatchId | None:
     entries += [state.went_back] if state.went_back is not None else []
     batches = [batch for entry in entries if entry.sequence > since for batch in _batches_of(state, entry)]
     return max(batches, default=None)
+
+
+def may_return(state: JobState) -> list[CheckpointCompleted]:
+    """Checkpoints that were passed over and may come back when every byte is right again, the newest first.
+
+    Nothing was completed since, so nothing was published on the other line of batches, nobody asked to go elsewhere,
+    and every run on that line said that it ended: none of them wakes up and clears away what is needed.
+    """
+    since = max((entry.sequence for entry in state.completed.values()), default=_NO_ENTRY)
+    if state.went_back is not None:
+        since = max(since, state.went_back.sequence)
+    pipelines = [run.fencing_epoch for run in state.runs[:-1] if run.purpose == "pipeline"]
+    return [
+        state.completed[id]
+        for id, entry in sorted(state.corrupt.items(), reverse=True)
+        if entry.passed_over
+        and not entry.refused
+        and entry.sequence > since
+        and id not in state.retired
+        and entry.fencing_epoch in pipelines
+        and all(epoch in state.ends for epoch in pipelines if epoch >= entry.fencing_epoch)
+    ]
 
 
 def _batches_of(state: JobState, entry: WentBack | CheckpointCorrupt) -> list[BatchId]:

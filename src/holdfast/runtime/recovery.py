@@ -19,16 +19,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of, manifest_key
-from holdfast.errors import Corrupt, ObjectNotFound, StorageError, StorageUnreachable
+from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
-from holdfast.repository.damage import load_manifest, mark_corrupt
+from holdfast.repository.damage import load_manifest, mark_corrupt, mark_repaired
 from holdfast.repository.entries import CheckpointCompleted, WentBack
 from holdfast.repository.going_back import GoBack, abandoned_by
-from holdfast.repository.journal import Journal
+from holdfast.repository.journal import READERS, Journal
 from holdfast.repository.state import JobState
+from holdfast.repository.verification import verify
 from holdfast.runtime.ports import WorkDirectory, Workplace
+from holdfast.sinks import ledger
+from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.retrying import patience_of, pauses
 
@@ -109,6 +112,11 @@ class Known:
         """Raises `Corrupt` or `StorageError`."""
         return load_manifest(self._store, self._journal.state.completed[id])
 
+    def ledger_of(self, entry: CheckpointCompleted) -> tuple[StagedBatch, ...]:
+        """What its batches had staged and not published. Raises `Corrupt` or `StorageError`."""
+        files = [file for file in self.manifest(entry.id).files() if file.path.startswith(f"{ledger.FOLDER}/")]
+        return tuple(sorted((ledger.decoded(self._read(file), file.path) for file in files), key=_batch_id))
+
     def logs_of_sources(self, point: Point) -> Iterator[bytes]:
         """What Spark wrote of its sources in the batches that are given up, as far as the home can say."""
         state, gives_up = self._journal.state, point.gives_up
@@ -133,10 +141,12 @@ class Known:
 
 
 class Recovery(Known):
-    def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace) -> None:
+    def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace, readers: int = READERS) -> None:
         super().__init__(store, journal)
+        self._readers = readers
         self._workplace = workplace
         self.cost: Cost = lambda barrier: None
+        self._refused: set[CheckpointId] = set()
         self.lost: Lost = lambda directory: None
         self._waited = False
 
@@ -144,7 +154,8 @@ class Recovery(Known):
         self, *, local: bool, back: GoBack | None = None, damaged: Mapping[CheckpointId, str] | None = None
     ) -> Resumed:
         """Build the directory to start in. `local` allows the previous run's directory; `damaged` names checkpoints
-        that are proved to be so. The caller must call `give_up` before it touches the sink."""
+        that Spark refuses although their bytes are right. The caller must call `give_up` before it touches the sink."""
+        self._refused |= set(damaged or ())
         if back is not None:
             return self._going_back(back)
         if local and (resumed := self._from_previous_run()):
@@ -175,6 +186,8 @@ class Recovery(Known):
             # A newer checkpoint was given up. The directory may belong to its line of batches: the sink goes back
             # behind it, and what the directory's ledger has forgotten could not be shown again.
             return None
+        if state.returned is not None and state.returned.sequence > previous.sequence:
+            return None  # it went on from an older checkpoint, on the line of batches that was left again
         directory = self._workplace.intact(previous)
         if directory is None:
             return None
@@ -323,7 +336,25 @@ class Recovery(Known):
     ) -> None:
         if id in self._journal.state.passed_over:
             return
-        mark_corrupt(self._journal, id, detail, passed_over=passed_over, published=published)
+        refused = id in self._refused
+        mark_corrupt(self._journal, id, detail, passed_over=passed_over, published=published, refused=refused)
+
+    def is_sound(self, entry: CheckpointCompleted) -> bool:
+        """Reads every byte of it."""
+        try:
+            return verify(self._store, entry.id, entry.manifest, parallelism=self._readers).sound
+        except (StorageError, NewerFormat) as error:
+            log.debug("checkpoint %s is not proved: %s", entry.id, error.message)
+            return False
+
+    def bring_back(self, id: CheckpointId) -> None:
+        """It was passed over, and is chosen again from here on."""
+        detail = "every byte was read and is right again, and nothing was published since it was passed over"
+        mark_repaired(self._journal, id, detail, returns=True)
+
+
+def _batch_id(batch: StagedBatch) -> BatchId:
+    return batch.batch_id
 
 
 def _is_source_log(file: ManifestFile, after: BatchId | None) -> bool:

@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
-from holdfast.runtime.memory import covers, given_up
+from holdfast.runtime.memory import covers, given_up, may_return
 from holdfast.runtime.ports import Query, WorkDirectory
 from holdfast.runtime.recovery import Known, Point, Recovery, Resumed
+from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
 
 
@@ -241,6 +242,34 @@ class Resuming(Consent):
             self._step("recovery.back")
         self.align(resumed)
         return overridden
+
+    def bring_back(self) -> None:
+        """Of the checkpoints that were passed over, the newest that the job can go on from as if nothing had been: its
+        bytes are right, and the sink shows what it showed or has all that is to be shown again."""
+        for entry in may_return(self._journal.state):
+            if self._can_return(entry) and self._recovery.is_sound(entry):
+                log.warning("checkpoint %s was passed over and is whole again: the job goes on from it", entry.id)
+                self._recovery.bring_back(entry.id)
+                return
+
+    def _can_return(self, entry: CheckpointCompleted) -> bool:
+        state, sink, barrier = self._journal.state, self._query.sink, entry.barrier_batch_id
+        passed = state.corrupt[entry.id]
+        if sink is None:
+            runs = [run.fencing_epoch for run in state.runs[:-1] if run.purpose == "pipeline"]
+            return all(state.ends[epoch].never_ran for epoch in runs if epoch >= passed.fencing_epoch)
+        published = self._published()
+        first = 0 if published is None else published + 1
+        try:
+            self.ask(Point(barrier=barrier, durable=barrier, durable_id=entry.id))
+            if first > barrier:
+                return published == passed.published
+            staged = tuple(batch for batch in self._recovery.ledger_of(entry) if first <= batch.batch_id <= barrier)
+            require_unbroken(published, barrier, staged)
+            return not sink.lost(staged)
+        except HoldfastError as error:
+            log.debug("checkpoint %s cannot come back: %s", entry.id, error.message)
+            return False
 
     def cost(self, barrier: BatchId) -> str | None:
         """What going on from there would take back from readers, None for nothing."""
