@@ -99,7 +99,7 @@ def test_a_probe_that_is_asked_for_health_ends_by_it(here: Here, capsys: pytest.
 def test_a_home_that_hears_nothing_of_a_living_process(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     beat = read_heartbeat(here.run.store)
     assert beat is not None
-    late = msgspec.structs.replace(beat, heartbeat_at=datetime.now(UTC) - timedelta(minutes=5))
+    late = msgspec.structs.replace(beat, heartbeat_at=datetime.now(UTC) - timedelta(hours=1))
     write_heartbeat(here.run.store, late)
     status = document(capsys, here.home, "status", job="churn")
     assert (status["running"], status["health"]) == (True, "critical")
