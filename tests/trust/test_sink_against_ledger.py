@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -487,3 +488,23 @@ def test_a_run_that_slept_drops_no_page_of_the_one_that_overtook_it(tmp_path: Pa
     newer = opened(tmp_path, context(4))
     newer.rewind(BatchId(1))
     assert rows(tmp_path) == expected(0, 1)
+
+
+def test_a_run_that_slept_forgets_nothing_that_the_one_that_overtook_it_counts_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = published(tmp_path, 0, 1, 2)
+    write_whole = os.replace
+    woken: list[str] = []
+
+    def asleep_before(source: Path, target: Path) -> None:
+        if Path(target).parent.name == "published" and not woken:
+            woken.append("once")
+            opened(tmp_path, context(2))
+        write_whole(source, target)
+
+    monkeypatch.setattr(os, "replace", asleep_before)
+    with pytest.raises(Fenced):
+        slept.forget(BatchId(1))
+    assert woken
+    opened(tmp_path, context(3))

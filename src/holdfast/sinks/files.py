@@ -241,6 +241,7 @@ class Files:
             folded = files_proof.folded_further(marker, batches, bound)
             self._write(msgspec.structs.replace(marker, folded=folded))
             self._step("forget: folded")
+            self._refuse_if_fenced("forget")  # a newer run that did not read that marker needs the pages
             self._layout.record.forget(bound)
 
     def _survey(self, context: SinkContext, schema_json: str) -> Life | None:
