@@ -18,10 +18,10 @@ from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
 from holdfast.runtime.causes import StartFailed
-from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Place, Surroundings, launch, run_started
 from holdfast.runtime.loop import Runtime
 from holdfast.runtime.maintenance import maintenance
+from holdfast.runtime.run_end import record_run_end
 from holdfast.settings import Settings, seconds
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore
@@ -134,7 +134,7 @@ class Scene:
         except HoldfastError as error:
             self.world.note(f"no other life begins: {error.message}", process)
         else:
-            say_goodbye(journal, "it was done")
+            record_run_end(journal, "it was done")
 
     def settle_outside(self) -> None:
         """What follows from what the world does."""

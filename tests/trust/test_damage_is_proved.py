@@ -33,10 +33,10 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.causes import Cause, StartFailed, death_of_text
 from holdfast.runtime.evidence import REFUSALS, Verdict, difference, verdict
-from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.run_end import record_run_end
 from holdfast.runtime.work_folder import FolderWorkplace
 from holdfast.runtime.work_marker import WorkMarker, read_marker
 from holdfast.snapshot import soundness
@@ -703,7 +703,7 @@ def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:
     run.query.batch()
     journal = run.runtime._parts.journal
     assert isinstance(journal, Journal)
-    say_goodbye(journal, "stopped")
+    record_run_end(journal, "stopped")
     assert max(state_of(job.home).completed) == spoilt.id, "they have no checkpoint"
     spoilt.put_right()
     again = job.run()

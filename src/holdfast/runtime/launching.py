@@ -40,7 +40,6 @@ from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
 from holdfast.runtime.comparing import Outside, compare, compare_here, known_to
-from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
@@ -56,6 +55,7 @@ from holdfast.runtime.recovery import Known, Recovery, Resumed, foreseen
 from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.resuming import Consent, Resuming
 from holdfast.runtime.retiring import Retiring
+from holdfast.runtime.run_end import record_run_end
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.status import storage_use
 from holdfast.runtime.stuck_watch import StuckWatch
@@ -249,7 +249,7 @@ def launch(
         untouched = isinstance(place.work, Path) and not begun.touched
         failed = isinstance(error, Exception)
         reason = f"could not start: {why}"
-        say_goodbye(journal, reason, begun.planned, failed=failed, never_ran=True, untouched=untouched)
+        record_run_end(journal, reason, begun.planned, failed=failed, never_ran=True, untouched=untouched)
         raise
     workplace.clean(resumed.directory)
     return Runtime(parts, resumed, finished)

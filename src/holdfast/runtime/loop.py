@@ -46,7 +46,6 @@ from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
-from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
@@ -59,6 +58,7 @@ from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.retiring import Retiring
+from holdfast.runtime.run_end import record_run_end
 from holdfast.runtime.scrubbing import Scrubbing
 from holdfast.runtime.serving import Abilities, Reply, Serving
 from holdfast.runtime.status import JobStatus, StorageUse
@@ -393,7 +393,7 @@ class Runtime:
         self._checkpointing.write_unrecorded()
         if self._checkpointing.journal_answers:
             reason = self._failure.message if self._failure else "stopped"
-            say_goodbye(self._parts.journal, reason, self._written(), failed=self._failure is not None)
+            record_run_end(self._parts.journal, reason, self._written(), failed=self._failure is not None)
         else:
             log.warning("the end of the run is not recorded: the home has just failed to take an entry")
 

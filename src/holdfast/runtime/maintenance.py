@@ -22,9 +22,9 @@ from holdfast.job_log import about
 from holdfast.repository.entries import AnyEntry, Retention, Stamp
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
-from holdfast.runtime.goodbye import say_goodbye
 from holdfast.runtime.launching import Surroundings, run_started
 from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.run_end import record_run_end
 from holdfast.runtime.watching import Watcher
 from holdfast.storage.interface import ObjectStore
 
@@ -126,7 +126,7 @@ def _owning(
             yield
         reason = f"maintenance: {doing} the job"
     finally:
-        say_goodbye(journal, reason)
+        record_run_end(journal, reason)
 
 
 def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:

@@ -7,7 +7,7 @@ from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
 
 
-def say_goodbye(
+def record_run_end(
     journal: Journal,
     reason: str,
     planned: BatchId | None = None,
