@@ -335,8 +335,8 @@ def savepoints_are_retired(patch: Patch) -> None:
 
 @defect(grace="3s", retained=1, interval="500ms", clock_jumps=False)
 def the_grace_of_a_retired_checkpoint_is_ignored(patch: Patch) -> None:
-    original = Collector._condemn
-    patch.setattr(Collector, "_condemn", lambda self, keys, wait_s: original(self, keys, 0.0))
+    original = Collector._schedule
+    patch.setattr(Collector, "_schedule", lambda self, keys, wait_s: original(self, keys, 0.0))
 
 
 @defect(grace="3s", retained=1, interval="500ms", clock_jumps=False, crash=0.015)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 
 
-class Doomed:
+class DeletionQueue:
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
         self._failures: dict[str, int] = {}
@@ -13,7 +13,7 @@ class Doomed:
     def __contains__(self, key: str) -> bool:
         return key in self._at
 
-    def condemn(self, keys: Iterable[str], at: float) -> None:
+    def schedule(self, keys: Iterable[str], at: float) -> None:
         """They may be deleted from `at` on; one that was condemned before, not before the later of the two."""
         for key in keys:
             self._at[key] = max(at, self._at.get(key, at))

@@ -25,7 +25,7 @@ from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
-from holdfast.repository.doomed import Doomed, objects_first
+from holdfast.repository.doomed import DeletionQueue, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.journal import Journal
@@ -88,7 +88,7 @@ class Collector:
         self._busy = False
         self._due = math.inf
         # From here on only the lane looks.
-        self._doomed = Doomed()
+        self._deletions = DeletionQueue()
         self._folded = False
         """Whether entries may be left that a fold stands for."""
         self._leftovers: tuple[str, ...] | None = None
@@ -128,7 +128,7 @@ class Collector:
     def orphaned(self, keys: frozenset[str]) -> None:
         """Objects of this run that nothing names, nor ever did."""
         if keys:
-            self._submit(lambda: self._condemn(keys, 0.0))
+            self._submit(lambda: self._schedule(keys, 0.0))
 
     def folded(self) -> None:
         """The journal was folded: what the fold stands for can go."""
@@ -162,17 +162,17 @@ class Collector:
 
     def _answer(self, problem: StorageError | None) -> None:
         asking, self._asking = self._asking, []
-        ready, in_grace = self._doomed.amount(self._clock.monotonic())
+        ready, in_grace = self._deletions.amount(self._clock.monotonic())
         for told in asking:
             told(Condemned(ready, in_grace), problem)
 
     def _condemn_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         for entry in checkpoints:
             if manifest := self._manifests.pop(entry.id, None):
-                self._condemn(keys_of(entry, manifest), self._pace.grace_s)
+                self._schedule(keys_of(entry, manifest), self._pace.grace_s)
 
-    def _condemn(self, keys: Iterable[str], wait_s: float) -> None:
-        self._doomed.condemn(keys, self._clock.monotonic() + wait_s)
+    def _schedule(self, keys: Iterable[str], wait_s: float) -> None:
+        self._deletions.schedule(keys, self._clock.monotonic() + wait_s)
 
     def _wear_out(self) -> None:
         state = self._journal.state
@@ -188,7 +188,7 @@ class Collector:
         if self._leftovers is not None or self._folded:
             self._due = self._paused_until
         else:
-            self._due = max(self._paused_until, self._doomed.earliest())
+            self._due = max(self._paused_until, self._deletions.earliest())
 
     # A slice of the work.
 
@@ -232,9 +232,9 @@ class Collector:
         waiting = retired_keys(self._store, state, in_grace(state, self._pace.grace_s, self._clock.wall()))
         if not self._unreadable():
             for key in garbage:
-                self._condemn([key], waiting.get(key, 0.0))
+                self._schedule([key], waiting.get(key, 0.0))
         now = self._clock.wall().timestamp()
-        self._condemn([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
+        self._schedule([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
         self._leftovers = None
         self._report_missing(named - listed)
         keep_reserve(self._store)
@@ -261,13 +261,13 @@ class Collector:
         one is under way the key is live; from then on its manifest counts. So it is asked once more what is needed
         after `give_up`, when no further reference can be made.
         """
-        chosen = frozenset(self._doomed.next(self._clock.monotonic(), SLICE))
+        chosen = frozenset(self._deletions.next(self._clock.monotonic(), SLICE))
         if not chosen or not self._owns_the_home():
             return
-        self._doomed.forget(needed := self._needed(chosen))
+        self._deletions.forget(needed := self._needed(chosen))
         given = self._blobs.give_up(chosen - needed)
-        self._doomed.postpone(chosen - needed - given, self._clock.monotonic() + _IN_USE_PAUSE_S)
-        self._doomed.forget(needed := self._needed(given))
+        self._deletions.postpone(chosen - needed - given, self._clock.monotonic() + _IN_USE_PAUSE_S)
+        self._deletions.forget(needed := self._needed(given))
         doubtful: set[str] = set()
         try:
             self._delete(sorted(given - needed, key=objects_first), doubtful)
@@ -288,21 +288,21 @@ class Collector:
         last: StorageError | None = None
         for key in keys:
             if not self._is_safe(key):
-                self._doomed.forget([key])  # the next run's sweep finds it, when the manifest can be read
+                self._deletions.forget([key])  # the next run's sweep finds it, when the manifest can be read
                 continue
             try:
                 self._store.delete(key)
             except StorageError as error:
                 last = error
                 in_a_row += 1
-                self._doomed.failed(key)
+                self._deletions.failed(key)
                 if isinstance(error, OutcomeUnknown):
                     doubtful.add(key)
                 if in_a_row == _ERRORS_IN_A_ROW:
                     break
             else:
                 in_a_row = 0
-                self._doomed.forget([key])
+                self._deletions.forget([key])
                 self._earlier_manifests.discard(key)
                 self._blobs.gone(key)
         if last is not None:
