@@ -1,4 +1,4 @@
-"""Errands as Spark tasks, on the real thing: they copy, they are cancelled, and what goes wrong is told in one line."""
+"""Copy tasks on real Spark: they copy, they are cancelled, and what goes wrong is told in one line."""
 
 import os
 import time
@@ -15,8 +15,8 @@ from holdfast.identifiers import JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import Cancelled, copy_shards
-from holdfast.snapshot.errand import Errand, Report, Unfit
-from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
+from holdfast.snapshot.copy_task import CopyTask, Report, Unfit
+from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.visiting import visit_executors
 from tests.patience import PATIENCE
@@ -26,12 +26,12 @@ from tests.unit.work_files import EPOCH, MIB, RecordingStore, new_store, shards,
 class Recording(Executors):
     """Remembers what was sent and answered."""
 
-    errand: Errand
+    copy_task: CopyTask
     report: Report
 
-    def send(self, errand: Errand, cancelled: Any) -> Report:
-        self.errand = errand
-        self.report = super().send(errand, cancelled)
+    def send(self, copy_task: CopyTask, cancelled: Any) -> Report:
+        self.copy_task = copy_task
+        self.report = super().send(copy_task, cancelled)
         return self.report
 
 
@@ -57,9 +57,9 @@ def work(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
-def carrier_of(executors: Executors, store: RecordingStore, bandwidth: float | None = None) -> ErrandCarrier:
+def carrier_of(executors: Executors, store: RecordingStore, bandwidth: float | None = None) -> RemoteCopier:
     home = Home(store.url.removesuffix("/orders"), "orders", store, 1.0, bandwidth)
-    return ErrandCarrier(executors, home, worthwhile=0)
+    return RemoteCopier(executors, home, worthwhile=0)
 
 
 def states_of(spark: SparkSession, job: str) -> list[str]:
@@ -99,7 +99,7 @@ def test_a_task_that_breaks_is_told_in_one_line(executors: Recording, store: Rec
     carrier_of(executors, store)(work, shards(work), Blobs(store, EPOCH), lambda: False)
     broken: tuple[ShardPlan, ...] = (None,)  # type: ignore[assignment]
     with pytest.raises(Unfit, match=r"^Spark could not run the task: AttributeError: 'NoneType' object has no attr"):
-        executors.send(replace(executors.errand, shards=broken), lambda: False)
+        executors.send(replace(executors.copy_task, shards=broken), lambda: False)
 
 
 def test_where_there_are_few_slots_no_task_is_sent(

@@ -26,10 +26,10 @@ from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
-from holdfast.snapshot.errand import Errand, Report, perform
-from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
+from holdfast.snapshot.copy_task import CopyTask, Report, run_copy_task
 from holdfast.snapshot.planned_file import Changed, opened, pieces
 from holdfast.snapshot.query_record import held_facts, write_record
+from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.snapshot.work_directory import newest_barrier, scan
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.storage.hdfs_path import HdfsPath
@@ -286,14 +286,14 @@ def test_what_no_query_could_resume_from_is_set_aside(
 
 class AnotherProcess:
     def __init__(self) -> None:
-        self.sent: list[Errand] = []
+        self.sent: list[CopyTask] = []
 
     def at_once(self) -> int:
         return 1
 
-    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
-        self.sent.append(errand)
-        report = pickle.loads(pickle.dumps(perform(pickle.loads(pickle.dumps(errand)))))
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+        self.sent.append(copy_task)
+        report = pickle.loads(pickle.dumps(run_copy_task(pickle.loads(pickle.dumps(copy_task)))))
         assert isinstance(report, Report)
         return report
 
@@ -303,15 +303,15 @@ def test_other_processes_copy_from_it_when_it_is_the_same(work: HdfsPath, tmp_pa
     store = new_store(tmp_path / "home" / "orders")
     store.create(entry_key(EPOCH), b"claim")
     other = AnotherProcess()
-    carry = ErrandCarrier(other, Home(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
+    carry = RemoteCopier(other, Home(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
     copies = carry(work, shards(work), Blobs(store, EPOCH), lambda: False)
     assert sum(copy.bytes_new for copy in copies) == sum(len(data) for data in set(CONTENTS.values()))
 
-    (errand,) = other.sent
-    another = replace(errand, place=replace(errand.place, directory_number=7))
-    assert "is another directory than on the driver" in str(perform(another).failure)
-    gone = replace(errand, place=replace(errand.place, directory=f"{work}-gone"))
-    assert "does not see the work directory" in str(perform(gone).failure)
+    (copy_task,) = other.sent
+    another = replace(copy_task, place=replace(copy_task.place, directory_number=7))
+    assert "is another directory than on the driver" in str(run_copy_task(another).failure)
+    gone = replace(copy_task, place=replace(copy_task.place, directory=f"{work}-gone"))
+    assert "does not see the work directory" in str(run_copy_task(gone).failure)
 
 
 def test_refusals_are_named_after_their_cause(

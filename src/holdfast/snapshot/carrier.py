@@ -1,6 +1,6 @@
 """Copies the shards of a plan into the home, in groups, while Spark goes on writing.
 
-A group is copied by one thread, here or (`errand_carrier`) in another process. Its small files share packs, so that a
+A group is copied by one thread, here or (`remote_copier`) in another process. Its small files share packs, so that a
 query of two hundred partitions writes a handful of objects per checkpoint. A file that is no longer the one that was
 planned makes the copy decline; nothing copied before is lost by that, since the next attempt finds it in the home.
 """

@@ -9,7 +9,7 @@ from holdfast.job_log import log
 from holdfast.runtime.launching import Place
 from holdfast.sinks.asking_executors import is_cluster
 from holdfast.snapshot.carrier import Carrier, copy_shards
-from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
+from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.failures import one_line
 from holdfast.spark.visiting import Visit, require_seen, unable_to_copy, visit_executors
@@ -47,7 +47,7 @@ def carrier_for(spark: SparkSession, place: Place) -> Carrier:
     )
     asked = settings.carrier == "executors"
     executors = Executors(spark, place.job, most=settings.parallelism, slots=2 if asked else SLOTS)
-    return ErrandCarrier(executors, home, worthwhile=0 if asked else WORTH_A_TASK)
+    return RemoteCopier(executors, home, worthwhile=0 if asked else WORTH_A_TASK)
 
 
 def _visited(spark: SparkSession, place: Place) -> tuple[tuple[Visit, ...], str | None]:

@@ -1,4 +1,4 @@
-"""Errands done by Spark's executors: each is a job of one task, in a pool of its own.
+"""Copy tasks, done by Spark's executors: each is a job of one task, in a pool of its own.
 
 A batch never queues behind copying: no more than a quarter of the executors' task slots copy at the same time, and the
 pool keeps the tasks that wait apart from those of batches. A job that is cancelled takes its task with it.
@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from holdfast.identifiers import JobName
 from holdfast.job_log import log
 from holdfast.snapshot.carrier import Cancelled
-from holdfast.snapshot.errand import Errand, Report, Unfit, perform
+from holdfast.snapshot.copy_task import CopyTask, Report, Unfit, run_copy_task
 from holdfast.spark.failures import one_line
 
 POOL = "holdfast"
@@ -48,12 +48,12 @@ class Executors:
             log.debug("the executors could not be counted: %s", error)
             return 0
 
-    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
         if (slots := self.slots()) < self._fewest_slots:
             raise Unfit(f"the executors have {slots} task slots, batches would wait for the copy")
         with self._turn(cancelled):
             try:
-                return self._run(errand, cancelled)
+                return self._run(copy_task, cancelled)
             except Cancelled:
                 raise
             except Exception as error:  # Spark's, Py4J's, or a connection's: the JVM may be gone
@@ -79,12 +79,12 @@ class Executors:
             self._busy += 1
             return True
 
-    def _run(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+    def _run(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
         context = self._context
         # Of this thread, which does nothing else with Spark.
         context.setLocalProperty("spark.scheduler.pool", POOL)
-        context.setJobGroup(f"holdfast: {self._job}", f"checkpoint: {len(errand.shards)} shards", True)
-        task = context.parallelize([errand], 1).map(perform)
+        context.setJobGroup(f"holdfast: {self._job}", f"checkpoint: {len(copy_task.shards)} shards", True)
+        task = context.parallelize([copy_task], 1).map(run_copy_task)
         running = task._jrdd.collectAsync()
         while not running.isDone():
             if cancelled():

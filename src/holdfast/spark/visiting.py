@@ -91,7 +91,7 @@ def _visitor(token: str, inode: int | None) -> Callable[[int], tuple[str, int, s
         except OSError as error:
             unseen = error.strerror or str(error)
         try:
-            importlib.import_module("holdfast.snapshot.errand")
+            importlib.import_module("holdfast.snapshot.copy_task")
             found = importlib.import_module("holdfast.version").VERSION
             if found != version:
                 unable = f"holdfast {found} is installed there, the driver has {version}"

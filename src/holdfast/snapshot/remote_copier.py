@@ -17,17 +17,17 @@ from holdfast.repository.blobs import Away, Blobs
 from holdfast.repository.chain import entry_key
 from holdfast.repository.names import JOURNAL, is_entry
 from holdfast.snapshot.carrier import ShardCopy, copy_shards, key_being_deleted
-from holdfast.snapshot.errand import Errand, Place, Report, Unfit, number_of
+from holdfast.snapshot.copy_task import CopyTask, Place, Report, Unfit, number_of
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
 from holdfast.storage.work_path import WorkPath
 
 
-class Messenger(Protocol):
+class TaskRunner(Protocol):
     def at_once(self) -> int:
-        """How many errands are done at the same time, at most."""
+        """How many tasks are done at the same time, at most."""
 
-    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
         """Have it done. Raises `Cancelled`, or `Unfit` when there is nobody to do it."""
 
 
@@ -40,14 +40,14 @@ class Home:
     store: ObjectStore
     storage_deadline: float
     bandwidth: float | None = None
-    """Bytes per second, of all errands together."""
+    """Bytes per second, of all tasks together."""
     meter: Meter | None = None
 
 
-class ErrandCarrier:
-    def __init__(self, messenger: Messenger, home: Home, *, worthwhile: int) -> None:
+class RemoteCopier:
+    def __init__(self, runner: TaskRunner, home: Home, *, worthwhile: int) -> None:
         """Groups with less than `worthwhile` bytes to be read are copied here."""
-        self._messenger = messenger
+        self._runner = runner
         self._home = home
         self._worthwhile = worthwhile
         self._witness: tuple[str, Digest] | None = None
@@ -73,11 +73,11 @@ class ErrandCarrier:
 
     def _errand(
         self, directory: WorkPath, shards: tuple[ShardPlan, ...], blobs: Blobs, away: Away, pins: Sequence[Path]
-    ) -> Errand:
+    ) -> CopyTask:
         home = self._home
         witness, digest = self._entry(blobs.epoch)
         files = [file for shard in shards for file in shard.files]
-        return Errand(
+        return CopyTask(
             Place(
                 home=home.url,
                 job=home.job,
@@ -92,7 +92,7 @@ class ErrandCarrier:
             shards=shards,
             expected=tuple(at for file in files if (at := blobs.expect(file)) is not None),
             untrusted=away.untrusted,
-            bytes_per_second=home.bandwidth / self._messenger.at_once() if home.bandwidth is not None else None,
+            bytes_per_second=home.bandwidth / self._runner.at_once() if home.bandwidth is not None else None,
         )
 
     def _entry(self, epoch: FencingEpoch) -> tuple[str, Digest]:
@@ -104,10 +104,10 @@ class ErrandCarrier:
             self._witness = (key, digest_of(store.get(key)))
         return self._witness
 
-    def _sent(self, errand: Errand, cancelled: Callable[[], bool]) -> Report | None:
+    def _sent(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report | None:
         """None when nobody could do it."""
         try:
-            report = self._messenger.send(errand, cancelled)
+            report = self._runner.send(copy_task, cancelled)
             if self._home.meter is not None:
                 self._home.meter.add(report.usage)
             if isinstance(report.failure, Unfit):
@@ -116,7 +116,7 @@ class ErrandCarrier:
             self._witness = None  # it may have been folded since
             self._tell(str(error))
             return None
-        log.debug("%d shards were copied by process %d on %s", len(errand.shards), report.pid, report.host)
+        log.debug("%d shards were copied by process %d on %s", len(copy_task.shards), report.pid, report.host)
         return report
 
     def _tell(self, why: str) -> None:

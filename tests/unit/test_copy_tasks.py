@@ -14,31 +14,31 @@ from holdfast.errors import StorageFull
 from holdfast.identifiers import FencingEpoch
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
-from holdfast.snapshot import errand as errands
+from holdfast.snapshot import copy_task as tasks
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
-from holdfast.snapshot.errand import Errand, Report, Unfit, perform
-from holdfast.snapshot.errand_carrier import ErrandCarrier, Home
+from holdfast.snapshot.copy_task import CopyTask, Report, Unfit, run_copy_task
 from holdfast.snapshot.low_priority import in_the_background
+from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.storage.metered import Meter
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, manifest_of, new_store, shards, write
 
 
 @dataclass
 class AnotherProcess:
-    """Does errands as another process would: it gets and gives nothing but bytes."""
+    """Does tasks as another process would: it gets and gives nothing but bytes."""
 
-    sent: list[Errand] = field(default_factory=list)
-    told: Callable[[Errand], Errand] = lambda errand: errand
+    sent: list[CopyTask] = field(default_factory=list)
+    told: Callable[[CopyTask], CopyTask] = lambda copy_task: copy_task
     before_answer: Callable[[Report], None] = lambda report: None
 
     def at_once(self) -> int:
         return 2
 
-    def send(self, errand: Errand, cancelled: Callable[[], bool]) -> Report:
-        self.sent.append(errand)
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+        self.sent.append(copy_task)
         if cancelled():
             raise Cancelled
-        report = pickle.loads(pickle.dumps(perform(pickle.loads(pickle.dumps(self.told(errand))))))
+        report = pickle.loads(pickle.dumps(run_copy_task(pickle.loads(pickle.dumps(self.told(copy_task))))))
         assert isinstance(report, Report)
         self.before_answer(report)
         return report
@@ -52,9 +52,9 @@ class World:
     other: AnotherProcess
     meter: Meter
 
-    def carrier(self, worthwhile: int = 0, bandwidth: float | None = None) -> ErrandCarrier:
+    def carrier(self, worthwhile: int = 0, bandwidth: float | None = None) -> RemoteCopier:
         home = Home(f"file://{self.root / 'home'}", "orders", self.store, 1.0, bandwidth, self.meter)
-        return ErrandCarrier(self.other, home, worthwhile=worthwhile)
+        return RemoteCopier(self.other, home, worthwhile=worthwhile)
 
     def copy(self, blobs: Blobs, worthwhile: int = 0) -> tuple[ShardCopy, ...]:
         return self.carrier(worthwhile)(self.work, shards(self.work), blobs, lambda: False)
@@ -118,7 +118,7 @@ def test_a_repeated_errand_sends_nothing_twice(world: World) -> None:
     write(world.work, {"a/large": b"x" * MIB, "a/small": b"one"})
     world.copy(blobs_of(world))
     times = {key: (world.root / "home/orders" / key).stat().st_ino for key in world.stored()}
-    again = perform(world.other.sent[0])
+    again = run_copy_task(world.other.sent[0])
     assert again.failure is None
     assert {key: (world.root / "home/orders" / key).stat().st_ino for key in world.stored()} == times
     assert again.usage.bytes_out == 0
@@ -156,7 +156,7 @@ def test_a_store_that_refuses_is_the_same_error_as_here(world: World, monkeypatc
     def refuse(self: object, key: str, chunks: object) -> None:
         raise StorageFull(f"could not upload {key}: no space left")
 
-    monkeypatch.setattr(errands._SentOnce, "upload", refuse)
+    monkeypatch.setattr(tasks._SentOnce, "upload", refuse)
     with pytest.raises(StorageFull, match="no space left"):
         world.copy(blobs_of(world))
 
@@ -236,8 +236,8 @@ def test_an_outworn_pack_is_not_made_known_again_by_a_late_answer(world: World) 
 # --- wrong places ---
 
 
-def _elsewhere(world: World, **changes: object) -> Callable[[Errand], Errand]:
-    return lambda errand: replace(errand, place=replace(errand.place, **changes))  # type: ignore[arg-type]
+def _elsewhere(world: World, **changes: object) -> Callable[[CopyTask], CopyTask]:
+    return lambda copy_task: replace(copy_task, place=replace(copy_task.place, **changes))  # type: ignore[arg-type]
 
 
 def test_where_the_place_is_another_the_driver_copies(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -264,7 +264,7 @@ def test_where_the_place_is_another_the_driver_copies(world: World, caplog: pyte
 
 
 def test_nobody_to_send_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    def nobody(errand: Errand, cancelled: Callable[[], bool]) -> Report:
+    def nobody(copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
         raise Unfit("there is no executor")
 
     world.other.send = nobody  # type: ignore[method-assign]

@@ -25,16 +25,16 @@ from holdfast.storage.urls import open_store
 from holdfast.storage.work_path import WorkPath, work_path
 
 _BURST_SECONDS = 0.1
-"""A limited errand begins with so little that many short ones keep to the limit, too."""
+"""A limited copy task begins with so little that many short ones keep to the limit, too."""
 
 
 class Unfit(Exception):
-    """This process cannot do the errand, another one may."""
+    """This process cannot do the copy task, another one may."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an errand is done. Two machines can have different directories of one name, so each proves its own."""
+    """Where a copy task is done. Two machines can have different directories of one name, so each proves its own."""
 
     home: str
     job: str
@@ -49,7 +49,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Errand:
+class CopyTask:
     place: Place
     fencing_epoch: FencingEpoch
     shards: tuple[ShardPlan, ...]
@@ -78,28 +78,28 @@ def number_of(directory: WorkPath) -> int:
     return os.stat(directory).st_ino if isinstance(directory, Path) else (directory / "metadata").stat().st_mtime_ns
 
 
-def perform(errand: Errand) -> Report:
+def run_copy_task(copy_task: CopyTask) -> Report:
     """Called in the other process. Whatever stands in the way is in the report."""
-    return in_the_background(lambda: _perform(errand))
+    return in_the_background(lambda: _perform(copy_task))
 
 
-def _perform(errand: Errand) -> Report:
+def _perform(copy_task: CopyTask) -> Report:
     meter = Meter()
     blobs: Blobs | None = None
     written: tuple[tuple[ShardId, int, int], ...] = ()
     failure: ShardDeclined | HoldfastError | Unfit | None = None
     try:
-        store = _opened(errand.place, meter)
+        store = _opened(copy_task.place, meter)
         blobs = Blobs(
-            _SentOnce(_limited(store, errand.bytes_per_second), store, errand.untrusted), errand.fencing_epoch
+            _SentOnce(_limited(store, copy_task.bytes_per_second), store, copy_task.untrusted), copy_task.fencing_epoch
         )
-        blobs.know(errand.expected)
-        pins = [Path(folder) for folder in errand.place.pins]
-        copies = copy_shards(work_path(errand.place.directory), errand.shards, blobs, lambda: False, pins)
+        blobs.know(copy_task.expected)
+        pins = [Path(folder) for folder in copy_task.place.pins]
+        copies = copy_shards(work_path(copy_task.place.directory), copy_task.shards, blobs, lambda: False, pins)
         written = tuple((copy.shard, copy.bytes_new, copy.objects_written) for copy in copies)
     except (ShardDeclined, HoldfastError, Unfit) as error:
         failure = error
-    files = (file for shard in errand.shards for file in shard.files)
+    files = (file for shard in copy_task.shards for file in shard.files)
     found = [at for file in files if blobs is not None and (at := blobs.locate(file)) is not None]
     return Report(socket.gethostname(), os.getpid(), tuple(found), written, meter.usage, failure)
 
@@ -132,7 +132,7 @@ def _limited(store: ObjectStore, bytes_per_second: float | None) -> ObjectStore:
 
 @dataclass(frozen=True)
 class _SentOnce:
-    """What is there is not sent again. An errand that was cut short, or whose answer got lost, has left things there
+    """What is there is not sent again. A copy task that was cut short, or whose answer got lost, has left things there
     that nobody knows of."""
 
     uploads: Uploads
