@@ -15,7 +15,7 @@ from holdfast.identifiers import JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import Cancelled, copy_shards
-from holdfast.snapshot.copy_task import CopyTask, Report, Unfit
+from holdfast.snapshot.copy_task import CopyTask, Report, WorkerUnavailable
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.visiting import visit_executors
@@ -98,7 +98,9 @@ def test_a_copy_that_is_not_wanted_any_more_ends(
 def test_a_task_that_breaks_is_told_in_one_line(executors: Recording, store: RecordingStore, work: Path) -> None:
     carrier_of(executors, store)(work, shards(work), Blobs(store, EPOCH), lambda: False)
     broken: tuple[ShardPlan, ...] = (None,)  # type: ignore[assignment]
-    with pytest.raises(Unfit, match=r"^Spark could not run the task: AttributeError: 'NoneType' object has no attr"):
+    with pytest.raises(
+        WorkerUnavailable, match=r"^Spark could not run the task: AttributeError: 'NoneType' object has no attr"
+    ):
         executors.send(replace(executors.copy_task, shards=broken), lambda: False)
 
 

@@ -16,7 +16,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot import copy_task as tasks
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
-from holdfast.snapshot.copy_task import CopyTask, Report, Unfit, run_copy_task
+from holdfast.snapshot.copy_task import CopyTask, Report, WorkerUnavailable, run_copy_task
 from holdfast.snapshot.low_priority import in_the_background
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.storage.metered import Meter
@@ -265,7 +265,7 @@ def test_where_the_place_is_another_the_driver_copies(world: World, caplog: pyte
 
 def test_nobody_to_send_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     def nobody(copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
-        raise Unfit("there is no executor")
+        raise WorkerUnavailable("there is no executor")
 
     world.other.send = nobody  # type: ignore[method-assign]
     carrier = world.carrier()

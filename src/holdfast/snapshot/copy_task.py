@@ -28,7 +28,7 @@ _BURST_SECONDS = 0.1
 """A limited copy task begins with so little that many short ones keep to the limit, too."""
 
 
-class Unfit(Exception):
+class WorkerUnavailable(Exception):
     """This process cannot do the copy task, another one may."""
 
 
@@ -69,7 +69,7 @@ class Report:
     written: tuple[tuple[ShardId, int, int], ...]
     """Of each shard the new bytes and objects; empty when it was not done."""
     usage: Usage
-    failure: ShardDeclined | HoldfastError | Unfit | None = None
+    failure: ShardDeclined | HoldfastError | WorkerUnavailable | None = None
 
 
 def number_of(directory: WorkPath) -> int:
@@ -87,7 +87,7 @@ def _perform(copy_task: CopyTask) -> Report:
     meter = Meter()
     blobs: Blobs | None = None
     written: tuple[tuple[ShardId, int, int], ...] = ()
-    failure: ShardDeclined | HoldfastError | Unfit | None = None
+    failure: ShardDeclined | HoldfastError | WorkerUnavailable | None = None
     try:
         store = _opened(copy_task.place, meter)
         blobs = Blobs(
@@ -97,7 +97,7 @@ def _perform(copy_task: CopyTask) -> Report:
         pins = [Path(folder) for folder in copy_task.place.pins]
         copies = copy_shards(work_path(copy_task.place.directory), copy_task.shards, blobs, lambda: False, pins)
         written = tuple((copy.shard, copy.bytes_new, copy.objects_written) for copy in copies)
-    except (ShardDeclined, HoldfastError, Unfit) as error:
+    except (ShardDeclined, HoldfastError, WorkerUnavailable) as error:
         failure = error
     files = (file for shard in copy_task.shards for file in shard.files)
     found = [at for file in files if blobs is not None and (at := blobs.locate(file)) is not None]
@@ -109,18 +109,20 @@ def _opened(place: Place, meter: Meter) -> ObjectStore:
     try:
         number = number_of(work_path(place.directory))
     except OSError as error:
-        raise Unfit(f"{host} does not see the work directory {place.directory}: {error.strerror}") from error
+        raise WorkerUnavailable(
+            f"{host} does not see the work directory {place.directory}: {error.strerror}"
+        ) from error
     except InvalidSettings as error:
-        raise Unfit(f"{host} cannot use the work directory: {error.message}") from error
+        raise WorkerUnavailable(f"{host} cannot use the work directory: {error.message}") from error
     if number != place.directory_number:
-        raise Unfit(f"{place.directory} on {host} is another directory than on the driver")
+        raise WorkerUnavailable(f"{place.directory} on {host} is another directory than on the driver")
     try:
         store = open_store(place.home, deadline=place.storage_deadline, meter=meter).scoped(place.job)
         found = store.get(place.witness)
     except (StorageError, InvalidSettings) as error:
-        raise Unfit(f"{host} cannot use the home: {error.message}") from error
+        raise WorkerUnavailable(f"{host} cannot use the home: {error.message}") from error
     if digest_of(found) != place.witness_digest:
-        raise Unfit(f"{store.url} on {host} is another home than on the driver")
+        raise WorkerUnavailable(f"{store.url} on {host} is another home than on the driver")
     return store
 
 

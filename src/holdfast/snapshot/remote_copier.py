@@ -17,7 +17,7 @@ from holdfast.repository.blobs import Away, Blobs
 from holdfast.repository.chain import entry_key
 from holdfast.repository.names import JOURNAL, is_entry
 from holdfast.snapshot.carrier import ShardCopy, copy_shards, key_being_deleted
-from holdfast.snapshot.copy_task import CopyTask, Place, Report, Unfit, number_of
+from holdfast.snapshot.copy_task import CopyTask, Place, Report, WorkerUnavailable, number_of
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
 from holdfast.storage.work_path import WorkPath
@@ -28,7 +28,7 @@ class TaskRunner(Protocol):
         """How many tasks are done at the same time, at most."""
 
     def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
-        """Have it done. Raises `Cancelled`, or `Unfit` when there is nobody to do it."""
+        """Have it done. Raises `Cancelled`, or `WorkerUnavailable` when there is nobody to do it."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class RemoteCopier:
             report = self._runner.send(copy_task, cancelled)
             if self._home.meter is not None:
                 self._home.meter.add(report.usage)
-            if isinstance(report.failure, Unfit):
+            if isinstance(report.failure, WorkerUnavailable):
                 raise report.failure
-        except Unfit as error:
+        except WorkerUnavailable as error:
             self._witness = None  # it may have been folded since
             self._tell(str(error))
             return None

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from holdfast.identifiers import JobName
 from holdfast.job_log import log
 from holdfast.snapshot.carrier import Cancelled
-from holdfast.snapshot.copy_task import CopyTask, Report, Unfit, run_copy_task
+from holdfast.snapshot.copy_task import CopyTask, Report, WorkerUnavailable, run_copy_task
 from holdfast.spark.failures import one_line
 
 POOL = "holdfast"
@@ -50,14 +50,14 @@ class Executors:
 
     def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
         if (slots := self.slots()) < self._fewest_slots:
-            raise Unfit(f"the executors have {slots} task slots, batches would wait for the copy")
+            raise WorkerUnavailable(f"the executors have {slots} task slots, batches would wait for the copy")
         with self._turn(cancelled):
             try:
                 return self._run(copy_task, cancelled)
             except Cancelled:
                 raise
             except Exception as error:  # Spark's, Py4J's, or a connection's: the JVM may be gone
-                raise Unfit(f"Spark could not run the task: {one_line(error)}") from error
+                raise WorkerUnavailable(f"Spark could not run the task: {one_line(error)}") from error
 
     @contextmanager
     def _turn(self, cancelled: Callable[[], bool]) -> Iterator[None]:
