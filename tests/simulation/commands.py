@@ -15,7 +15,7 @@ from holdfast.repository.mailbox import RequestKind
 from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
 from holdfast.repository.state import JobState
 from holdfast.runtime.asking import Asker, ask
-from holdfast.runtime.launching import Surroundings
+from holdfast.runtime.launching import Environment
 from holdfast.runtime.maintenance import maintenance
 from tests.simulation.store import SimulatedStore
 from tests.simulation.world import Process
@@ -62,7 +62,7 @@ class SimulatedCommand:
         if not self._store.children():
             return  # there is no such job, as every command says
         random = self._world.random.random
-        around = Surroundings(
+        around = Environment(
             self._clock,
             self._identity,
             self._new_attempt,

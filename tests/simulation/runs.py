@@ -18,7 +18,7 @@ from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
 from holdfast.runtime.causes import StartFailed
-from holdfast.runtime.launching import Place, Surroundings, launch, run_started
+from holdfast.runtime.launching import Environment, Place, launch, run_started
 from holdfast.runtime.loop import Runtime
 from holdfast.runtime.maintenance import maintenance
 from holdfast.runtime.run_end import record_run_end
@@ -119,7 +119,7 @@ class Scene:
         store = SimulatedStore(self.world, self.disk, process, Faults(), self.checkers)
         clock = SimulatedClock(self)
         ids = iter(range(1_000_000))
-        around = Surroundings(
+        around = Environment(
             clock,
             ProcessIdentity("elsewhere", 1),
             lambda: AttemptId(f"{process.name}-{self.outsider.incidents}-{next(ids)}"),
@@ -210,7 +210,7 @@ class SimulatedRun:
         self._lanes = SimulatedLanes(self._world, self.process, settings.parallelism, self._defect)
         identity = ProcessIdentity(host.name, len(scene.runs) + 1)
         clock = SimulatedClock(scene, host.name)
-        around = Surroundings(
+        around = Environment(
             clock, identity, self._new_attempt, self._world.random.random, self._step, 1, sleep=self._world.sleep
         )
         store = SimulatedStore(self._world, scene.disk, self.process, scene.faults, scene.checkers)
@@ -416,7 +416,7 @@ class Operator:
         person = Process("person", born=self._world.now)
         store = SimulatedStore(self._world, scene.disk, person, Faults(), scene.checkers)
         ids = iter(range(1_000_000))
-        around = Surroundings(
+        around = Environment(
             SimulatedClock(scene),
             ProcessIdentity("desk", 1),
             lambda: AttemptId(f"{person.name}-{self._world.now}-{next(ids)}"),

@@ -23,7 +23,7 @@ from holdfast.repository.ownership import (
     read_heartbeat,
 )
 from holdfast.repository.views import checkpoints, job_status
-from holdfast.runtime.launching import Surroundings
+from holdfast.runtime.launching import Environment
 from holdfast.runtime.maintenance import maintenance
 from holdfast.runtime.watching import Watcher
 from holdfast.storage.local import LocalStore
@@ -60,8 +60,8 @@ class Elsewhere:
     def answer(self) -> Claimable | Held:
         return self.watcher().answer(self.journal())
 
-    def around(self) -> Surroundings:
-        return replace(Surroundings.real(), clock=self.clock, sleep=self.sleep, told=self.heard.append)
+    def around(self) -> Environment:
+        return replace(Environment.real(), clock=self.clock, sleep=self.sleep, told=self.heard.append)
 
 
 @pytest.fixture(params=SKEWS)
@@ -287,7 +287,7 @@ def test_a_pipeline_that_a_command_fenced_ends_with_words_of_its_own_and_is_star
     clock = ManualClock()
     paused = ChurningRun(home, tmp_path / "work", clock, 1)
     paused.batches(2)
-    around = replace(Surroundings.real(), clock=clock, sleep=clock.sleep, readers=1)
+    around = replace(Environment.real(), clock=clock, sleep=clock.sleep, readers=1)
     with maintenance(JOB, "file:///home", paused.store, "mend", around, on_conflict="takeover"):
         pass
     paused.query.batch()

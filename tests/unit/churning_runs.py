@@ -17,7 +17,7 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
-from holdfast.runtime.launching import Place, Surroundings, launch
+from holdfast.runtime.launching import Environment, Place, launch
 from holdfast.runtime.loop import Item
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.settings import Settings
@@ -211,7 +211,7 @@ class ChurningRun:
         self._lanes = QueuedLanes()
         self._items: deque[Item] = deque()
         numbers = iter(range(10_000))
-        around = Surroundings(
+        around = Environment(
             clock,
             process or Process("here", seed),
             lambda: AttemptId(f"{seed}-{next(numbers)}"),

@@ -17,7 +17,7 @@ from holdfast.repository.ownership import Claimable, current_process, read_heart
 from holdfast.repository.state import JobState
 from holdfast.repository.views import job_status
 from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.launching import Surroundings, run_started
+from holdfast.runtime.launching import Environment, run_started
 from holdfast.runtime.maintenance import maintenance
 from tests.unit.churning_runs import ManualClock
 from tests.unit.job_histories import ELSEWHERE, History
@@ -44,13 +44,13 @@ def state_of(history: History) -> JobState:
     return JobState.of(read_entries(history.store))
 
 
-def maintained(history: History, doing: str = "verify", around: Surroundings | None = None, on_conflict="refuse"):  # type: ignore[no-untyped-def]
+def maintained(history: History, doing: str = "verify", around: Environment | None = None, on_conflict="refuse"):  # type: ignore[no-untyped-def]
     return maintenance(JOB, f"file://{history.home}", history.store, doing, around, on_conflict=on_conflict)
 
 
-def watching() -> Surroundings:
+def watching() -> Environment:
     clock = ManualClock()
-    return dataclasses.replace(Surroundings.real(), clock=clock, sleep=clock.sleep)
+    return dataclasses.replace(Environment.real(), clock=clock, sleep=clock.sleep)
 
 
 def test_it_claims_writes_and_says_goodbye(history: History) -> None:
@@ -96,9 +96,9 @@ def test_a_start_meanwhile_is_refused_and_told_that_it_is_maintenance(history: H
         pytest.fail("it must not begin")
 
 
-def elsewhere() -> Surroundings:
+def elsewhere() -> Environment:
     attempts = itertools.count()
-    return Surroundings(
+    return Environment(
         SystemClock(), Process("other", 7), lambda: AttemptId(f"other-{next(attempts)}"), lambda: 0.5, lambda step: None
     )
 

@@ -17,7 +17,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.job_log import doing
 from holdfast.repository.self_report import NAME as STATE_FILE
-from holdfast.runtime.launching import Surroundings, look
+from holdfast.runtime.launching import Environment, look
 from holdfast.settings import Settings
 from holdfast.snapshot.carrier import copy_shards
 from holdfast.spark import watchdog as watchdogs
@@ -72,7 +72,7 @@ def listening_at(address: str) -> Iterator[Systemd]:
 def running(systemd: Systemd, tmp_path: Path) -> Iterator[RunningJob]:
     (tmp_path / "home").mkdir()
     watchdog = Watchdog.of(systemd.environment, os.getpid())
-    around = replace(Surroundings.real(), alive=watchdog.alive)
+    around = replace(Environment.real(), alive=watchdog.alive)
     work, home = tmp_path / "work", f"file://{tmp_path}/home"
     place = look(JOB, home, work, Settings(heartbeat="100ms"), around, state_file=work / JOB / STATE_FILE)
     query: Any = ChurningQuery(1)

@@ -12,7 +12,7 @@ from holdfast.repository.journal import Journal
 from holdfast.storage.interface import ObjectStore
 
 if TYPE_CHECKING:
-    from holdfast.runtime.launching import Surroundings
+    from holdfast.runtime.launching import Environment
 
 
 @contextmanager
@@ -24,11 +24,11 @@ def owning(job: str, home: str, store: ObjectStore, doing: str, on_conflict: str
         yield journal
 
 
-def telling() -> "Surroundings":
-    """Surroundings of a command that says what it waits for."""
-    from holdfast.runtime.launching import Surroundings
+def telling() -> "Environment":
+    """Environment of a command that says what it waits for."""
+    from holdfast.runtime.launching import Environment
 
-    return replace(Surroundings.real(), told=say)
+    return replace(Environment.real(), told=say)
 
 
 def conflict_choice(text: str) -> Literal["refuse", "takeover"]:

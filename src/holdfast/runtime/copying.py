@@ -25,7 +25,7 @@ from holdfast.repository.replay import as_copied, missing, taken_id, to_retire, 
 from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
-from holdfast.runtime.launching import Surroundings
+from holdfast.runtime.launching import Environment
 from holdfast.runtime.maintenance import Origin, maintenance
 from holdfast.storage.interface import ObjectStore
 
@@ -107,7 +107,7 @@ class Copy:
         source: Place,
         target: Place,
         progress: Callable[[Load], AbstractContextManager[Progress]],
-        around: Surroundings | None = None,
+        around: Environment | None = None,
     ) -> None:
         """`progress` is asked for each checkpoint that is sent."""
         self._around = around

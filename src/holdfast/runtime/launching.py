@@ -84,7 +84,7 @@ def _new_attempt() -> AttemptId:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Environment:
     """What a run depends on besides its settings; the simulation brings its own."""
 
     clock: Clock
@@ -106,7 +106,7 @@ class Surroundings:
     """Hears what is being waited for."""
 
     @classmethod
-    def real(cls, step: Step = no_step, identity: str | None = None) -> "Surroundings":
+    def real(cls, step: Step = no_step, identity: str | None = None) -> "Environment":
         around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)  # noqa: TID251
         return replace(around, beating=beating_in_a_thread, deliver=InThread)
 
@@ -120,7 +120,7 @@ class Place:
     store: ObjectStore
     work: WorkPath
     settings: Settings
-    around: Surroundings
+    around: Environment
     meter: Meter | None = None
     """Counts what is asked of the home."""
     begins: bool = True
@@ -138,7 +138,7 @@ def look(
     home: str,
     work: WorkPath,
     settings: Settings,
-    around: Surroundings,
+    around: Environment,
     sink: str | None = None,
     state_file: Path | None = None,
 ) -> Place:
@@ -419,7 +419,7 @@ def _telling(claim: MakeEntry, place: Place, sink: str) -> MakeEntry:
 
 def run_started(
     journal: Journal,
-    around: Surroundings,
+    around: Environment,
     heartbeat: float,
     work: str,
     purpose: Literal["pipeline", "maintenance"],

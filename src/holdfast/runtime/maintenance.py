@@ -22,7 +22,7 @@ from holdfast.job_log import about
 from holdfast.repository.entries import AnyEntry, Retention, Stamp
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
-from holdfast.runtime.launching import Surroundings, run_started
+from holdfast.runtime.launching import Environment, run_started
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.run_end import record_run_end
 from holdfast.runtime.watching import Watcher
@@ -55,7 +55,7 @@ def maintenance(
     home: str,
     store: ObjectStore,
     doing: str,
-    around: Surroundings | None = None,
+    around: Environment | None = None,
     origin: Origin | None = None,
     on_conflict: OnConflict = "refuse",
 ) -> Iterator[Journal]:
@@ -66,7 +66,7 @@ def maintenance(
     `on_conflict` is `takeover`, or when another claims it at the same moment. Inside the block an append raises
     `Fenced` when a newer run has taken the job.
     """
-    surroundings = around or Surroundings.real()
+    surroundings = around or Environment.real()
     journal = Journal(
         store, new_attempt=surroundings.new_attempt, now=surroundings.clock.wall, readers=surroundings.readers
     )
@@ -82,7 +82,7 @@ def _require_free(
     store: ObjectStore,
     journal: Journal,
     doing: str,
-    around: Surroundings,
+    around: Environment,
     on_conflict: OnConflict,
 ) -> None:
     """Loads the journal."""
@@ -102,7 +102,7 @@ def _owning(
     store: ObjectStore,
     journal: Journal,
     doing: str,
-    around: Surroundings,
+    around: Environment,
     origin: Origin | None,
 ) -> Iterator[None]:
     try:

@@ -15,7 +15,7 @@ from holdfast.job_log import about, doing, log
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.causes import death_of_start
-from holdfast.runtime.launching import Surroundings, look
+from holdfast.runtime.launching import Environment, look
 from holdfast.runtime.progress import still_saying
 from holdfast.runtime.status import last_words
 from holdfast.settings import Settings
@@ -87,13 +87,13 @@ def start_stepwise(
     """`start` with a hook between any two steps, for tests that crash there."""
     name = job_name(job)
     watchdog = Watchdog.of(os.environ, os.getpid())
-    around = replace(Surroundings.real(step, settings.identity_in(os.environ)), alive=watchdog.alive)
+    around = replace(Environment.real(step, settings.identity_in(os.environ)), alive=watchdog.alive)
     with about(name), still_saying(around.clock), watchdog.while_it_starts():
         return _started(build, name, home, sink, settings, around)
 
 
 def _started(
-    build: Pipeline, name: JobName, home: str, sink: Sink | None, settings: Settings, around: Surroundings
+    build: Pipeline, name: JobName, home: str, sink: Sink | None, settings: Settings, around: Environment
 ) -> RunningJob:
     if not isinstance(home, str) or not home:
         raise InvalidSettings.of("home", home, "must be the URL of a store", hint="home='file:///var/lib/holdfast'")
