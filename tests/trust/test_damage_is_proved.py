@@ -432,7 +432,7 @@ def test_when_it_can_be_read_again_nothing_has_happened(places: Places, monkeypa
 def recovery_of(places: Places) -> Recovery:
     store = LocalStore(places.home, within=JOB)
     run = places.run()
-    journal = run.runtime._parts.journal
+    journal = run.runtime._components.journal
     assert isinstance(journal, Journal)
     marker = WorkMarker(job=JOB, home=f"file://{places.home}", lineage="x")
     return Recovery(store, journal, LocalWorkplace(places.work / "elsewhere", marker))
@@ -701,7 +701,7 @@ def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:
     run = job.run()
     run.query.batch()
     run.query.batch()
-    journal = run.runtime._parts.journal
+    journal = run.runtime._components.journal
     assert isinstance(journal, Journal)
     record_run_end(journal, "stopped")
     assert max(state_of(job.home).completed) == spoilt.id, "they have no checkpoint"

@@ -107,14 +107,14 @@ def test_a_heartbeat_that_changes_nothing_but_its_counter_is_a_sign_of_life(tmp_
     run = ChurningRun(home, tmp_path / "work", clock, 1)
     store = LocalStore(home, within="churn") if (home / "churn").is_dir() else run.store
     before = heartbeat_bytes(store)
-    run.runtime._parts.watch.beat()
+    run.runtime._components.watch.beat()
     after = heartbeat_bytes(store)
     assert before is not None
     assert after is not None
     assert before != after
     beat = read_heartbeat(store)
     assert beat is not None
-    state = run.runtime._parts.journal.state
+    state = run.runtime._components.journal.state
     assert (beat.claim, beat.head) == (state.run.attempt, state.head)  # type: ignore[union-attr]
 
 

@@ -44,7 +44,7 @@ from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.loop import Item, Parts, Runtime
+from holdfast.runtime.loop import Item, Runtime, RuntimeComponents
 from holdfast.runtime.memory import Agreement
 from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.own_writer import may_have_more, require_no_skips
@@ -355,7 +355,7 @@ class _Begun:
     """How far a writer of the query's own has come at most, None when that is not known."""
 
 
-def _recover(place: Place, parts: Parts, outside: Outside, begun: _Begun) -> Resumed:
+def _recover(place: Place, parts: RuntimeComponents, outside: Outside, begun: _Begun) -> Resumed:
     """The directory to start in, and the sink at the same point.
 
     A query that does not fit its checkpoint is refused before anything is given up: the next run goes on as before.
@@ -449,7 +449,7 @@ def _put_together(
     query: Query,
     lanes: Lanes,
     post: Callable[[Item], None],
-) -> tuple[Parts, Blobs]:
+) -> tuple[RuntimeComponents, Blobs]:
     settings, around = place.settings, place.around
 
     def tell(event: Event) -> None:
@@ -529,7 +529,7 @@ def _put_together(
     supervision = Supervision(
         settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
     )
-    parts = Parts(
+    parts = RuntimeComponents(
         job=place.job,
         store=place.store,
         journal=journal,

@@ -76,7 +76,7 @@ Item = Event | Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Parts:
+class RuntimeComponents:
     """What a runtime is made of; put together by `launching`."""
 
     job: JobName
@@ -113,14 +113,16 @@ class Parts:
 
 
 class Runtime:
-    def __init__(self, parts: Parts, resumed: Resumed, finished: Callable[[HoldfastError | None], None]) -> None:
-        self._parts = parts
-        self._coordinator = parts.coordinator
-        self._checkpointing = parts.checkpointing
-        self._query = parts.query
-        self._clock = parts.clock
-        self._lanes = parts.lanes
-        self._post = parts.post
+    def __init__(
+        self, components: RuntimeComponents, resumed: Resumed, finished: Callable[[HoldfastError | None], None]
+    ) -> None:
+        self._components = components
+        self._coordinator = components.coordinator
+        self._checkpointing = components.checkpointing
+        self._query = components.query
+        self._clock = components.clock
+        self._lanes = components.lanes
+        self._post = components.post
         self._finished = finished
         self._answers: dict[RequestId, Answer] = {}
         self._next_request = 1
@@ -134,25 +136,25 @@ class Runtime:
         self._ending = False
         self._failure: HoldfastError | None = None
         self._life = QueryLife(
-            job=parts.job,
-            query=parts.query,
+            job=components.job,
+            query=components.query,
             resumed=resumed,
-            supervision=parts.supervision,
-            candidates=parts.candidates,
-            journal=parts.journal,
-            alarms=parts.alarms,
-            clock=parts.clock,
-            lanes=parts.lanes,
-            post=parts.post,
+            supervision=components.supervision,
+            candidates=components.candidates,
+            journal=components.journal,
+            alarms=components.alarms,
+            clock=components.clock,
+            lanes=components.lanes,
+            post=components.post,
             told=Told(self.turn, self._query_started, self._end_with),
         )
         self._serving = Serving(
-            store=parts.store,
-            journal=parts.journal,
-            clock=parts.clock,
-            lanes=parts.lanes,
-            post=parts.post,
-            abilities=Abilities(self._request_savepoint, self.stop, parts.retiring.retire, parts.collect),
+            store=components.store,
+            journal=components.journal,
+            clock=components.clock,
+            lanes=components.lanes,
+            post=components.post,
+            abilities=Abilities(self._request_savepoint, self.stop, components.retiring.retire, components.collect),
         )
         self.status = self._snapshot()
 
@@ -163,7 +165,7 @@ class Runtime:
         resumed = self._life.resumed
         self._life.begin()
         self._query_started(resumed, True)
-        if (newest := resumed.durable_id) in self._parts.journal.state.corrupt:
+        if (newest := resumed.durable_id) in self._components.journal.state.corrupt:
             self.turn(CheckpointDamaged(newest))
         self.poll()
 
@@ -173,7 +175,7 @@ class Runtime:
             item()
         else:
             if isinstance(item, BarrierReached):
-                self._parts.headroom.reached(item.batch_id)
+                self._components.headroom.reached(item.batch_id)
             for command in self._coordinator.receive(item, self._clock.monotonic()):
                 self._perform(command)
         self._show(beat=False)
@@ -182,24 +184,24 @@ class Runtime:
         """Look at what does not report by itself: the commit log, the query, the clock."""
         now = self._clock.monotonic()
         self._next_poll = now + POLL_S
-        self._parts.alive()
+        self._components.alive()
         if now >= self._next_beat:
-            self._next_beat = now + self._parts.heartbeat
+            self._next_beat = now + self._components.heartbeat
             self._show(beat=True)
             self._beat()
-        self._parts.stuck.look(self._lanes.busy_since(), now)
+        self._components.stuck.look(self._lanes.busy_since(), now)
         if self._ending:
             return
-        self._parts.remembering.poll()
-        self._parts.collector.poll()
-        self._parts.history.poll(now)
-        self._parts.scrubbing.poll(now, self._directory, busy=not self._checkpointing.idle)
+        self._components.remembering.poll()
+        self._components.collector.poll()
+        self._components.history.poll(now)
+        self._components.scrubbing.poll(now, self._directory, busy=not self._checkpointing.idle)
         self._life.poll(may_restart=not self._publishing)
         self.turn(TimePassed())
 
     def _show(self, *, beat: bool) -> None:
         self.status = self._snapshot()
-        self._parts.telling.tell(report_of(self.status, self._parts.journal.state), due=beat)
+        self._components.telling.tell(report_of(self.status, self._components.journal.state), due=beat)
 
     def _beat(self) -> None:
         """One at a time: those that a home in trouble holds up are not made up for."""
@@ -209,7 +211,7 @@ class Runtime:
 
         def beat() -> None:
             try:
-                self._parts.watch.beat()
+                self._components.watch.beat()
                 if not self._ending:
                     self._serving.look()
             finally:
@@ -227,11 +229,11 @@ class Runtime:
 
     def still_owner(self) -> bool:
         """False only when a newer run is known."""
-        return self._parts.watch.still_owner()
+        return self._components.watch.still_owner()
 
     def close_alarms(self, limit: float) -> None:
         """The run is over: receivers get so many seconds for what they were told last."""
-        self._parts.alarms.close(limit)
+        self._components.alarms.close(limit)
 
     # Asked for by the user, from any thread.
 
@@ -294,20 +296,20 @@ class Runtime:
                 self._checkpointing.record(record)
                 _tell(record)
                 if record.completed:
-                    head = self._parts.journal.state.head
-                    self._lanes.submit("copy", lambda: self._parts.workplace.remember(head))
+                    head = self._components.journal.state.head
+                    self._lanes.submit("copy", lambda: self._components.workplace.remember(head))
             case PublishOutput(upto=upto):
                 self._publish(upto)
             case RetireCheckpoints():
-                self._parts.retiring.retire()
+                self._components.retiring.retire()
                 self._lanes.submit("journal", self._forget_behind)
             case AnswerRequest(request=request):
                 if answer := self._answers.pop(request, None):
                     answer(command)
             case RaiseAlarm(code, severity, message, hint, brief):
-                self._parts.alarms.raise_alarm(code, severity, message, hint, brief)
+                self._components.alarms.raise_alarm(code, severity, message, hint, brief)
             case ClearAlarm(code=code, message=message):
-                self._parts.alarms.clear(code, message)
+                self._components.alarms.clear(code, message)
             case EndRun():
                 self._end(command)
 
@@ -320,9 +322,9 @@ class Runtime:
 
         def publish() -> None:
             try:
-                self._parts.step("publish.begin")
+                self._components.step("publish.begin")
                 sink.publish(upto, directory.ledger())
-                self._parts.step("publish.done")
+                self._components.step("publish.done")
             except Fenced as error:
                 self._post(RunFenced(error.message))
             except Exception as error:
@@ -335,7 +337,7 @@ class Runtime:
 
     def _forget_behind(self) -> None:
         """No checkpoint leads back behind the oldest one that is kept. On the journal lane."""
-        sink, state = self._query.sink, self._parts.journal.state
+        sink, state = self._query.sink, self._components.journal.state
         barriers = [entry.barrier_batch_id for entry in state.retained() if entry.id not in state.abandoned]
         oldest = min(barriers, default=None)
         if sink is None or oldest is None or oldest == self._forgotten:
@@ -364,9 +366,9 @@ class Runtime:
         self._ending = True
         self._life.stop_asked = True
         if command.fenced:
-            self._failure = _taken(self._parts.job, command.failure or "")
+            self._failure = _taken(self._components.job, command.failure or "")
         elif command.failure is not None and self._failure is None:
-            self._failure = end_of_run(f"job {self._parts.job!r} stopped: {command.failure}", command.reason)
+            self._failure = end_of_run(f"job {self._components.job!r} stopped: {command.failure}", command.reason)
         stops = [(request, self._answers.pop(request, None)) for request in command.requests]
 
         def stop_query() -> None:
@@ -384,7 +386,7 @@ class Runtime:
         def leave() -> None:
             if not command.fenced:
                 self._say_goodbye()
-            self._parts.telling.ended(self._failure.message if self._failure else "stopped")
+            self._components.telling.ended(self._failure.message if self._failure else "stopped")
             self._finished(self._failure)
 
         self._lanes.submit("query", stop_query)
@@ -393,7 +395,7 @@ class Runtime:
         self._checkpointing.write_unrecorded()
         if self._checkpointing.journal_answers:
             reason = self._failure.message if self._failure else "stopped"
-            record_run_end(self._parts.journal, reason, self._written(), failed=self._failure is not None)
+            record_run_end(self._components.journal, reason, self._written(), failed=self._failure is not None)
         else:
             log.warning("the end of the run is not recorded: the home has just failed to take an entry")
 
@@ -407,14 +409,14 @@ class Runtime:
             return None
         if taken is None:
             return None
-        more = may_have_more(self._parts.journal.state, taken.planned, local=resumed.is_local)
+        more = may_have_more(self._components.journal.state, taken.planned, local=resumed.is_local)
         return None if more else taken.planned
 
     def _snapshot(self) -> JobStatus:
         history = self._coordinator.history
         return JobStatus(
-            job=self._parts.job,
-            fencing_epoch=self._parts.journal.fencing_epoch,
+            job=self._components.job,
+            fencing_epoch=self._components.journal.fencing_epoch,
             running=self._life.running,
             ended=self._ending,
             barrier=self._life.barrier,
@@ -422,8 +424,8 @@ class Runtime:
             restarts=self._life.restarts,
             statistics=history.statistics,
             recent=history.records[-10:],
-            alarms=tuple(self._parts.alarms.active.values()),
-            storage=self._parts.storage(),
+            alarms=tuple(self._components.alarms.active.values()),
+            storage=self._components.storage(),
         )
 
 
