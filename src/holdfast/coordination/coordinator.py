@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from holdfast.coordination.batch_timeline import BatchTimeline
 from holdfast.coordination.commands import (
     AbandonCheckpoint,
     AnswerRequest,
@@ -55,7 +56,6 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import FailureRecord, History
 from holdfast.coordination.lifecycle import Phase, Signal
-from holdfast.coordination.line import Line
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
@@ -92,7 +92,7 @@ class Coordinator:
         """Given up while the journal was being written: their entry may exist."""
         self._next_ticket = 1
         self._running = False
-        self._line = Line(last_completed)
+        self._line = BatchTimeline(last_completed)
         self._stopping: Stopping | None = None
         self._ended = False
         self._commands: list[Command] = []

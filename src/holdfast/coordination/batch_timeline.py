@@ -6,7 +6,7 @@ It ends when the work directory is given up; the query then goes on along anothe
 from holdfast.identifiers import BatchId, CheckpointId
 
 
-class Line:
+class BatchTimeline:
     def __init__(self, durable_id: CheckpointId | None) -> None:
         self.barrier: BatchId | None = None
         """The newest committed batch."""
