@@ -43,6 +43,7 @@ from holdfast.runtime.comparing import Outside, compare, compare_here, known_to
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
+from holdfast.runtime.index_loading import IndexLoader
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.loop import Item, Runtime, RuntimeComponents
 from holdfast.runtime.memory import Agreement
@@ -52,7 +53,6 @@ from holdfast.runtime.ownership_watch import Beats, OwnershipWatch, beating_in_a
 from holdfast.runtime.places import require_apart
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery import Known, Recovery, Resumed, foreseen
-from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.resuming import Consent, Resuming
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.run_end import record_run_end
@@ -537,7 +537,7 @@ def _put_together(
         checkpointing=checkpointing,
         collector=collector,
         retiring=retiring,
-        remembering=Remembering(
+        remembering=IndexLoader(
             store=place.store,
             journal=journal,
             blobs=blobs,

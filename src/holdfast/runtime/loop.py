@@ -48,6 +48,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
+from holdfast.runtime.index_loading import IndexLoader
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.naming_failures import end_of_run, message_of
 from holdfast.runtime.own_writer import may_have_more
@@ -55,7 +56,6 @@ from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
 from holdfast.runtime.query_life import QueryLife, Seen, Told
 from holdfast.runtime.recovery import Recovery, Resumed
-from holdfast.runtime.remembering import Remembering
 from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.retiring import Retiring
 from holdfast.runtime.run_end import record_run_end
@@ -86,7 +86,7 @@ class RuntimeComponents:
     checkpointing: Checkpointing
     collector: Collector
     retiring: Retiring
-    remembering: Remembering
+    remembering: IndexLoader
     scrubbing: Scrubbing
     recovery: Recovery
     resuming: Resuming

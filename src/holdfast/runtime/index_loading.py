@@ -24,7 +24,7 @@ from holdfast.storage.interface import ObjectStore
 _TRY_AGAIN_AFTER_S = 60.0
 
 
-class Remembering:
+class IndexLoader:
     def __init__(
         self,
         *,
