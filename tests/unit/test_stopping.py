@@ -33,7 +33,7 @@ from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.publishing import PUBLISH_FAILING
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
-from holdfast.runtime.naming_failures import end_of_run
+from holdfast.runtime.failure_reasons import end_of_run
 from tests.unit.coordinating import CONCURRENT, RULES, SHARDS, Driven, fail, kinds, of, only
 
 # --- publishing ---

@@ -49,9 +49,9 @@ from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.runtime.attempt import Attempt
 from holdfast.runtime.checkpoint_entries import Stored, completed_entry, failed_entry
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.naming_failures import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped

@@ -40,6 +40,7 @@ from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.collecting import Collector, Pace
 from holdfast.runtime.comparing import Outside, compare, compare_here, known_to
+from holdfast.runtime.failure_reasons import message_of
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
@@ -47,7 +48,6 @@ from holdfast.runtime.index_loading import IndexLoader
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.loop import Item, Runtime, RuntimeComponents
 from holdfast.runtime.memory import Agreement
-from holdfast.runtime.naming_failures import message_of
 from holdfast.runtime.own_writer import may_have_more, require_no_skips
 from holdfast.runtime.ownership_watch import Beats, OwnershipWatch, beating_in_a_thread
 from holdfast.runtime.places import require_apart

@@ -46,11 +46,11 @@ from holdfast.runtime.candidates import Candidates
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector
+from holdfast.runtime.failure_reasons import end_of_run, message_of
 from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.history_watch import HistoryWatch
 from holdfast.runtime.index_loading import IndexLoader
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.naming_failures import end_of_run, message_of
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace

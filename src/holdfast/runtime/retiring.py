@@ -15,9 +15,9 @@ from holdfast.repository.retention import checkpoints_to_retire
 from holdfast.runtime.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.collecting import Collector, Condemned
+from holdfast.runtime.failure_reasons import reason_of
 from holdfast.runtime.freeing import append_retirement, fold
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.naming_failures import reason_of
 from holdfast.runtime.serving import Outcome, Reply
 
 
