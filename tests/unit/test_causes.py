@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Fenced, HoldfastError, StorageUnreachable
-from holdfast.runtime.causes import GONE, WHILE_STAGING, Cause, Death, death_of_start, death_of_text
+from holdfast.runtime.causes import GONE, WHILE_STAGING, Cause, QueryFailure, death_of_text, failure_of_start
 from holdfast.runtime.exception_chain import chain_of
 
 FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
@@ -126,7 +126,7 @@ TASK = (
     ],
 )
 def test_the_innermost_exception_that_is_known_decides(text: str, cause: Cause, line: str) -> None:
-    assert death_of_text(text) == Death(cause, line)
+    assert death_of_text(text) == QueryFailure(cause, line)
 
 
 def test_a_message_that_quotes_a_chain_is_one_exception() -> None:
@@ -146,7 +146,7 @@ def test_what_python_raised_last_counts_and_its_place_is_the_users() -> None:
         '  File "/job/orders.py", line 10, in write\n    raise Rejected("no") from None\n'
         "orders.Rejected: no\n"
     )
-    assert death_of_text(text) == Death(Cause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
+    assert death_of_text(text) == QueryFailure(Cause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_python_raised_last_counts_and_its_place_is_the_users() -> None:
     ],
 )
 def test_why_a_restart_failed(error: Exception, cause: Cause) -> None:
-    assert death_of_start(error).cause is cause
+    assert failure_of_start(error).cause is cause
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -175,5 +175,5 @@ def test_input_that_was_deleted_before_it_was_read_has_a_way_out_of_its_own(text
     death = death_of_text(text)
     assert death.input_is_deleted
     assert "failOnDataLoss=false" in death.hint
-    assert not Death(Cause.SOURCE, "UnknownHostException: broker").input_is_deleted
-    assert not Death(Cause.USER_CODE, "ValueError: data may have been lost").input_is_deleted
+    assert not QueryFailure(Cause.SOURCE, "UnknownHostException: broker").input_is_deleted
+    assert not QueryFailure(Cause.USER_CODE, "ValueError: data may have been lost").input_is_deleted

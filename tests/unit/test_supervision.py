@@ -4,18 +4,18 @@ import pytest
 
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
-from holdfast.runtime.causes import Cause, Death
+from holdfast.runtime.causes import Cause, QueryFailure
 from holdfast.runtime.supervision import GiveUp, Restart, Supervision
 
 JOB = JobName("orders")
-POISON = Death(Cause.USER_CODE, "ValueError: not a number: 17 (orders.py, line 12, in parse)")
+POISON = QueryFailure(Cause.USER_CODE, "ValueError: not a number: 17 (orders.py, line 12, in parse)")
 
 
 def supervision(delay: float = 1.0, attempts: int = 10, same_error: int = 3) -> Supervision:
     return Supervision(delay, attempts, same_error)
 
 
-def lives_until_given_up(supervised: Supervision, death: Death) -> int:
+def lives_until_given_up(supervised: Supervision, death: QueryFailure) -> int:
     for number in range(1, 100):
         if isinstance(supervised.died(death, now=0.0), GiveUp):
             return number
@@ -24,7 +24,7 @@ def lives_until_given_up(supervised: Supervision, death: Death) -> int:
 
 @pytest.mark.parametrize("cause", [Cause.SOURCE, Cause.SINK, Cause.STORAGE, Cause.OUT_OF_MEMORY, Cause.UNKNOWN])
 def test_what_may_pass_is_tried_as_often_as_allowed(cause: Cause) -> None:
-    assert lives_until_given_up(supervision(attempts=4), Death(cause, "the same each time")) == 5
+    assert lives_until_given_up(supervision(attempts=4), QueryFailure(cause, "the same each time")) == 5
 
 
 def test_an_error_of_the_users_code_that_repeats_is_given_up_early() -> None:
@@ -34,20 +34,22 @@ def test_an_error_of_the_users_code_that_repeats_is_given_up_early() -> None:
 
 
 def test_deleted_input_does_not_come_back_by_restarts() -> None:
-    lost = Death(Cause.SOURCE, "KafkaIllegalStateException: Some data may have been lost; Starting offset was 20")
+    lost = QueryFailure(
+        Cause.SOURCE, "KafkaIllegalStateException: Some data may have been lost; Starting offset was 20"
+    )
     assert lives_until_given_up(supervision(), lost) == 3
 
 
 def test_numbers_do_not_make_it_another_error() -> None:
     supervised = supervision()
     supervised.died(POISON, now=0.0)
-    supervised.died(Death(Cause.USER_CODE, POISON.message.replace("17", "0x7f3a")), now=0.0)
-    verdict = supervised.died(Death(Cause.USER_CODE, POISON.message.replace("17", "18")), now=0.0)
+    supervised.died(QueryFailure(Cause.USER_CODE, POISON.message.replace("17", "0x7f3a")), now=0.0)
+    verdict = supervised.died(QueryFailure(Cause.USER_CODE, POISON.message.replace("17", "18")), now=0.0)
     assert isinstance(verdict, GiveUp)
 
 
 def test_another_error_in_between_or_a_completed_batch_begins_the_count_anew() -> None:
-    other = Death(Cause.USER_CODE, "KeyError: 'customer'")
+    other = QueryFailure(Cause.USER_CODE, "KeyError: 'customer'")
     supervised = supervision()
     for death in (POISON, POISON, other, other, POISON, POISON):
         assert isinstance(supervised.died(death, now=0.0), Restart)
@@ -66,17 +68,19 @@ def test_the_delay_grows_to_a_minute_and_a_completed_batch_resets_it() -> None:
     assert restart.at == 6.0
 
 
-def _passing() -> Death:
-    return Death(Cause.UNKNOWN, "an executor was lost")
+def _passing() -> QueryFailure:
+    return QueryFailure(Cause.UNKNOWN, "an executor was lost")
 
 
 @pytest.mark.parametrize("cause", [Cause.FENCED, Cause.SPARK_GONE, Cause.INCOMPATIBLE])
 def test_what_no_restart_can_mend_is_not_tried(cause: Cause) -> None:
-    assert lives_until_given_up(supervision(), Death(cause, "")) == 1
+    assert lives_until_given_up(supervision(), QueryFailure(cause, "")) == 1
 
 
 def test_only_for_the_state_the_directory_is_looked_at() -> None:
-    moved = [cause for cause in Cause if getattr(supervision().died(Death(cause, ""), now=0.0), "elsewhere", False)]
+    moved = [
+        cause for cause in Cause if getattr(supervision().died(QueryFailure(cause, ""), now=0.0), "elsewhere", False)
+    ]
     assert moved == [Cause.STATE_UNREADABLE, Cause.STATE_NOT_LOADED]
 
 
@@ -90,7 +94,7 @@ ENDS: dict[Cause, tuple[type[HoldfastError], int]] = {
 
 @pytest.mark.parametrize("cause", Cause)
 def test_the_job_ends_with_the_exit_code_of_the_cause_and_says_what_to_change(cause: Cause) -> None:
-    verdict = supervision(attempts=0, same_error=1).died(Death(cause, "this happened"), now=0.0)
+    verdict = supervision(attempts=0, same_error=1).died(QueryFailure(cause, "this happened"), now=0.0)
     assert isinstance(verdict, GiveUp)
     error = verdict.error(JOB)
     assert (type(error), error.exit_code) == ENDS.get(cause, (JobFailed, 1))
@@ -101,7 +105,7 @@ def test_the_job_ends_with_the_exit_code_of_the_cause_and_says_what_to_change(ca
 def test_unreadable_state_is_left_to_recovery_as_long_as_something_was_resumed_from() -> None:
     """It knows how many candidates there are."""
     supervised = supervision(attempts=0)
-    unreadable = Death(Cause.STATE_UNREADABLE, "bad magic number")
+    unreadable = QueryFailure(Cause.STATE_UNREADABLE, "bad magic number")
     for _ in range(5):
         assert isinstance(supervised.died(unreadable, now=0.0, resumed=True), Restart)
     assert isinstance(supervised.died(unreadable, now=0.0), GiveUp)

@@ -14,7 +14,7 @@ from holdfast.errors import Corrupt, Incompatible, StorageUnreachable
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
-from holdfast.runtime.causes import SUSPICIONS, Cause, Death, DirectoryBehind, StartFailed, death_of_start
+from holdfast.runtime.causes import SUSPICIONS, Cause, DirectoryBehind, QueryFailure, StartFailed, failure_of_start
 from holdfast.runtime.evidence import Verdict, difference, verdict
 from holdfast.runtime.own_writer import Repeats, require_no_skips
 from holdfast.runtime.ports import Query, WorkDirectory
@@ -84,16 +84,16 @@ class Candidates:
             f"{newest.barrier_batch_id}: it was put back from an older copy, or files of it are gone"
         )
 
-    def _suspicion(self, resumed: Resumed, error: StartFailed) -> Death:
+    def _suspicion(self, resumed: Resumed, error: StartFailed) -> QueryFailure:
         """Raises when the directory is not under suspicion, or nothing came from before."""
-        death = self._supervision.blamed(death_of_start(error))
+        death = self._supervision.blamed(failure_of_start(error))
         if death.cause is Cause.INCOMPATIBLE:
             raise Incompatible(f"could not start the query: {death.message}", hint=death.hint) from error
         if death.cause not in SUSPICIONS or resumed.barrier is None:
             raise error
         return death
 
-    def after(self, suspect: Resumed, death: Death) -> Resumed:
+    def after(self, suspect: Resumed, death: QueryFailure) -> Resumed:
         """The directory to start in then, and the sink at the same point: the same one when nothing is wrong with it.
 
         Raises `Corrupt` when there is none, `StorageError` when it cannot be told.
@@ -118,7 +118,7 @@ class Candidates:
         self._distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         return resumed
 
-    def _examined(self, suspect: Resumed, death: Death) -> Verdict:
+    def _examined(self, suspect: Resumed, death: QueryFailure) -> Verdict:
         directory = suspect.directory
         if directory.location in self._given_up:
             return Verdict.SET_ASIDE  # the sink may have discarded what was staged from it

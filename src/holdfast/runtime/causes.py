@@ -84,7 +84,7 @@ WHILE_STAGING = "while the sink staged a batch"
 
 
 @dataclass(frozen=True)
-class Death:
+class QueryFailure:
     cause: Cause
     message: str
     """One line: what was raised, innermost, and in a user's code also where."""
@@ -99,7 +99,7 @@ class Death:
         """What to change."""
         return _DELETED_HINT if self.input_is_deleted else self.cause.hint
 
-    def repeats(self, other: "Death") -> bool:
+    def repeats(self, other: "QueryFailure") -> bool:
         """The same error again, whatever numbers it names."""
         return self.cause is other.cause and _without_numbers(self.message) == _without_numbers(other.message)
 
@@ -208,40 +208,44 @@ _OF_THE_MACHINE_BY_KIND = _rule(
 """What the machine did while state was being read: it says nothing about the state, wherever it stands in a chain."""
 
 
-def death_of_text(text: str) -> Death:
+def death_of_text(text: str) -> QueryFailure:
     """Why the query died that ended with this."""
     if text.startswith(GONE):
-        return Death(Cause.SPARK_GONE, text.splitlines()[0])
+        return QueryFailure(Cause.SPARK_GONE, text.splitlines()[0])
     if text == STOPPED:
-        return Death(Cause.STOPPED, text)
+        return QueryFailure(Cause.STOPPED, text)
     chain = chain_of(text.removeprefix(f"{WHILE_STAGING}: "))
     for link in reversed(chain):
         if (cause := _cause_of(link)) is not None:
-            return _of_the_machine(chain) or Death(cause, link.line) if cause in SUSPICIONS else Death(cause, link.line)
+            return (
+                _of_the_machine(chain) or QueryFailure(cause, link.line)
+                if cause in SUSPICIONS
+                else QueryFailure(cause, link.line)
+            )
     innermost = next((link.line for link in reversed(chain) if link.line), "")
-    return Death(Cause.SINK if text.startswith(WHILE_STAGING) else Cause.UNKNOWN, innermost)
+    return QueryFailure(Cause.SINK if text.startswith(WHILE_STAGING) else Cause.UNKNOWN, innermost)
 
 
-def _of_the_machine(chain: tuple[Link, ...]) -> Death | None:
+def _of_the_machine(chain: tuple[Link, ...]) -> QueryFailure | None:
     """Also when what stands further in was said of the state."""
     rules = (_OF_THE_MACHINE, _OF_THE_MACHINE_BY_KIND)
     link = next((link for link in reversed(chain) if any(rule.knows(link) for rule in rules)), None)
-    return None if link is None else Death(Cause.STORAGE, link.line)
+    return None if link is None else QueryFailure(Cause.STORAGE, link.line)
 
 
-def death_of_start(error: Exception) -> Death:
+def failure_of_start(error: Exception) -> QueryFailure:
     """Why a restart failed."""
     match error:
         case StartFailed():
             return death_of_text(str(error))
         case DirectoryBehind():
-            return Death(Cause.STATE_UNREADABLE, str(error))
+            return QueryFailure(Cause.STATE_UNREADABLE, str(error))
         case Fenced():
-            return Death(Cause.FENCED, error.message)
+            return QueryFailure(Cause.FENCED, error.message)
         case StorageError():
-            return Death(Cause.STORAGE, error.message)
+            return QueryFailure(Cause.STORAGE, error.message)
         case HoldfastError():
-            return Death(Cause.UNKNOWN, error.message)
+            return QueryFailure(Cause.UNKNOWN, error.message)
     return death_of_text(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
 
 

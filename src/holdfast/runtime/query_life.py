@@ -16,7 +16,7 @@ from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.candidates import Candidates
-from holdfast.runtime.causes import Cause, Death, death_of_start, death_of_text
+from holdfast.runtime.causes import Cause, QueryFailure, death_of_text, failure_of_start
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query, WorkDirectory
@@ -126,7 +126,7 @@ class QueryLife:
     def look(self) -> Seen:
         """On any lane: a mount that hangs, or a JVM that does not answer, must not hold up who decides.
 
-        Death first: what a query that has ended had committed is there to be seen afterwards.
+        QueryFailure first: what a query that has ended had committed is there to be seen afterwards.
         """
         directory = self.resumed.directory
         death = self._query.death()
@@ -210,7 +210,7 @@ class QueryLife:
         else:
             self._died(death)
 
-    def _died(self, death: Death) -> None:
+    def _died(self, death: QueryFailure) -> None:
         verdict = self._supervision.died(death, self._died_at, resumed=self.resumed.barrier is not None)
         if isinstance(verdict, GiveUp):
             self._told.event(QueryEnded())
@@ -222,7 +222,7 @@ class QueryLife:
         self.restarts += 1
         self._told.event(QueryEnded(replaced=verdict.elsewhere))
 
-    def _warn(self, message: str, death: Death) -> None:
+    def _warn(self, message: str, death: QueryFailure) -> None:
         self._alarms.raise_alarm(QUERY_DIED, "warning", message, death.hint)
 
     def _end_for(self, verdict: GiveUp) -> None:
@@ -255,7 +255,7 @@ class QueryLife:
             failure = error
             self._post(lambda: self._cannot_resume(restart, failure))
         except Exception as error:
-            death = death_of_start(error)
+            death = failure_of_start(error)
             self._post(lambda: self._restart_failed(restart, death))
         else:
             self._post(lambda: self._restarted(restart, resumed))
@@ -265,14 +265,14 @@ class QueryLife:
         self._query.start(self.resumed.directory)
         return self.resumed
 
-    def _resume_elsewhere(self, death: Death) -> Resumed:
+    def _resume_elsewhere(self, death: QueryFailure) -> Resumed:
         return self._candidates.start(self._candidates.after(self.resumed, death))
 
     def _cannot_resume(self, restart: Restart, failure: HoldfastError) -> None:
         self._record(restart, None)
         self._give_up(failure)
 
-    def _restart_failed(self, failed: Restart, death: Death) -> None:
+    def _restart_failed(self, failed: Restart, death: QueryFailure) -> None:
         self._record(failed, None)
         self._died_at = self._clock.monotonic()
         verdict = self._supervision.died(death, self._died_at)

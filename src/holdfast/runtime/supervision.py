@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
-from holdfast.runtime.causes import SUSPICIONS, Cause, Death
+from holdfast.runtime.causes import SUSPICIONS, Cause, QueryFailure
 
 _LONGEST_DELAY_S = 60.0
 
@@ -26,12 +26,12 @@ class Restart:
     at: float
     elsewhere: bool
     """The work directory is under suspicion: look at it, and resume from the next candidate if it is to blame."""
-    death: Death
+    death: QueryFailure
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    death: Death
+    death: QueryFailure
     message: str
 
     def error(self, job: JobName) -> HoldfastError:
@@ -47,7 +47,7 @@ class Supervision:
         self._delay = delay
         self._attempts = attempts
         self._same_error = same_error
-        self._previous: Death | None = None
+        self._previous: QueryFailure | None = None
         self._repeated = 0
         self.restarts = 0
         self.overridden = False
@@ -58,7 +58,7 @@ class Supervision:
         self.overridden = False
         self._previous = None
 
-    def died(self, death: Death, now: float, *, resumed: bool = False) -> Restart | GiveUp:
+    def died(self, death: QueryFailure, now: float, *, resumed: bool = False) -> Restart | GiveUp:
         """`resumed` says that the query had come from somewhere: if that is unreadable, there may be another place."""
         death = self.blamed(death)
         self._repeated = self._repeated + 1 if self._previous and death.repeats(self._previous) else 1
@@ -69,13 +69,13 @@ class Supervision:
         self.restarts += 1
         return Restart(now + delay, death.cause in SUSPICIONS, death)
 
-    def blamed(self, death: Death) -> Death:
+    def blamed(self, death: QueryFailure) -> QueryFailure:
         """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
         if death.cause in SUSPICIONS and self.overridden:
-            return Death(Cause.INCOMPATIBLE, death.message)
+            return QueryFailure(Cause.INCOMPATIBLE, death.message)
         return death
 
-    def _hopeless(self, death: Death, resumed: bool) -> str | None:
+    def _hopeless(self, death: QueryFailure, resumed: bool) -> str | None:
         """Why another restart would not help, None when it may."""
         match death.cause:
             case Cause.FENCED:

@@ -14,7 +14,7 @@ from holdfast.identifiers import JobName, job_name
 from holdfast.job_log import about, doing, log
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
-from holdfast.runtime.causes import death_of_start
+from holdfast.runtime.causes import failure_of_start
 from holdfast.runtime.launching import Environment, look
 from holdfast.runtime.progress import still_saying
 from holdfast.runtime.status import last_words
@@ -122,7 +122,7 @@ def _started(
         if isinstance(error, HoldfastError):
             raise
         # The user's code, not the user's settings: what it asked may answer at the next start.
-        death = death_of_start(error)
+        death = failure_of_start(error)
         raise JobFailed(f"could not build the pipeline: {death.message}", hint=death.hint) from error
     require_runnable(built, settings.output_mode, begins=place.begins)
     carry = carrier_for(spark, place)
