@@ -54,7 +54,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
-from holdfast.runtime.query_life import QueryLife, Seen, Told
+from holdfast.runtime.query_life import QueryCallbacks, QueryLife, Seen
 from holdfast.runtime.recovery import Recovery, Resumed
 from holdfast.runtime.resuming import Resuming
 from holdfast.runtime.retiring import Retiring
@@ -146,7 +146,7 @@ class Runtime:
             clock=components.clock,
             lanes=components.lanes,
             post=components.post,
-            told=Told(self.turn, self._query_started, self._end_with),
+            told=QueryCallbacks(self.turn, self._query_started, self._end_with),
         )
         self._serving = Serving(
             store=components.store,

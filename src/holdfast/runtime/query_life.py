@@ -1,7 +1,7 @@
 """The query's life within a run: barriers, death, restart. Called on the loop's thread unless said otherwise.
 
 A query that died is started again in the same directory, or, when that is unreadable, from the next candidate. What
-`supervision` decides is done here; what becomes of it is told to the rest of the runtime through `Told`.
+`supervision` decides is done here; what becomes of it is told to the rest of the runtime through `QueryCallbacks`.
 """
 
 import logging
@@ -41,7 +41,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Told:
+class QueryCallbacks:
     """Whom the query's life concerns."""
 
     event: Callable[[Event], None]
@@ -66,7 +66,7 @@ class QueryLife:
         clock: Clock,
         lanes: Lanes,
         post: Callable[[Event | Callable[[], None]], None],
-        told: Told,
+        told: QueryCallbacks,
     ) -> None:
         self._job = job
         self._query = query
