@@ -25,7 +25,7 @@ from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
-from holdfast.repository.doomed import DeletionQueue, objects_first
+from holdfast.repository.deletion_queue import DeletionQueue, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.journal import Journal

@@ -8,7 +8,7 @@ from datetime import datetime
 from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.collection import Unneeded, Why
-from holdfast.repository.doomed import objects_first
+from holdfast.repository.deletion_queue import objects_first
 from holdfast.repository.entries import CheckpointsRetired
 from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.journal import Journal, newer_run

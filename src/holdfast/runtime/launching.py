@@ -425,7 +425,7 @@ def run_started(
     purpose: Literal["pipeline", "maintenance"],
     retention: Retention | None = None,
 ) -> MakeEntry:
-    """The claim of a run with these surroundings."""
+    """The claim of a run in this environment."""
     lineage = journal.state.lineage or around.new_attempt()
     return lambda stamp: RunStarted(
         **stamp,

@@ -66,13 +66,13 @@ def maintenance(
     `on_conflict` is `takeover`, or when another claims it at the same moment. Inside the block an append raises
     `Fenced` when a newer run has taken the job.
     """
-    surroundings = around or Environment.real()
+    environment = around or Environment.real()
     journal = Journal(
-        store, new_attempt=surroundings.new_attempt, now=surroundings.clock.wall, readers=surroundings.readers
+        store, new_attempt=environment.new_attempt, now=environment.clock.wall, readers=environment.readers
     )
     with about(job):
-        _require_free(job, home, store, journal, doing, surroundings, on_conflict)
-        with _owning(job, home, store, journal, doing, surroundings, origin):
+        _require_free(job, home, store, journal, doing, environment, on_conflict)
+        with _owning(job, home, store, journal, doing, environment, origin):
             yield journal
 
 
