@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from holdfast.errors import ObjectNotFound
+from holdfast.errors import InvalidSettings, ObjectNotFound
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress
@@ -71,10 +71,15 @@ class OtherHome:
     objects: dict[str, bytes] = field(default_factory=dict)
 
     def copied(self, objects: dict[str, bytes]) -> str | None:
-        """Copy the home as it is; what differs then in what a run over the copy would do."""
+        """Copy the home as it is; what differs then in what a run over the copy would do. A copy of another life is
+        refused, and stays as it is."""
         source = Place(JOB, "memory://home", DictStore("memory://home", dict(objects)))
         target = Place(JOB, "memory://copy", DictStore("memory://copy", self.objects))
-        done = Copy(source, target, _silently).run(source.state().retained(), whole=True)
+        lives = {state.lineage for state in (source.state(), target.state())} - {None}
+        try:
+            done = Copy(source, target, _silently).run(source.state().retained(), whole=True)
+        except InvalidSettings as refused:
+            return None if len(lives) > 1 else f"a copy of one life is refused: {refused.message}"
         return _difference(source.state(), target.state(), done)
 
 

@@ -282,7 +282,8 @@ class SimulatedWorkplace:
 
     def adopt(self, previous: SimulatedDirectory, epoch: FencingEpoch) -> SimulatedDirectory:
         barrier = previous.newest_barrier()
-        assert barrier is not None
+        if barrier is None:
+            raise StorageUnreachable("could not take over: a newer run has taken it away")
         files = {file.path: previous.files.get(file.path) for file in previous.plan(barrier).files()}
         if (planned := f"offsets/{barrier + 1}") in previous.files:
             files[planned] = previous.files[planned]

@@ -83,7 +83,8 @@ class Racer:
             self._settle(journal)
         except (Fenced, StorageError):
             pass
-        # The journal's state holds an entry if, and only if, it is known to stand. A claim may try several places.
+        self._state = journal.state
+        # It holds an entry if, and only if, that is known to stand. A claim may try several places.
         newest = self._state.sequences[-1][1].attempt if self._state.sequences else None
         for attempt in self._attempts:
             (self.won if attempt == newest else self.lost).append(attempt)

@@ -97,3 +97,22 @@ def test_what_was_written_behind_another_run_of_a_home_that_was_put_back_is_take
         journal.append(started(2))
     owner.append(started(3))
     assert [entry.attempt for entry in read_entries(store, readers=1)] == ["a1", "b1", "b2"]
+
+
+def test_the_newest_entry_alone_is_no_sign_that_the_home_is_back() -> None:
+    """A store may carry an append out twice: the second time in the home that stands there by then."""
+    store = DictStore("memory://home")
+    journal = a_journal(store)
+    journal.append(started(1))
+    there = dict(store.objects)
+    store.objects.clear()
+    with pytest.raises(HomeReplaced):
+        journal.append(started(2))
+    store.objects[entry_key(2)] = there[entry_key(2)]
+    with pytest.raises(HomeReplaced):
+        journal.append(started(2))
+    with pytest.raises(HomeReplaced):
+        journal.require_standing()
+    store.objects.update(there)
+    journal.append(started(2))
+    journal.require_standing()

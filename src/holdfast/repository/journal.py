@@ -224,8 +224,8 @@ class Journal:
     def _require_home(self) -> None:
         """Nothing is written into a home that is known not to be this run's, until that is back."""
         if self._lost and self._tip is not None:
-            if not self._stands(self._tip):
-                raise self._loss(None)
+            if not self._stands(self._tip) or not self._is_whole():
+                raise self._loss(self._undecided)
             self._lost = False
 
     def settle(self) -> None:
@@ -309,13 +309,13 @@ class Journal:
             self._fenced = self._overtaken_by(standing)
             self._require_owner()
         try:
-            stands = self._tip is None or self._stands(self._tip)
+            loss = None if self._tip is None or self._stands(self._tip) else self._loss(standing)
         except StorageError as error:
             if written.attempt != mine.entry.attempt:
                 raise
             raise self._in_doubt(mine, error) from error
-        if not stands:
-            raise self._loss(standing)
+        if loss is not None:
+            raise loss
         self._apply(standing)
         return written.attempt == mine.entry.attempt
 
@@ -351,7 +351,7 @@ class Journal:
             assert tip is not None, "after the claim"
             if owner := newer_run(self._store, self.state):
                 raise Fenced(owner)
-            if self._stands(tip):
+            if self._stands(tip) and (not self._lost or self._is_whole()):
                 return
             if tip is self._tip:
                 raise self._loss(None)
@@ -370,6 +370,12 @@ class Journal:
             if digest_of(data) == stored.digest:
                 return True
         return read_stored(self._store, key).digest == stored.digest  # which raises when it is damaged
+
+    def _is_whole(self) -> bool:
+        """Whether a home that was another one is this run's again. Its newest entry alone is no sign of that: the
+        store may have carried an append out twice, the second time in the home that came meanwhile."""
+        listed = {item.key for prefix in (PREFIX, FOLDS) for item in self._store.list(prefix)}
+        return self.objects().keys() <= listed
 
     def _loss(self, void: StoredEntry | None) -> HoldfastError:
         """Why this run's newest entry is not there. `void` is what was written behind it.
