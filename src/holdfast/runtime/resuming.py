@@ -114,6 +114,10 @@ class Consent:
         made_by = self._known.made_by(point)
         if made_by is None or made_by <= looked.fencing_epoch:
             return
+        # Runs may have come and gone between the look and the claim.
+        looked = self._looked = self._query.look_at_sink(self._context) or looked
+        if made_by <= looked.fencing_epoch:
+            return
         self._still_owner()
         shown = "nothing" if looked.published is None else f"batches up to {looked.published}"
         raise Conflict(
