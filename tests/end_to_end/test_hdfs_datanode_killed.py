@@ -9,7 +9,7 @@ import pytest
 from holdfast.coordination.coordinator import FAILING
 from holdfast.coordination.reasons import FailureReason
 from holdfast.repository.retention import keys_of
-from holdfast.runtime.recovery import load_manifest
+from holdfast.runtime.recovery.recovery import load_manifest
 from tests.end_to_end.harness import Pipeline
 from tests.stores.hdfs_server import HdfsServer, running_hdfs
 

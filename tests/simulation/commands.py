@@ -14,9 +14,9 @@ from holdfast.repository.journal import Journal, read_entries
 from holdfast.repository.mailbox import RequestKind
 from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
 from holdfast.repository.state import JobState
-from holdfast.runtime.asking import Asker, ask
-from holdfast.runtime.launching import Environment
-from holdfast.runtime.maintenance import maintenance
+from holdfast.runtime.commands.maintenance import maintenance
+from holdfast.runtime.requests.asking import Asker, ask
+from holdfast.runtime.run.launching import Environment
 from tests.simulation.store import SimulatedStore
 from tests.simulation.world import Process
 

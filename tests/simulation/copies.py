@@ -10,7 +10,7 @@ from holdfast.errors import InvalidSettings, ObjectNotFound
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress
-from holdfast.runtime.copying import Copied, Copy, Place
+from holdfast.runtime.commands.copying import Copied, Copy, Place
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 
 JOB = JobName("job")

@@ -35,29 +35,20 @@ from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_ent
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
-from holdfast.runtime import (
-    candidates,
-    causes,
-    collecting,
-    comparing,
-    copying,
-    launching,
-    memory,
-    query_life,
-    recovery,
-    resuming,
-    retiring,
-    scrubbing,
-)
-from holdfast.runtime.checkpointing import Checkpointing
-from holdfast.runtime.collecting import Collector
-from holdfast.runtime.evidence import Verdict
-from holdfast.runtime.query_life import QueryLife
-from holdfast.runtime.recovery import Recovery
-from holdfast.runtime.resuming import Resuming
-from holdfast.runtime.scrubbing import Scrubbing
-from holdfast.runtime.serving import Serving
-from holdfast.runtime.watching import Watcher
+from holdfast.runtime.checkpoints.checkpointing import Checkpointing
+from holdfast.runtime.commands import copying
+from holdfast.runtime.ownership.watching import Watcher
+from holdfast.runtime.query import candidates, causes, query_life
+from holdfast.runtime.query.query_life import QueryLife
+from holdfast.runtime.recovery import memory, recovery, resuming
+from holdfast.runtime.recovery.evidence import Verdict
+from holdfast.runtime.recovery.recovery import Recovery
+from holdfast.runtime.recovery.resuming import Resuming
+from holdfast.runtime.requests.serving import Serving
+from holdfast.runtime.run import comparing, launching
+from holdfast.runtime.upkeep import collecting, retiring, scrubbing
+from holdfast.runtime.upkeep.collecting import Collector
+from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.sinks import ledger, staging
 from tests.simulation import store, work
 from tests.simulation.sink import SimulatedSink

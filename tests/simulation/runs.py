@@ -17,11 +17,11 @@ from holdfast.repository import retention
 from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
-from holdfast.runtime.causes import StartFailed
-from holdfast.runtime.launching import Environment, Place, launch, run_started
-from holdfast.runtime.loop import Runtime
-from holdfast.runtime.maintenance import maintenance
-from holdfast.runtime.run_end import record_run_end
+from holdfast.runtime.commands.maintenance import maintenance
+from holdfast.runtime.query.causes import StartFailed
+from holdfast.runtime.run.launching import Environment, Place, launch, run_started
+from holdfast.runtime.run.loop import Runtime
+from holdfast.runtime.run.run_end import record_run_end
 from holdfast.settings import Settings, seconds
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore

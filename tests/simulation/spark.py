@@ -15,8 +15,8 @@ import msgspec
 from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
-from holdfast.runtime.causes import WHILE_STAGING, StartFailed
 from holdfast.runtime.own_writer import NONE_YET, Taken
+from holdfast.runtime.query.causes import WHILE_STAGING, StartFailed
 from holdfast.sinks.protocol import SinkContext, SinkState
 from tests.simulation.checkers import Checkers
 from tests.simulation.sink import SimulatedSink

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.identifiers import FencingEpoch, JobName
-from holdfast.runtime.causes import SUSPICIONS, Cause, StartFailed, death_of_text
+from holdfast.runtime.query.causes import SUSPICIONS, Cause, StartFailed, death_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER

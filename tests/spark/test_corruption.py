@@ -16,7 +16,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import read_entries
 from holdfast.repository.restore import local_copy, restore
 from holdfast.repository.state import JobState
-from holdfast.runtime.causes import SUSPICIONS, death_of_text
+from holdfast.runtime.query.causes import SUSPICIONS, death_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files
 from holdfast.snapshot import work_directory

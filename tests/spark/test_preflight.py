@@ -12,7 +12,7 @@ from holdfast.checkpoint.compatibility import differences
 from holdfast.checkpoint.difference import Difference
 from holdfast.checkpoint.query_facts import QueryFacts
 from holdfast.identifiers import BatchId
-from holdfast.runtime.causes import Cause, death_of_text
+from holdfast.runtime.query.causes import Cause, death_of_text
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.spark.query_facts import facts_of

@@ -22,7 +22,7 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.retention import keys_of
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import retired_keys
-from holdfast.runtime.freeing import clear, fold
+from holdfast.runtime.upkeep.freeing import clear, fold
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience

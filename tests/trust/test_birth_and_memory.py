@@ -18,10 +18,10 @@ from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch,
 from holdfast.repository.entries import Process, RunStarted, Stamp, WentBack
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
-from holdfast.runtime import freeing
 from holdfast.runtime.local_work import LocalWorkplace
-from holdfast.runtime.memory import Asked, Memory, agree, given_up
-from holdfast.runtime.places import require_apart
+from holdfast.runtime.recovery.memory import Asked, Memory, agree, given_up
+from holdfast.runtime.run.places import require_apart
+from holdfast.runtime.upkeep import freeing
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
 from holdfast.sinks.protocol import fingerprint
 from holdfast.storage.local import LocalStore

@@ -15,7 +15,7 @@ from holdfast.repository.going_back import AlreadyBack, Wanted, decide
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import entries_to_drop
 from holdfast.repository.state import JobState
-from holdfast.runtime.maintenance import maintenance
+from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.storage.interface import ObjectStore
 from tests.unit.test_copying import Source
 

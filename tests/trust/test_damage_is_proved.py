@@ -31,12 +31,12 @@ from holdfast.identifiers import BatchId, Digest, FencingEpoch
 from holdfast.repository import verification
 from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
-from holdfast.runtime.causes import Cause, StartFailed, death_of_text
-from holdfast.runtime.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
-from holdfast.runtime.recovery import Recovery
-from holdfast.runtime.run_end import record_run_end
+from holdfast.runtime.query.causes import Cause, StartFailed, death_of_text
+from holdfast.runtime.recovery.evidence import REFUSALS, Verdict, difference, verdict
+from holdfast.runtime.recovery.recovery import Recovery
+from holdfast.runtime.run.run_end import record_run_end
 from holdfast.runtime.work_folder import FolderWorkplace
 from holdfast.runtime.work_marker import WorkMarker, read_marker
 from holdfast.snapshot import soundness

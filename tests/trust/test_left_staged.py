@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.runtime.leftovers import Kind
+from holdfast.runtime.commands.leftovers import Kind
 from tests.trust import delta_sink, files_sink
 from tests.trust.jobs_with_sinks import Job
 from tests.trust.jobs_with_sinks import job as job
@@ -46,7 +46,7 @@ def test_it_is_kept_for_a_day_and_shown(job: Job, died: Path, capsys: pytest.Cap
 def test_only_what_nobody_needs_goes(
     job: Job, died: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.runtime.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
+    monkeypatch.setattr("holdfast.runtime.commands.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
     assert staged(collect(job, capsys)) == [str(died)]
     assert not died.exists()
     assert staged(collect(job, capsys)) == []
@@ -58,7 +58,7 @@ def test_what_only_a_checkpoint_names_stays(
     job: Job, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sink could not be published to; then the work directory's ledger was lost."""
-    monkeypatch.setattr("holdfast.runtime.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
+    monkeypatch.setattr("holdfast.runtime.commands.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
     job.lived(2)
     run = job.run()
     monkeypatch.setattr(run.query.sink, "publish", _unreachable)

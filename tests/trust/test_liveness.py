@@ -23,9 +23,9 @@ from holdfast.repository.ownership import (
     read_heartbeat,
 )
 from holdfast.repository.views import checkpoints, job_status
-from holdfast.runtime.launching import Environment
-from holdfast.runtime.maintenance import maintenance
-from holdfast.runtime.watching import Watcher
+from holdfast.runtime.commands.maintenance import maintenance
+from holdfast.runtime.ownership.watching import Watcher
+from holdfast.runtime.run.launching import Environment
 from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import ChurningRun, ManualClock
 from tests.unit.job_histories import ELSEWHERE, History
@@ -271,7 +271,7 @@ def test_told_to_take_it_over_a_command_watches_first(history: History) -> None:
 
 
 def test_a_command_that_vanished_is_watched_by_the_next_one_and_nobody_has_to_say_so(tmp_path: Path) -> None:
-    from holdfast.runtime.launching import run_started
+    from holdfast.runtime.run.launching import run_started
 
     history = History(tmp_path / "home")
     gone = replace(Elsewhere(history).around(), process=ELSEWHERE)

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import CheckpointFailed
 from holdfast.repository.mailbox import Request, place_request, read_request
-from holdfast.runtime.asking import Asker, ask
+from holdfast.runtime.requests.asking import Asker, ask
 from tests.unit.churning_runs import JOB, ChurningRun
 from tests.unit.test_mailbox import ASKER, Desk, answered_by
 

@@ -17,9 +17,9 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
-from holdfast.runtime.launching import Environment, Place, launch
-from holdfast.runtime.loop import Item
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.run.launching import Environment, Place, launch
+from holdfast.runtime.run.loop import Item
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
 from holdfast.storage.interface import Created, StoredObject

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.alarm import Alarm, Receiver
-from holdfast.runtime.alarms import Alarms, InThread
 from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.reports.alarms import Alarms, InThread
 from tests.patience import PATIENCE
 
 

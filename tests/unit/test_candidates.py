@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.errors import Corrupt, Incompatible
-from holdfast.runtime.causes import StartFailed
 from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.query.causes import StartFailed
 from holdfast.snapshot.work_directory import newest_barrier
 from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, state_of
 

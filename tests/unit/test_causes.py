@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Fenced, HoldfastError, StorageUnreachable
-from holdfast.runtime.causes import GONE, WHILE_STAGING, Cause, QueryFailure, death_of_text, failure_of_start
-from holdfast.runtime.exception_chain import chain_of
+from holdfast.runtime.query.causes import GONE, WHILE_STAGING, Cause, QueryFailure, death_of_text, failure_of_start
+from holdfast.runtime.query.exception_chain import chain_of
 
 FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
 

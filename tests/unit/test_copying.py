@@ -20,11 +20,11 @@ from holdfast.repository.journal import entry_key, read_entries
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
 from holdfast.repository.verification import verify
-from holdfast.runtime.copying import Copy, Place
+from holdfast.runtime.commands.copying import Copy, Place
+from holdfast.runtime.commands.maintenance import HEADROOM
 from holdfast.runtime.local_work import LocalWorkplace
-from holdfast.runtime.maintenance import HEADROOM
-from holdfast.runtime.recovery import Recovery, is_copied
-from holdfast.runtime.resuming import align_sink
+from holdfast.runtime.recovery.recovery import Recovery, is_copied
+from holdfast.runtime.recovery.resuming import align_sink
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.local import LocalStore

@@ -17,7 +17,7 @@ import holdfast
 from holdfast import errors
 from holdfast.cli.main import main
 from holdfast.repository.ownership import MISSED_BEATS
-from holdfast.runtime.loop import POLL_S
+from holdfast.runtime.run.loop import POLL_S
 from holdfast.settings import Settings, seconds
 from holdfast.spark.stop_signals import LEAVING_S
 from holdfast.spark.watchdog import Watchdog

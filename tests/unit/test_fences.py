@@ -28,17 +28,17 @@ IMPORTS = (
     Planted("Decisions are pure", "checkpoint/layout.py", "import pathlib"),
     Planted("Words and verdicts are pure", "history/__init__.py", "import threading"),
     Planted("The repository waits for nothing", "repository/retention.py", "import time"),
-    Planted("No Spark below holdfast.spark", "runtime/loop.py", "import pyspark"),
+    Planted("No Spark below holdfast.spark", "runtime/run/loop.py", "import pyspark"),
     Planted("Log lines name their job", "cli/status.py", "import logging"),
     Planted("Rooms of the doctor", "doctor/reading/times.py", "import holdfast.doctor.matching.case"),
     Planted("The doctor's knowledge is pure", "doctor/diagnosis/timeline.py", "import pyspark"),
 )
 CALLS = (
-    Planted("Take a `clock`", "runtime/memory.py", "import time\n\nNOW = time.monotonic()", "ruff"),
+    Planted("Take a `clock`", "runtime/recovery/memory.py", "import time\n\nNOW = time.monotonic()", "ruff"),
     Planted("Take `now`", "repository/views.py", "import datetime\n\nNOW = datetime.datetime.now()", "ruff"),
-    Planted("Await an event", "runtime/loop.py", "import time\n\ntime.sleep(1)", "ruff"),
+    Planted("Await an event", "runtime/run/loop.py", "import time\n\ntime.sleep(1)", "ruff"),
     Planted("storage/unique.py", "sinks/ledger.py", "import uuid\n\nNAME = uuid.uuid4()", "ruff"),
-    Planted("Take `draw`", "runtime/supervision.py", "import random\n\nDRAWN = random.random()", "ruff"),
+    Planted("Take `draw`", "runtime/query/supervision.py", "import random\n\nDRAWN = random.random()", "ruff"),
     Planted("job_log.log", "sinks/ledger.py", 'import logging\n\nLOG = logging.getLogger("x")', "ruff"),
 )
 

@@ -10,7 +10,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import mark_corrupt, mark_repaired
 from holdfast.repository.state import JobState
 from holdfast.runtime.local_work import LocalWorkplace
-from holdfast.runtime.recovery import Recovery
+from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.work_marker import WorkMarker
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte

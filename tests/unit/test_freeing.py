@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.repository.collection import Unneeded, Why
-from holdfast.runtime.freeing import free
+from holdfast.runtime.upkeep.freeing import free
 from holdfast.storage.limited import Allowance
 from holdfast.storage.local import LocalStore
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.identifiers import JobName
 from holdfast.job_log import about, about_the_same, log
+from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.lanes import ThreadLanes
-from holdfast.runtime.maintenance import maintenance
 from holdfast.storage.local import LocalStore
 from tests.patience import PATIENCE
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.repository.whole_directory import built_whole
-from holdfast.runtime.leftovers import DAY_S, Kind, Leftover, with_waits
+from holdfast.runtime.commands.leftovers import DAY_S, Kind, Leftover, with_waits
 from holdfast.runtime.work_marker import WorkMarker, take_place
 from tests.unit.job_histories import History
 from tests.unit.work_files import write
@@ -90,7 +90,7 @@ def test_collect_shows_what_lies_there_and_until_when(
 def test_collect_frees_what_is_old(
     history: History, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.runtime.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
+    monkeypatch.setattr("holdfast.runtime.commands.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
     done = collect(history, capsys)
     assert done["freed_local"]["objects"] == 3
     assert done["freed_local"]["bytes"] >= 2500
@@ -102,7 +102,7 @@ def test_collect_frees_what_is_old(
 def test_what_others_have_there_is_left_alone(
     history: History, work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.runtime.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
+    monkeypatch.setattr("holdfast.runtime.commands.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
     other = WorkMarker(job=JobName("orders.stale-bb"), home="file:///other", lineage="other")
     take_place(work / "orders.stale-bb", other, new_life=False)
     (work / "orders.stale-cc").symlink_to(history.home)

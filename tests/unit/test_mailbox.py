@@ -10,7 +10,7 @@ from holdfast.identifiers import CheckpointId, Sequence
 from holdfast.repository.entries import CheckpointCompleted, Process, RequestAnswered, RunEnded
 from holdfast.repository.mailbox import KEY, Request, RequestKind, place_request, read_request
 from holdfast.repository.state import JobState
-from holdfast.runtime.asking import Asker, ask
+from holdfast.runtime.requests.asking import Asker, ask
 from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, state_of
 

@@ -17,8 +17,8 @@ from holdfast.repository.ownership import Claimable, current_process, read_heart
 from holdfast.repository.state import JobState
 from holdfast.repository.views import job_status
 from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.launching import Environment, run_started
-from holdfast.runtime.maintenance import maintenance
+from holdfast.runtime.commands.maintenance import maintenance
+from holdfast.runtime.run.launching import Environment, run_started
 from tests.unit.churning_runs import ManualClock
 from tests.unit.job_histories import ELSEWHERE, History
 

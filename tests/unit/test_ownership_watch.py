@@ -10,7 +10,7 @@ from holdfast.identifiers import AttemptId
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import current_process
 from holdfast.runtime.clock import SystemClock
-from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
 from holdfast.storage.local import LocalStore
 from tests.unit.test_journal import run_started
 

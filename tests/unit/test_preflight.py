@@ -23,9 +23,9 @@ from holdfast.checkpoint.query_facts import (
 )
 from holdfast.errors import Incompatible
 from holdfast.identifiers import BatchId, JobName
-from holdfast.runtime.causes import Cause, QueryFailure, death_of_text
-from holdfast.runtime.preflight import require_compatible
-from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.query.causes import Cause, QueryFailure, death_of_text
+from holdfast.runtime.query.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.recovery.query_fit import require_compatible
 
 FILES, KAFKA = Source("files", "/data/in"), Source("kafka", "orders", servers="a:9092")
 STORE = StateStore("default", (Column("key", "integer"),), (Column("sum", "long"), Column("count", "long")))

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.alarm import Alarm
 from holdfast.errors import Fenced, JobFailed, StorageError
-from holdfast.runtime.causes import GONE, WHILE_STAGING, Cause
+from holdfast.runtime.query.causes import GONE, WHILE_STAGING, Cause
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
 
 POISON = (

@@ -19,7 +19,7 @@ from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import entry_key
 from holdfast.repository.verification import verify
 from holdfast.runtime.local_work import LocalWorkDirectory
-from holdfast.runtime.scrubbing import DAMAGED, Scrubbing
+from holdfast.runtime.upkeep.scrubbing import DAMAGED, Scrubbing
 from holdfast.settings import Settings
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte

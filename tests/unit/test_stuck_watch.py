@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from holdfast.runtime.lanes import ThreadLanes
-from holdfast.runtime.stuck_watch import LIMITS_S, StuckWatch
+from holdfast.runtime.reports.stuck_watch import LIMITS_S, StuckWatch
 from tests.patience import PATIENCE
 
 

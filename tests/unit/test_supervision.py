@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
-from holdfast.runtime.causes import Cause, QueryFailure
-from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.query.causes import Cause, QueryFailure
+from holdfast.runtime.query.supervision import GiveUp, Restart, Supervision
 
 JOB = JobName("orders")
 POISON = QueryFailure(Cause.USER_CODE, "ValueError: not a number: 17 (orders.py, line 12, in parse)")

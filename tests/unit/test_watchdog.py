@@ -17,7 +17,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.job_log import doing
 from holdfast.repository.self_report import NAME as STATE_FILE
-from holdfast.runtime.launching import Environment, look
+from holdfast.runtime.run.launching import Environment, look
 from holdfast.settings import Settings
 from holdfast.snapshot.carrier import copy_shards
 from holdfast.spark import watchdog as watchdogs

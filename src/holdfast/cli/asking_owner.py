@@ -10,8 +10,8 @@ from holdfast.repository.entries import AnyEntry, CheckpointStarted, Failure, Re
 from holdfast.repository.mailbox import RequestKind
 from holdfast.repository.ownership import current_process
 from holdfast.repository.views import Observation
-from holdfast.runtime.asking import Asker, ask
 from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.requests.asking import Asker, ask
 from holdfast.storage.interface import ObjectStore
 
 _ERRORS: dict[str, type[HoldfastError]] = {

@@ -26,8 +26,8 @@ from holdfast.storage.interface import ObjectStore
 
 if TYPE_CHECKING:
     from holdfast.repository.survey import CollectionPlan, Found
-    from holdfast.runtime.freeing import Freed
-    from holdfast.runtime.leftovers import Leftover
+    from holdfast.runtime.commands.leftovers import Leftover
+    from holdfast.runtime.upkeep.freeing import Freed
 
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for the answer of a running job.")
@@ -70,7 +70,7 @@ def collect(
     Keeps what the job's last run was told to keep, unless told otherwise.
     """
     from holdfast.repository.survey import look, plan_collection
-    from holdfast.runtime.leftovers import remove
+    from holdfast.runtime.commands.leftovers import remove
 
     store = job_store(home, job)
     found = look(store)  # before anything is claimed: manifests do not tell who wrote them
@@ -105,7 +105,7 @@ def collect(
 
 def _leftovers(store: ObjectStore, seen: Observation) -> "tuple[Leftover, ...]":
     """Of the job's work directory, when that is on this host; and of its sink, while it does not run."""
-    from holdfast.runtime.leftovers import left_at_the_sink, leftovers
+    from holdfast.runtime.commands.leftovers import left_at_the_sink, leftovers
 
     run = seen.state.pipeline
     if run is None or not run.work.startswith("/") or not Path(run.work).is_dir():
@@ -140,7 +140,7 @@ def _execute(
 ) -> tuple["CollectionPlan", "Freed"]:
     from holdfast.repository.retention import in_grace
     from holdfast.repository.survey import plan_collection, retired_keys
-    from holdfast.runtime.freeing import free_without_owning
+    from holdfast.runtime.upkeep.freeing import free_without_owning
     from holdfast.storage.limited import Allowance
 
     try:
@@ -165,7 +165,7 @@ def _execute_as_owner(
 ) -> tuple["CollectionPlan", "Freed"]:
     from holdfast.repository.reserve import keep_reserve
     from holdfast.repository.survey import plan_collection
-    from holdfast.runtime.freeing import append_retirement, clear, fold, free
+    from holdfast.runtime.upkeep.freeing import append_retirement, clear, fold, free
     from holdfast.storage.limited import Allowance
 
     with owning(seen.job, seen.home, store, "collect", on_conflict) as journal:

@@ -16,8 +16,8 @@ from holdfast.repository.views import Observation
 if TYPE_CHECKING:
     from holdfast.repository.collection import Unneeded
     from holdfast.repository.survey import CollectionPlan
-    from holdfast.runtime.freeing import Freed
-    from holdfast.runtime.leftovers import Leftover
+    from holdfast.runtime.commands.leftovers import Leftover
+    from holdfast.runtime.upkeep.freeing import Freed
 
 _WHY = {
     "retired": "named only by retired checkpoints",

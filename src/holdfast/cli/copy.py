@@ -22,7 +22,7 @@ from holdfast.storage.urls import open_store, require_create_if_absent
 
 if TYPE_CHECKING:
     from holdfast.repository.transfer import Load, Progress
-    from holdfast.runtime.copying import Copied, Place
+    from holdfast.runtime.commands.copying import Copied, Place
 
 _TRIES = 3
 """How often the newest checkpoint may be retired while it is being copied before that is an error."""
@@ -73,7 +73,7 @@ def copy(
 
     Every byte is proved on the way. Repeated, it sends only what is missing there.
     """
-    from holdfast.runtime.copying import Place
+    from holdfast.runtime.commands.copying import Place
 
     if everything and (checkpoint is not None or savepoint is not None):
         raise InvalidSettings("--all excludes --checkpoint and --savepoint", hint="give one of them")
@@ -116,7 +116,7 @@ def _chosen(
 def _copied(
     source: "Place", target: "Place", entries: list[CheckpointCompleted], everything: bool, dry_run: bool
 ) -> "Copied":
-    from holdfast.runtime.copying import Copy, planned
+    from holdfast.runtime.commands.copying import Copy, planned
 
     if dry_run:
         return planned(source, target, entries, whole=everything)

@@ -12,12 +12,12 @@ from holdfast.repository.journal import Journal
 from holdfast.storage.interface import ObjectStore
 
 if TYPE_CHECKING:
-    from holdfast.runtime.launching import Environment
+    from holdfast.runtime.run.launching import Environment
 
 
 @contextmanager
 def owning(job: str, home: str, store: ObjectStore, doing: str, on_conflict: str = "refuse") -> Iterator[Journal]:
-    from holdfast.runtime.maintenance import maintenance
+    from holdfast.runtime.commands.maintenance import maintenance
 
     choice = conflict_choice(on_conflict)
     with maintenance(job_name(job), home, store, doing, telling(), on_conflict=choice) as journal:
@@ -26,7 +26,7 @@ def owning(job: str, home: str, store: ObjectStore, doing: str, on_conflict: str
 
 def telling() -> "Environment":
     """Environment of a command that says what it waits for."""
-    from holdfast.runtime.launching import Environment
+    from holdfast.runtime.run.launching import Environment
 
     return replace(Environment.real(), told=say)
 

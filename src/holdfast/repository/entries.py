@@ -284,7 +284,7 @@ class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
     """History: the query died and was started again within the run, or the attempt to do so failed."""
 
     cause: str
-    """One of `runtime/causes.py`; the first versions knew only `state unreadable` and `query failed`."""
+    """One of `runtime/query/causes.py`; the first versions knew only `state unreadable` and `query failed`."""
     message: str
     attempt_number: int
     hint: str | None = None

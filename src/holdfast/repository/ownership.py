@@ -3,7 +3,7 @@
 Ownership itself is decided by the journal alone. The heartbeat in `owner.json` only lets a second deployment be refused
 with a good message instead of taking over from a living one. No clock is compared with another one's: a run that has
 not said that it ended is alive when its process can be seen, or when its heartbeat changes while somebody watches
-(`runtime/watching.py`).
+(`runtime/ownership/watching.py`).
 """
 
 import os

@@ -4,7 +4,7 @@ Every file of the newest barrier must be there, not empty, as long as its checks
 The query's id, its offsets and the commit must be understood.
 Files below 1 MiB are read and compared with their checksums. Larger ones are nearly all of the bytes: of them only the
 ends of SSTs are looked at. Spark reads them whole when it loads the state, and compares them with the same checksums; a
-query that dies of what it finds there is resumed elsewhere (`runtime/supervision.py`).
+query that dies of what it finds there is resumed elsewhere (`runtime/query/supervision.py`).
 
 HDFS compares every byte that is read with checksums of its own, and has it more than once: there it is enough that all
 files are there, not empty, and understood.

@@ -14,10 +14,10 @@ from holdfast.identifiers import JobName, job_name
 from holdfast.job_log import about, doing, log
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
-from holdfast.runtime.causes import failure_of_start
-from holdfast.runtime.launching import Environment, look
 from holdfast.runtime.progress import still_saying
-from holdfast.runtime.status import last_words
+from holdfast.runtime.query.causes import failure_of_start
+from holdfast.runtime.reports.status import last_words
+from holdfast.runtime.run.launching import Environment, look
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.causes import WHILE_STAGING
+from holdfast.runtime.query.causes import WHILE_STAGING
 
 
 def death_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exception | None) -> str | None:

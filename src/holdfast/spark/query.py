@@ -17,11 +17,11 @@ from holdfast.coordination.headroom import SETTING as RETENTION
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
-from holdfast.runtime.causes import GONE, STOPPED, StartFailed, death_of_text
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.ports import WorkDirectory
-from holdfast.runtime.preflight import require_compatible
-from holdfast.runtime.supervision import ending_of
+from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, death_of_text
+from holdfast.runtime.query.supervision import ending_of
+from holdfast.runtime.recovery.query_fit import require_compatible
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.durable import storage_errors

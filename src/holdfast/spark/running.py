@@ -17,9 +17,9 @@ from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.lanes import DOING, ThreadLanes
-from holdfast.runtime.launching import Place, launch
-from holdfast.runtime.loop import Item, Runtime
-from holdfast.runtime.status import JobStatus
+from holdfast.runtime.reports.status import JobStatus
+from holdfast.runtime.run.launching import Place, launch
+from holdfast.runtime.run.loop import Item, Runtime
 from holdfast.settings import Duration, seconds
 from holdfast.snapshot.carrier import Carrier
 from holdfast.spark.query import SparkQuery, as_holdfast_error

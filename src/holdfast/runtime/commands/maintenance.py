@@ -22,10 +22,10 @@ from holdfast.job_log import about
 from holdfast.repository.entries import AnyEntry, Retention, Stamp
 from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
-from holdfast.runtime.launching import Environment, run_started
-from holdfast.runtime.ownership_watch import OwnershipWatch
-from holdfast.runtime.run_end import record_run_end
-from holdfast.runtime.watching import Watcher
+from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
+from holdfast.runtime.ownership.watching import Watcher
+from holdfast.runtime.run.launching import Environment, run_started
+from holdfast.runtime.run.run_end import record_run_end
 from holdfast.storage.interface import ObjectStore
 
 HEARTBEAT_S = 5.0

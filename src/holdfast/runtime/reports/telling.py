@@ -19,8 +19,8 @@ from holdfast.repository.self_report import LocalState, ReportedAlarm, SelfRepor
 from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.ownership_watch import Beats
-from holdfast.runtime.status import JobStatus
+from holdfast.runtime.ownership.ownership_watch import Beats
+from holdfast.runtime.reports.status import JobStatus
 from holdfast.showing import masked
 
 

@@ -8,8 +8,8 @@ from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId
-from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.clock import Clock
+from holdfast.runtime.reports.alarms import Alarms
 
 _UNTIL_COPIED = (Phase.STARTING, Phase.PLANNING, Phase.COPYING)
 

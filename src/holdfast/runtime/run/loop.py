@@ -41,30 +41,30 @@ from holdfast.errors import Fenced, FencedByMaintenance, HoldfastError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal, is_of_maintenance
-from holdfast.runtime.alarms import Alarms
-from holdfast.runtime.candidates import Candidates
-from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.checkpoints.checkpointing import Checkpointing
+from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.collecting import Collector
 from holdfast.runtime.failure_reasons import end_of_run, message_of
-from holdfast.runtime.headroom_watch import HeadroomWatch
-from holdfast.runtime.history_watch import HistoryWatch
-from holdfast.runtime.index_loading import IndexLoader
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.own_writer import may_have_more
-from holdfast.runtime.ownership_watch import OwnershipWatch
+from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
 from holdfast.runtime.ports import Query, WorkDirectory, Workplace
-from holdfast.runtime.query_life import QueryCallbacks, QueryLife, Seen
-from holdfast.runtime.recovery import Recovery, Resumed
-from holdfast.runtime.resuming import Resuming
-from holdfast.runtime.retiring import Retiring
-from holdfast.runtime.run_end import record_run_end
-from holdfast.runtime.scrubbing import Scrubbing
-from holdfast.runtime.serving import Abilities, Reply, Serving
-from holdfast.runtime.status import JobStatus, StorageUse
-from holdfast.runtime.stuck_watch import StuckWatch
-from holdfast.runtime.supervision import Supervision
-from holdfast.runtime.telling import Telling, report_of
+from holdfast.runtime.query.candidates import Candidates
+from holdfast.runtime.query.query_life import QueryCallbacks, QueryLife, Seen
+from holdfast.runtime.query.supervision import Supervision
+from holdfast.runtime.recovery.recovery import Recovery, Resumed
+from holdfast.runtime.recovery.resuming import Resuming
+from holdfast.runtime.reports.alarms import Alarms
+from holdfast.runtime.reports.history_watch import HistoryWatch
+from holdfast.runtime.reports.status import JobStatus, StorageUse
+from holdfast.runtime.reports.stuck_watch import StuckWatch
+from holdfast.runtime.reports.telling import Telling, report_of
+from holdfast.runtime.requests.serving import Abilities, Reply, Serving
+from holdfast.runtime.run.run_end import record_run_end
+from holdfast.runtime.upkeep.collecting import Collector
+from holdfast.runtime.upkeep.index_loading import IndexLoader
+from holdfast.runtime.upkeep.retiring import Retiring
+from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.sinks.protocol import Step
 from holdfast.storage.interface import ObjectStore
 

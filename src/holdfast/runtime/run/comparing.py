@@ -10,15 +10,15 @@ from holdfast.identifiers import AttemptId, FencingEpoch
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
-from holdfast.runtime.memory import Agreement, Asked, Memory, agree, of_heartbeat, of_sink, of_work
-from holdfast.runtime.recovery import is_copied
-from holdfast.runtime.resuming import is_new_place
+from holdfast.runtime.recovery.memory import Agreement, Asked, Memory, agree, of_heartbeat, of_sink, of_work
+from holdfast.runtime.recovery.recovery import is_copied
+from holdfast.runtime.recovery.resuming import is_new_place
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState
 from holdfast.storage.home_identity import read_home_identity
 
 if TYPE_CHECKING:
-    from holdfast.runtime.launching import Place
+    from holdfast.runtime.run.launching import Place
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,14 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
 from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
-from holdfast.runtime.alarms import Alarms
-from holdfast.runtime.candidates import Candidates
-from holdfast.runtime.causes import Cause, QueryFailure, death_of_text, failure_of_start
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query, WorkDirectory
-from holdfast.runtime.recovery import Resumed
-from holdfast.runtime.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.query.candidates import Candidates
+from holdfast.runtime.query.causes import Cause, QueryFailure, death_of_text, failure_of_start
+from holdfast.runtime.query.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.recovery.recovery import Resumed
+from holdfast.runtime.reports.alarms import Alarms
 from holdfast.showing import masked
 
 QUERY_DIED = "query_died"

@@ -23,9 +23,9 @@ from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
-from holdfast.runtime.memory import covers, given_up, may_return
 from holdfast.runtime.ports import Query, WorkDirectory
-from holdfast.runtime.recovery import Known, Point, Recovery, Resumed
+from holdfast.runtime.recovery.memory import covers, given_up, may_return
+from holdfast.runtime.recovery.recovery import Known, Point, Recovery, Resumed
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
 

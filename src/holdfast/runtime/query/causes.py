@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from holdfast.errors import Fenced, HoldfastError, StorageError
-from holdfast.runtime.exception_chain import Link, chain_of
+from holdfast.runtime.query.exception_chain import Link, chain_of
 
 
 class Cause(StrEnum):

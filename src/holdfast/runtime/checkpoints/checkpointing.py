@@ -46,11 +46,11 @@ from holdfast.repository.entries import (
     Stamp,
 )
 from holdfast.repository.journal import Journal, MakeEntry
-from holdfast.runtime.attempt import Attempt
-from holdfast.runtime.checkpoint_entries import Stored, completed_entry, failed_entry
+from holdfast.runtime.checkpoints.attempt import Attempt
+from holdfast.runtime.checkpoints.checkpoint_entries import Stored, completed_entry, failed_entry
+from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
-from holdfast.runtime.headroom_watch import HeadroomWatch
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import WorkDirectory
 from holdfast.sinks.protocol import Step

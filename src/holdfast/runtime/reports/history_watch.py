@@ -9,9 +9,9 @@ from holdfast.history.alarming import FindingAlarms
 from holdfast.identifiers import JobName
 from holdfast.repository.journal import Journal
 from holdfast.repository.views import Observation
-from holdfast.runtime.alarms import Alarms
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.reports.alarms import Alarms
 
 LOOK_S = 15.0
 

@@ -34,34 +34,34 @@ from holdfast.repository.journal import READERS, Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, Silence, current_process, refusal
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import listed_manifests
-from holdfast.runtime.alarms import Alarms, AtOnce, Delivery, InThread
-from holdfast.runtime.candidates import Candidates
-from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.checkpoints.checkpointing import Checkpointing
+from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.clock import Clock, SystemClock
-from holdfast.runtime.collecting import Collector, Pace
-from holdfast.runtime.comparing import Outside, compare, compare_here, known_to
 from holdfast.runtime.failure_reasons import message_of
 from holdfast.runtime.hdfs_work import workplace_at
-from holdfast.runtime.headroom_watch import HeadroomWatch
-from holdfast.runtime.history_watch import HistoryWatch
-from holdfast.runtime.index_loading import IndexLoader
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.loop import Item, Runtime, RuntimeComponents
-from holdfast.runtime.memory import Agreement
 from holdfast.runtime.own_writer import may_have_more, require_no_skips
-from holdfast.runtime.ownership_watch import Beats, OwnershipWatch, beating_in_a_thread
-from holdfast.runtime.places import require_apart
+from holdfast.runtime.ownership.ownership_watch import Beats, OwnershipWatch, beating_in_a_thread
+from holdfast.runtime.ownership.watching import Watcher
 from holdfast.runtime.ports import Query, Workplace
-from holdfast.runtime.recovery import Known, Recovery, Resumed, foreseen
-from holdfast.runtime.resuming import Consent, Resuming
-from holdfast.runtime.retiring import Retiring
-from holdfast.runtime.run_end import record_run_end
-from holdfast.runtime.scrubbing import Scrubbing
-from holdfast.runtime.status import storage_use
-from holdfast.runtime.stuck_watch import StuckWatch
-from holdfast.runtime.supervision import Supervision
-from holdfast.runtime.telling import BothBeats, StateFile, Telling
-from holdfast.runtime.watching import Watcher
+from holdfast.runtime.query.candidates import Candidates
+from holdfast.runtime.query.supervision import Supervision
+from holdfast.runtime.recovery.memory import Agreement
+from holdfast.runtime.recovery.recovery import Known, Recovery, Resumed, foreseen
+from holdfast.runtime.recovery.resuming import Consent, Resuming
+from holdfast.runtime.reports.alarms import Alarms, AtOnce, Delivery, InThread
+from holdfast.runtime.reports.history_watch import HistoryWatch
+from holdfast.runtime.reports.status import storage_use
+from holdfast.runtime.reports.stuck_watch import StuckWatch
+from holdfast.runtime.reports.telling import BothBeats, StateFile, Telling
+from holdfast.runtime.run.comparing import Outside, compare, compare_here, known_to
+from holdfast.runtime.run.loop import Item, Runtime, RuntimeComponents
+from holdfast.runtime.run.places import require_apart
+from holdfast.runtime.run.run_end import record_run_end
+from holdfast.runtime.upkeep.collecting import Collector, Pace
+from holdfast.runtime.upkeep.index_loading import IndexLoader
+from holdfast.runtime.upkeep.retiring import Retiring
+from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.runtime.work_folder import require_no_work_directory
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.settings import Settings

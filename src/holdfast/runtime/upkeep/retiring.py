@@ -12,13 +12,13 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Failure, Retention
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import checkpoints_to_retire
-from holdfast.runtime.checkpointing import Checkpointing
+from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.collecting import Collector, Condemned
 from holdfast.runtime.failure_reasons import reason_of
-from holdfast.runtime.freeing import append_retirement, fold
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.serving import Outcome, Reply
+from holdfast.runtime.requests.serving import Outcome, Reply
+from holdfast.runtime.upkeep.collecting import Collector, Condemned
+from holdfast.runtime.upkeep.freeing import append_retirement, fold
 
 
 class Retiring:

@@ -25,8 +25,8 @@ from holdfast.repository.replay import as_copied, missing, taken_id, to_retire, 
 from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
-from holdfast.runtime.launching import Environment
-from holdfast.runtime.maintenance import Origin, maintenance
+from holdfast.runtime.commands.maintenance import Origin, maintenance
+from holdfast.runtime.run.launching import Environment
 from holdfast.storage.interface import ObjectStore
 
 

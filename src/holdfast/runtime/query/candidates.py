@@ -14,13 +14,20 @@ from holdfast.errors import Corrupt, Incompatible, StorageUnreachable
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
-from holdfast.runtime.causes import SUSPICIONS, Cause, DirectoryBehind, QueryFailure, StartFailed, failure_of_start
-from holdfast.runtime.evidence import Verdict, difference, verdict
 from holdfast.runtime.own_writer import Repeats, require_no_skips
 from holdfast.runtime.ports import Query, WorkDirectory
-from holdfast.runtime.recovery import Recovery, Resumed
-from holdfast.runtime.resuming import Resuming
-from holdfast.runtime.supervision import Supervision
+from holdfast.runtime.query.causes import (
+    SUSPICIONS,
+    Cause,
+    DirectoryBehind,
+    QueryFailure,
+    StartFailed,
+    failure_of_start,
+)
+from holdfast.runtime.query.supervision import Supervision
+from holdfast.runtime.recovery.evidence import Verdict, difference, verdict
+from holdfast.runtime.recovery.recovery import Recovery, Resumed
+from holdfast.runtime.recovery.resuming import Resuming
 
 Distrust = Callable[[Collection[CheckpointId], CheckpointId | None], None]
 """These checkpoints were found damaged, and the query goes on from that one."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
-from holdfast.runtime.causes import SUSPICIONS, Cause, QueryFailure
+from holdfast.runtime.query.causes import SUSPICIONS, Cause, QueryFailure
 
 _LONGEST_DELAY_S = 60.0
 
