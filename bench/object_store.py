@@ -87,7 +87,7 @@ class _Holdfast:
         encoded = encode_manifest(self._manifest)
         self._store.upload(manifest_key(digest_of(encoded)), [encoded])
         self._store.create(f"journal/{self._checkpoints:020}.json", b"{}")
-        self._blobs.remember(self._manifest)
+        self._blobs.commit_manifest(self._manifest)
 
     def restore(self, to: Path) -> None:
         assert self._manifest is not None

@@ -277,15 +277,15 @@ def a_gap_in_the_journal_is_taken_for_nothing(patch: Patch) -> None:
 
 @defect(retained=1, interval="500ms", max_concurrent=3)
 def a_blob_that_a_pending_checkpoint_uses_is_swept(patch: Patch) -> None:
-    def give_up(self: Any, keys: Any) -> frozenset[str]:
+    def reserve_for_deletion(self: Any, keys: Any) -> frozenset[str]:
         candidates = frozenset(keys)
-        self._given_up |= candidates
+        self._reserved |= candidates
         for digest, at in list(self._content.items()):
             if at.key(digest) in candidates:
                 self._content.pop(digest)
         return candidates
 
-    patch.setattr(Blobs, "give_up", give_up)
+    patch.setattr(Blobs, "reserve_for_deletion", reserve_for_deletion)
 
 
 @defect(retained=1, interval="500ms", max_concurrent=3)
@@ -295,13 +295,13 @@ def a_retired_key_that_is_needed_again_is_deleted(patch: Patch) -> None:
 
 @defect(retained=1, interval="500ms", max_concurrent=3, slow=0.05)
 def a_blob_is_live_only_until_the_next_checkpoint_completes(patch: Patch) -> None:
-    original = Blobs.remember
+    original = Blobs.commit_manifest
 
-    def remember(self: Any, manifest: Any) -> None:
+    def commit_manifest(self: Any, manifest: Any) -> None:
         original(self, manifest)
         self._live.clear()
 
-    patch.setattr(Blobs, "remember", remember)
+    patch.setattr(Blobs, "commit_manifest", commit_manifest)
 
 
 @defect(stall=0.02, crash=0.01)
@@ -338,26 +338,26 @@ def the_next_run_does_not_know_of_the_grace(patch: Patch) -> None:
 @defect(timeout="1s", slow=0.1, max_concurrent=2)
 def what_a_checkpoint_under_way_uploaded_is_taken_for_an_orphan(patch: Patch) -> None:
     patch.setattr(Blobs, "unclaimed", lambda self: frozenset(self._unclaimed))
-    patch.setattr(Blobs, "give_up", lambda self, keys: frozenset(keys))
+    patch.setattr(Blobs, "reserve_for_deletion", lambda self, keys: frozenset(keys))
 
 
 @defect(timeout="1s", slow=0.15, interval="500ms", retained=1, grace="0s", max_concurrent=2)
-def a_key_is_given_up_while_an_upload_to_it_is_under_way(patch: Patch) -> None:
+def a_key_is_reserved_for_deletion_while_an_upload_to_it_is_under_way(patch: Patch) -> None:
     patch.setattr(Blobs, "live_keys", lambda self: frozenset(list(self._live)))
 
 
 @defect(interval="500ms", retained=1, grace="0s", max_concurrent=3, slow=0.05, has_executors=True)
-def an_answer_counts_though_its_object_was_given_up(patch: Patch) -> None:
-    original = Blobs.take_in
+def an_answer_counts_though_its_object_was_reserved_for_deletion(patch: Patch) -> None:
+    original = Blobs.merge_remote
 
-    def take_in(self: Any, away: Any, found: Any) -> frozenset[str]:
-        away.given_up.clear()
-        given_up, self._given_up = self._given_up, set()
-        refused = original(self, away, found)
-        self._given_up = given_up
+    def merge_remote(self: Any, remote: Any, found: Any) -> frozenset[str]:
+        remote.reserved.clear()
+        reserved, self._reserved = self._reserved, set()
+        refused = original(self, remote, found)
+        self._reserved = reserved
         return refused
 
-    patch.setattr(Blobs, "take_in", take_in)
+    patch.setattr(Blobs, "merge_remote", merge_remote)
 
 
 @defect(interval="500ms", retained=1)

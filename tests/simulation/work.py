@@ -118,9 +118,9 @@ class SimulatedDirectory:
     ) -> tuple[ShardCopy, ...]:
         """They know less than the run does, so they may upload what it has; and their answer may get lost."""
         files = [file for shard in shards for file in shard.files]
-        with blobs.away() as away:
+        with blobs.remote_uploads() as remote:
             theirs = Blobs(blobs._store, blobs.epoch)
-            theirs.know(at for file in files if (at := blobs.locate(file) or blobs.expect(file)) is not None)
+            theirs.add_known(at for file in files if (at := blobs.locate(file) or blobs.expect(file)) is not None)
             try:
                 copies = self._copied(shards, theirs, cancelled, None)
             finally:
@@ -128,7 +128,7 @@ class SimulatedDirectory:
                 if self._world.chance(0.1):
                     raise StorageUnreachable("the executor was lost")
                 found = [(file, at) for file in files if (at := theirs.locate(file)) is not None]
-                refused = blobs.take_in(away, found)
+                refused = blobs.merge_remote(remote, found)
             for shard, copy in zip(shards, copies, strict=True):
                 for file in copy.files:
                     if file.key in refused:

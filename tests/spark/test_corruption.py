@@ -208,7 +208,7 @@ class Numbers:
         tables = [parquet.read_table(path) for path in (self._root / "output").glob("*.parquet")]
         return sorted(number for table in tables for number in table.column("number").to_pylist())
 
-    def distrusted(self) -> set[int]:
+    def marked_corrupt(self) -> set[int]:
         return set(JobState.of(read_entries(open_store(self.home).scoped("numbers"))).corrupt)
 
 
@@ -220,8 +220,8 @@ def test_what_spark_refuses_to_start_on_is_set_aside_at_the_start_of_a_process(
     numbers.live(1, damaged=False)
     numbers.live(2, damaged=True)
     assert len(list(numbers.work.glob("numbers/*.aside"))) == 1
-    assert numbers.distrusted() == set(), "the directory of the run before was to blame"
+    assert numbers.marked_corrupt() == set(), "the directory of the run before was to blame"
     shutil.rmtree(numbers.work)
     numbers.live(3, damaged=True)
-    assert numbers.distrusted() == set(), "restored, then damaged: it is restored once more"
+    assert numbers.marked_corrupt() == set(), "restored, then damaged: it is restored once more"
     assert numbers.visible() == [1, 2, 3]

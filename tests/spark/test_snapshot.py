@@ -58,7 +58,7 @@ def test_a_snapshot_of_a_running_query_restores_exactly(spark: SparkSession, sta
         assert sum(copy.bytes_new for copy in copies) == new == stored_bytes(store) - before
         assert sum(copy.objects_written for copy in copies) <= 2
         manifests.append(manifest_of(barrier, copies))
-        blobs.remember(manifests[-1])
+        blobs.commit_manifest(manifests[-1])
         assert barrier >= least
     run.query.stop()
     assert run.query.exception() is None

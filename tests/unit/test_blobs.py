@@ -90,7 +90,7 @@ def test_a_new_run_knows_what_the_last_checkpoint_holds(store: RecordingStore, w
     write(work, {"s/a": b"content", "s/large": b"x" * MIB})
     manifest = manifest_of(copied(work, Blobs(store, EPOCH)))
     newer = Blobs(store, FencingEpoch(9))
-    newer.remember(manifest)
+    newer.commit_manifest(manifest)
     copies = copied(work, newer)
     assert bytes_new(copies) == 0
     assert manifest_of(copies) == manifest
@@ -242,32 +242,32 @@ def test_what_was_uploaded_is_live_as_long_as_its_checkpoint_is_under_way(store:
     copied(work, blobs)
     (key,) = store.uploaded
     for _ in range(10):
-        blobs.remember(manifest_of(()))
+        blobs.commit_manifest(manifest_of(()))
         assert blobs.live_keys() == {key}
-        assert blobs.give_up([key]) == frozenset()
+        assert blobs.reserve_for_deletion([key]) == frozenset()
     blobs.end("slow savepoint")
-    blobs.remember(manifest_of(()))
+    blobs.commit_manifest(manifest_of(()))
     assert blobs.live_keys() == frozenset()
-    assert blobs.give_up([key]) == {key}
+    assert blobs.reserve_for_deletion([key]) == {key}
 
 
 def test_what_is_referred_to_again_is_live_again(store: RecordingStore, work: Path) -> None:
     write(work, {"s/a": b"one"})
     manifest = manifest_of(copied(work, Blobs(store, EPOCH)))
     blobs = Blobs(store, FencingEpoch(9))
-    blobs.remember(manifest)
+    blobs.commit_manifest(manifest)
     assert blobs.live_keys() == frozenset()
     copied(work, blobs)
     assert blobs.live_keys() == set(store.uploaded)
 
 
-def test_an_object_given_up_for_deletion_is_not_referred_to_any_more(store: RecordingStore, work: Path) -> None:
+def test_an_object_reserved_for_deletion_is_not_referred_to_any_more(store: RecordingStore, work: Path) -> None:
     write(work, {"s/a": b"one"})
     manifest = manifest_of(copied(work, Blobs(store, EPOCH)))
     (key,) = store.uploaded
     blobs = Blobs(store, FencingEpoch(9))
-    blobs.remember(manifest)
-    assert blobs.give_up([key]) == {key}
+    blobs.commit_manifest(manifest)
+    assert blobs.reserve_for_deletion([key]) == {key}
     store.delete(key)
     copies = copied(work, blobs)
     assert bytes_new(copies) == 3
@@ -280,7 +280,7 @@ def test_nothing_is_written_to_a_key_that_is_being_deleted(store: RecordingStore
     copied(work, Blobs(store, EPOCH))
     (key,) = store.uploaded
     blobs = Blobs(store, EPOCH)
-    assert blobs.give_up([key]) == {key}
+    assert blobs.reserve_for_deletion([key]) == {key}
     with pytest.raises(ShardDeclined, match="being deleted"):
         copied(work, blobs)
     blobs.deleted([key])
@@ -291,31 +291,31 @@ def test_a_key_that_is_spared_stays_known(store: RecordingStore, work: Path) -> 
     write(work, {"s/a": b"one"})
     blobs = Blobs(store, EPOCH)
     copied(work, blobs)
-    assert blobs.give_up(store.uploaded) == frozenset()
+    assert blobs.reserve_for_deletion(store.uploaded) == frozenset()
     write(work, {"t/b": b"one"})
     assert bytes_new(copied(work, blobs)) == 0
 
 
 def test_an_upload_that_comes_back_late_does_not_make_a_deleted_object_known(work: Path, tmp_path: Path) -> None:
-    """Its checkpoint was given up, others have completed: the sweep must wait for it all the same."""
+    """Its checkpoint was aborted, others have completed: the sweep must wait for it all the same."""
     write(work, {"s/a": b"one"})
     refused = []
 
     class ComesBackLate(RecordingStore):
         def upload(self, key: str, chunks: object) -> None:
             super().upload(key, chunks)  # type: ignore[arg-type]
-            blobs.end("given up")
+            blobs.end("aborted")
             for _ in range(3):
-                blobs.remember(manifest_of(()))
-            refused.append(blobs.give_up([key]) == frozenset())
+                blobs.commit_manifest(manifest_of(()))
+            refused.append(blobs.reserve_for_deletion([key]) == frozenset())
 
     (tmp_path / "home").mkdir()
     blobs = Blobs(ComesBackLate(tmp_path / "home"), EPOCH)
-    blobs.begin("given up")
+    blobs.begin("aborted")
     ((file,),) = (copy.files for copy in copied(work, blobs))
     assert refused == [True]
     assert blobs.unclaimed() == {file.key}
-    assert blobs.give_up([file.key]) == {file.key}
+    assert blobs.reserve_for_deletion([file.key]) == {file.key}
     assert blobs.find("s/a", 3, file.digest) is None
 
 

@@ -105,7 +105,7 @@ def test_what_another_run_uploaded_is_recognised_at_its_place(world: World) -> N
     write(world.work, {"a/small": b"one", "a/large": b"x" * MIB})
     manifest = manifest_of(world.copy(blobs_of(world)))
     newer = blobs_of(world, 9)
-    newer.remember(manifest)
+    newer.commit_manifest(manifest)
     before = world.stored()
     copies = world.copy(newer)
     assert manifest_of(copies) == manifest
@@ -113,7 +113,7 @@ def test_what_another_run_uploaded_is_recognised_at_its_place(world: World) -> N
     assert world.stored() == before
 
 
-def test_a_repeated_errand_sends_nothing_twice(world: World) -> None:
+def test_a_repeated_copy_task_sends_nothing_twice(world: World) -> None:
     """The first one's answer is lost, as when its executor dies: Spark runs the task again elsewhere."""
     write(world.work, {"a/large": b"x" * MIB, "a/small": b"one"})
     world.copy(blobs_of(world))
@@ -128,13 +128,13 @@ def test_a_damaged_object_is_sent_again(world: World) -> None:
     write(world.work, {"a/large": b"x" * MIB})
     key = blob_key(digest_of(b"x" * MIB), EPOCH)
     blobs = blobs_of(world)
-    blobs.remember(manifest_of(world.copy(blobs)))
+    blobs.commit_manifest(manifest_of(world.copy(blobs)))
     world.store.put(key, b"broken")
-    blobs.distrust([key])
+    blobs.mark_damaged([key])
     world.copy(blobs)
     assert world.store.get(key) == b"x" * MIB
-    with blobs.away() as away:
-        assert away.untrusted == frozenset()
+    with blobs.remote_uploads() as remote:
+        assert remote.damaged == frozenset()
 
 
 def test_a_file_that_vanished_declines_and_the_rest_is_kept(world: World) -> None:
@@ -161,7 +161,7 @@ def test_a_store_that_refuses_is_the_same_error_as_here(world: World, monkeypatc
         world.copy(blobs_of(world))
 
 
-def test_a_cancelled_errand_is_cancelled(world: World) -> None:
+def test_a_cancelled_copy_task_is_cancelled(world: World) -> None:
     write(world.work, {"a/small": b"one"})
     with pytest.raises(Cancelled):
         world.carrier()(world.work, shards(world.work), blobs_of(world), lambda: True)
@@ -171,13 +171,13 @@ def test_a_cancelled_errand_is_cancelled(world: World) -> None:
 
 
 @pytest.mark.parametrize("size", [3, MIB])
-def test_what_is_given_up_while_others_upload_it_does_not_count(world: World, size: int) -> None:
+def test_what_is_reserved_for_deletion_while_others_upload_it_does_not_count(world: World, size: int) -> None:
     write(world.work, {"a/f": b"x" * size})
     blobs = blobs_of(world)
 
     def sweep(report: Report) -> None:
         (key,) = world.stored()
-        assert blobs.give_up([key]) == {key}
+        assert blobs.reserve_for_deletion([key]) == {key}
         world.store.delete(key)
         blobs.deleted([key])
         world.other.before_answer = lambda report: None
@@ -194,7 +194,7 @@ def test_what_was_being_deleted_before_they_were_asked_does_not_count(world: Wor
     write(world.work, {"a/f": b"x"})
     key = world.copy(blobs_of(world))[0].files[0].key
     blobs = blobs_of(world)
-    assert blobs.give_up([key]) == {key}
+    assert blobs.reserve_for_deletion([key]) == {key}
     with pytest.raises(ShardDeclined, match="being deleted"):
         world.copy(blobs)
     world.store.delete(key)
@@ -209,15 +209,15 @@ def test_what_others_uploaded_is_live_and_unclaimed_until_a_checkpoint_names_it(
     blobs.begin("checkpoint")
     copies = world.copy(blobs)
     key = copies[0].files[0].key
-    assert blobs.give_up([key]) == frozenset()
+    assert blobs.reserve_for_deletion([key]) == frozenset()
     blobs.end("checkpoint")
-    blobs.remember(manifest_of(()))
+    blobs.commit_manifest(manifest_of(()))
     assert blobs.unclaimed() == {key}
-    blobs.remember(manifest_of(copies))
+    blobs.commit_manifest(manifest_of(copies))
     assert blobs.unclaimed() == frozenset()
     assert blobs.settled_packs() == {}
     for _ in range(3):
-        blobs.remember(manifest_of(copies))
+        blobs.commit_manifest(manifest_of(copies))
     assert blobs.settled_packs() == {key: 1}
 
 
@@ -227,9 +227,9 @@ def test_an_outworn_pack_is_not_made_known_again_by_a_late_answer(world: World) 
     (copy,) = world.copy(blobs)
     at = copy.files[0]
     blobs.wear_out(frozenset({at.key}))
-    with blobs.away() as away:
+    with blobs.remote_uploads() as remote:
         ((file,),) = (shard.files for shard in shards(world.work))
-        assert blobs.take_in(away, [(file, at)]) == frozenset()
+        assert blobs.merge_remote(remote, [(file, at)]) == frozenset()
     assert blobs.find("a/f", 1, at.digest) is None
 
 
@@ -294,7 +294,7 @@ def test_others_share_the_bandwidth_and_what_they_ask_is_counted(world: World) -
     assert (world.meter.usage.put, world.meter.usage.bytes_out) == (1, MIB)
 
 
-def test_an_errand_holds_no_bytes_and_no_secrets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_task_holds_no_bytes_and_no_secrets(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-secret")
     write(world.work, {"a/f": b"x" * MIB})
     world.copy(blobs_of(world))

@@ -98,7 +98,7 @@ def test_only_what_is_not_in_the_home_yet_is_pinned(tmp_path: Path) -> None:
     old, new = sorted(shard.files, key=lambda file: file.path == "state/new")
     assert not blobs.holds(old)
     copies = copy_shards(directory.path, [type(shard)(shard.shard, (old,))], blobs, lambda: False)
-    blobs.remember(manifest_of_copies(copies))
+    blobs.commit_manifest(manifest_of_copies(copies))
     assert blobs.holds(old)
     assert not blobs.holds(new)
     blobs.forget({copies[0].files[0].key})

@@ -68,7 +68,7 @@ class Scrubbed:
         complete_with_bytes(self.history, 2, self.directory, self.blobs)
         self.manifests = {entry.id: self._manifest(entry) for entry in self.history.state().completed.values()}
         for manifest in self.manifests.values():
-            self.blobs.remember(manifest)
+            self.blobs.commit_manifest(manifest)
         self.clock, self.lanes = ManualClock(), Lanes()
         self.events: list[Any] = []
         self.alarms: list[tuple[str, str, str]] = []

@@ -7,18 +7,18 @@ Two indexes, both in memory and both safe to lose:
 
 Invariants
 - An entry of the content index is made only after its object is known to be in the home.
-- An object this run uploaded or referred to is live as long as any checkpoint that was under way at that time is. Then
-  it is in a completed manifest, or nothing refers to it. A live object is never given up for deletion.
-- No object is uploaded to a key while that key is given up for deletion, and no key is given up while an upload to it
-  is under way, be it for a checkpoint that was given up long ago: its answer would make a deleted object known.
-- Of what other processes upload for this run nothing is known before they answer. So their answer does not count for a
-  key that was given up at any time since they were asked (`Away`).
+- An object that this run uploaded or referred to is live while any checkpoint that was in progress at that time still
+  is. Afterwards a completed manifest names it, or nothing refers to it. A live object is never reserved for deletion.
+- No object is uploaded to a key that is reserved for deletion. No key is reserved while an upload to it is in progress,
+  even if the checkpoint was aborted long ago: the end of the upload would add a deleted object to the index.
+- The run does not know which keys other processes upload to before they answer. So it ignores an answer for a key that
+  was reserved for deletion at any time since they were asked (`RemoteUploads`).
 - An outworn pack is not referred to by checkpoints that begin from then on. What is still needed of it goes into a new
   pack with the next checkpoint, out of the work directory; older checkpoints name the old pack as long as they live.
 
 Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
-in `find`, `_sent` and `give_up` makes them safe against each other. Two threads that upload the same bytes at once do
-no harm.
+in `find`, `_sent` and `reserve_for_deletion` makes them safe against each other. Two threads may upload the same bytes
+at once.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ PACK_SETTLED_AFTER = 3
 
 
 class BeingDeleted(Exception):
-    """The upload would go to a key that is given up for deletion. Passes as soon as the deletion is done."""
+    """The upload would go to a key that is reserved for deletion. A retry succeeds once the deletion is done."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -68,12 +68,13 @@ class _Location:
 
 
 @dataclass(eq=False)
-class Away:
-    """Other processes upload for this run, from the moment they are asked until their answer is taken in."""
+class RemoteUploads:
+    """Other processes upload for this run: from the moment they are asked until their answer is merged."""
 
-    untrusted: frozenset[str]
-    """Keys whose objects are damaged: that one exists is no reason not to upload it."""
-    given_up: set[str]
+    damaged: frozenset[str]
+    """Keys of damaged objects: they are uploaded although they exist."""
+    reserved: set[str]
+    """Keys that were reserved for deletion at any time since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +99,11 @@ class Blobs:
         """One item per upload that has not come back → its key."""
         self._under_way: dict[object, int] = {}
         """Who copies → how many checkpoints had completed when it began."""
-        self._given_up: set[str] = set()
+        self._reserved: set[str] = set()
         self._unclaimed: set[str] = set()
         """Keys that this run uploads to and that no completed checkpoint has named."""
-        self._away: list[Away] = []
-        self._untrusted: set[str] = set()
+        self._remote: list[RemoteUploads] = []
+        self._damaged: set[str] = set()
         self._newest_checkpoint = CheckpointId(0)
         self._newest: dict[str, Digest] = {}
         """Path → digest, of the newest completed checkpoint."""
@@ -114,26 +115,26 @@ class Blobs:
     def epoch(self) -> FencingEpoch:
         return self._epoch
 
-    # --- what is known ---
+    # --- the index ---
 
     def begin(self, checkpoint: object) -> None:
         """What is uploaded or referred to from here on stays live until `end`."""
         self._under_way[checkpoint] = self._completed
 
     def end(self, checkpoint: object) -> None:
-        """It is in the journal, or will never be. May be repeated."""
+        """The journal has the checkpoint, or never will. May be repeated."""
         self._under_way.pop(checkpoint, None)
 
-    def learn(self, manifest: Manifest) -> None:
-        """Take in a checkpoint of an earlier run, which is not retired. Called on the lane that retires."""
+    def load_manifest(self, manifest: Manifest) -> None:
+        """Index a checkpoint of an earlier run that is not retired. Called on the lane that retires."""
         for file in manifest.files():
             if file.key not in self._outworn:
                 self._content.setdefault(file.digest, _Location(file.epoch, file.pack, file.offset))
 
-    def remember(self, manifest: Manifest) -> None:
-        """Take in the checkpoint that this run has just completed.
+    def commit_manifest(self, manifest: Manifest) -> None:
+        """Index the checkpoint that this run has just completed.
 
-        Called on the lane that appends to the journal: no checkpoint is between its last doubt and its entry then.
+        Called on the lane that appends to the journal, so no other checkpoint is between its last check and its entry.
         """
         self._completed += 1
         paths = set()
@@ -176,7 +177,7 @@ class Blobs:
         if location is None:
             return None
         self._live[location.key(digest)] = self._completed
-        # Looked up again after it became live: if `give_up` came in between, one of the two sees the other.
+        # Looked up again after it became live: if `reserve_for_deletion` came between, one of the two sees the other.
         return location.file(path, size, digest) if self._content.get(digest) == location else None
 
     def locate(self, file: WorkFile) -> ManifestFile | None:
@@ -193,9 +194,9 @@ class Blobs:
         """Of what the manifest names, the keys that this run has uploaded to and no completed checkpoint has named."""
         return frozenset(file.key for file in manifest.files()) & self._unclaimed
 
-    def distrust(self, keys: Collection[str]) -> None:
-        """These objects are damaged. What is needed of them is uploaded anew."""
-        self._untrusted |= frozenset(keys)
+    def mark_damaged(self, keys: Collection[str]) -> None:
+        """Upload again what is needed of these objects, although they exist."""
+        self._damaged |= frozenset(keys)
         self.forget(keys)
 
     def forget(self, keys: Collection[str]) -> None:
@@ -232,16 +233,16 @@ class Blobs:
 
     @contextmanager
     def _sent(self, key: str, chunks: Iterable[bytes]) -> Iterator[None]:
-        """Upload, and let the block make known what was uploaded, before the key may be given up."""
+        """Upload, and let the block make known what was uploaded, before the key may be reserved for deletion."""
         upload = object()
         self._being_sent[upload] = key
         try:
             self._live[key] = self._completed
-            if key in self._given_up:
+            if key in self._reserved:
                 raise BeingDeleted(key)
             self._unclaimed.add(key)
             self._store.upload(key, chunks)
-            self._untrusted.discard(key)
+            self._damaged.discard(key)
             yield
         finally:
             del self._being_sent[upload]
@@ -249,31 +250,32 @@ class Blobs:
     # --- uploads by other processes ---
 
     @contextmanager
-    def away(self) -> Iterator[Away]:
-        away = Away(frozenset(self._untrusted.copy()), set())
-        self._away.append(away)
-        away.given_up |= self._given_up.copy()
+    def remote_uploads(self) -> Iterator[RemoteUploads]:
+        """Inside the block other processes upload; `merge_remote` takes their answer."""
+        remote = RemoteUploads(frozenset(self._damaged.copy()), set())
+        self._remote.append(remote)
+        remote.reserved |= self._reserved.copy()
         try:
-            yield away
+            yield remote
         finally:
-            self._away.remove(away)
+            self._remote.remove(remote)
 
-    def know(self, files: Iterable[ManifestFile]) -> None:
+    def add_known(self, files: Iterable[ManifestFile]) -> None:
         """The home holds these."""
         for file in files:
             self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
 
-    def take_in(self, away: Away, found: Sequence[tuple[WorkFile, ManifestFile]]) -> frozenset[str]:
-        """Make known where these files are. The keys that come back are being deleted, or have been: they do not count.
+    def merge_remote(self, remote: RemoteUploads, found: Sequence[tuple[WorkFile, ManifestFile]]) -> frozenset[str]:
+        """Add what other processes found or uploaded. Returns the keys that are refused: they were reserved for deletion.
 
-        Each key is live before it is asked whether it was given up: `give_up` does the same two steps in the other
+        Each key becomes live before its reservation is checked. `reserve_for_deletion` does the two steps in the other
         order, so one of the two sees the other.
         """
         refused = set()
         for file, at in found:
             location = _Location(at.epoch, at.pack, at.offset)
             self._live[at.key] = self._completed
-            if at.key in self._given_up or at.key in away.given_up:
+            if at.key in self._reserved or at.key in remote.reserved:
                 refused.add(at.key)
                 continue
             self.recognise(file, at.digest)
@@ -283,7 +285,7 @@ class Blobs:
                 self._unclaimed.add(at.key)
             if at.key not in self._outworn:
                 self._content[at.digest] = location
-            self._untrusted -= away.untrusted & {at.key}
+            self._damaged -= remote.damaged & {at.key}
         own = [at for _, at in found if at.epoch == self._epoch and at.key not in refused]
         for key, size in _pack_sizes(own).items():
             self._packs.setdefault(key, _KnownPack(size, self._completed))
@@ -291,7 +293,7 @@ class Blobs:
 
     # --- packs of which little is needed ---
 
-    def learn_pack(self, key: str, size: int) -> None:
+    def add_pack(self, key: str, size: int) -> None:
         """A pack of an earlier run, found in the home."""
         self._packs.setdefault(key, _KnownPack(size, 0))
 
@@ -321,13 +323,13 @@ class Blobs:
         """
         return frozenset([*list(self._being_sent.values()), *list(self._live)])
 
-    def give_up(self, keys: Iterable[str]) -> frozenset[str]:
+    def reserve_for_deletion(self, keys: Iterable[str]) -> frozenset[str]:
         """Those of `keys`, which no retained manifest may name, that may be deleted now.
 
         From here on they are neither referred to nor written, until `deleted` says that no deletion is under way.
         """
         candidates = frozenset(keys)
-        self._given_up |= candidates
+        self._reserved |= candidates
         known = [(digest, at) for digest, at in list(self._content.items()) if at.key(digest) in candidates]
         for digest, _ in known:
             self._content.pop(digest, None)
@@ -335,15 +337,15 @@ class Blobs:
         for digest, location in known:
             if location.key(digest) in spared:
                 self._content.setdefault(digest, location)
-        self._given_up -= spared
-        given = candidates - spared
-        for away in self._away.copy():
-            away.given_up |= given
-        return given
+        self._reserved -= spared
+        reserved = candidates - spared
+        for remote in self._remote.copy():
+            remote.reserved |= reserved
+        return reserved
 
     def deleted(self, keys: Iterable[str]) -> None:
         """The keys are gone, or the attempt was refused. Not to be called while a deletion may still take effect."""
-        self._given_up -= frozenset(keys)
+        self._reserved -= frozenset(keys)
 
     def gone(self, key: str) -> None:
         """The object has been deleted. Called before `deleted`, while nothing can be uploaded to the key."""

@@ -42,8 +42,8 @@ class Transfer:
         self._target = target
         self._present = {item.key: item.size for prefix in ("blobs/", "packs/") for item in target.list(prefix)}
 
-    def distrust(self, entry: CheckpointCompleted) -> None:
-        """The checkpoint was found damaged in the target: what of it does not prove right there is sent again."""
+    def recheck(self, entry: CheckpointCompleted) -> None:
+        """The checkpoint was found damaged in the target: send again every object whose bytes are wrong there."""
         manifest = self._read_twice(lambda: load_manifest(self._source, entry))
         for key, stored in objects_of({entry.id: manifest}).items():
             if key in self._present and digest_in(self._target, key, stored.digest) != stored.digest:

@@ -56,7 +56,7 @@ class CopyTask:
     """Only files of which it is not known where the home has them."""
     expected: tuple[ManifestFile, ...]
     """What the home probably has of them; a file with other bytes is uploaded."""
-    untrusted: frozenset[str]
+    damaged: frozenset[str]
     bytes_per_second: float | None = None
 
 
@@ -91,9 +91,9 @@ def _perform(copy_task: CopyTask) -> Report:
     try:
         store = _opened(copy_task.place, meter)
         blobs = Blobs(
-            _SentOnce(_limited(store, copy_task.bytes_per_second), store, copy_task.untrusted), copy_task.fencing_epoch
+            _SentOnce(_limited(store, copy_task.bytes_per_second), store, copy_task.damaged), copy_task.fencing_epoch
         )
-        blobs.know(copy_task.expected)
+        blobs.add_known(copy_task.expected)
         pins = [Path(folder) for folder in copy_task.place.pins]
         copies = copy_shards(work_path(copy_task.place.directory), copy_task.shards, blobs, lambda: False, pins)
         written = tuple((copy.shard, copy.bytes_new, copy.objects_written) for copy in copies)
@@ -139,8 +139,8 @@ class _SentOnce:
 
     uploads: Uploads
     store: ObjectStore
-    untrusted: frozenset[str]
+    damaged: frozenset[str]
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        if key in self.untrusted or not self.store.exists(key):
+        if key in self.damaged or not self.store.exists(key):
             self.uploads.upload(key, chunks)

@@ -13,7 +13,7 @@ from holdfast.checkpoint.layout import ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, FencingEpoch
 from holdfast.job_log import log
-from holdfast.repository.blobs import Away, Blobs
+from holdfast.repository.blobs import Blobs, RemoteUploads
 from holdfast.repository.chain import entry_key
 from holdfast.repository.names import JOURNAL, is_entry
 from holdfast.snapshot.carrier import ShardCopy, copy_shards, key_being_deleted
@@ -64,15 +64,20 @@ class RemoteCopier:
         known = {file.path: at for shard in group for file in shard.files if (at := blobs.locate(file)) is not None}
         unknown = _without(group, known)
         if sum(shard.size for shard in unknown) >= self._worthwhile and unknown:
-            with blobs.away() as away:
-                report = self._sent(self._errand(directory, unknown, blobs, away, pins), cancelled)
+            with blobs.remote_uploads() as remote:
+                report = self._sent(self._copy_task(directory, unknown, blobs, remote, pins), cancelled)
                 if report is not None:
-                    refused = blobs.take_in(away, _matched(unknown, report.found))
+                    refused = blobs.merge_remote(remote, _matched(unknown, report.found))
                     return _copies(group, known, report, refused)
         return copy_shards(directory, group, blobs, cancelled, pins)
 
-    def _errand(
-        self, directory: WorkPath, shards: tuple[ShardPlan, ...], blobs: Blobs, away: Away, pins: Sequence[Path]
+    def _copy_task(
+        self,
+        directory: WorkPath,
+        shards: tuple[ShardPlan, ...],
+        blobs: Blobs,
+        remote: RemoteUploads,
+        pins: Sequence[Path],
     ) -> CopyTask:
         home = self._home
         witness, digest = self._entry(blobs.epoch)
@@ -91,7 +96,7 @@ class RemoteCopier:
             fencing_epoch=blobs.epoch,
             shards=shards,
             expected=tuple(at for file in files if (at := blobs.expect(file)) is not None),
-            untrusted=away.untrusted,
+            damaged=remote.damaged,
             bytes_per_second=home.bandwidth / self._runner.at_once() if home.bandwidth is not None else None,
         )
 

@@ -167,12 +167,12 @@ class Checkpointing:
         if attempt := self._attempts.pop(ticket, None):
             self._lanes.submit("copy", lambda: attempt.directory.unpin(ticket))
 
-    def distrust(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
+    def mark_damaged(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
         """Upload anew what only `damaged` checkpoints hold; `proven` has just been read whole."""
         named = {file.key for id in damaged if id in self.manifests for file in self.manifests[id].files()}
         if proven in self.manifests:
             named -= {file.key for file in self.manifests[proven].files()}
-        self._blobs.distrust(named)
+        self._blobs.mark_damaged(named)
 
     def orphaned_manifests(self) -> frozenset[str]:
         """Keys of manifests whose checkpoint will never be completed. Called on the journal lane, where no seal is
@@ -359,7 +359,7 @@ class Checkpointing:
         except OutcomeUnknown as error:
             raise CompletionInDoubt(error.message, hint=error.hint) from error
         self._usage_recorded = usage or self._usage_recorded
-        self._blobs.remember(manifest)
+        self._blobs.commit_manifest(manifest)
         self._step("checkpoint.journal")
         self._post(CheckpointSealed(attempt.ticket))
 
@@ -368,7 +368,7 @@ class Checkpointing:
         (emptied, swapped, not mounted), the answer was true, and the object is not here."""
         unproved = self._blobs.unclaimed_of(manifest)
         if gone := missing(self._store, [*sorted(unproved), key]):
-            self._blobs.distrust(gone)
+            self._blobs.mark_damaged(gone)
             raise HomeReplaced(
                 f"could not complete checkpoint {manifest.checkpoint}: {len(gone)} objects that were uploaded for it, "
                 f"{min(gone)} among them, are not in the home",

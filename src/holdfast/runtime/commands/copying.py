@@ -163,17 +163,15 @@ class Copy:
     def _mend(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
         if entry.id not in _mendable(journal.state):
             copied.present.append(entry.id)
-        elif self._send(transfer, entry, copied, distrusted=True):
+        elif self._send(transfer, entry, copied, again=True):
             mark_repaired(journal, entry.id, "every byte was proved against the source of the copy")
             copied.repaired.append(entry.id)
 
-    def _send(
-        self, transfer: Transfer, entry: CheckpointCompleted, copied: Copied, *, distrusted: bool = False
-    ) -> bool:
+    def _send(self, transfer: Transfer, entry: CheckpointCompleted, copied: Copied, *, again: bool = False) -> bool:
         """Whether the target has every byte of it now."""
         try:
-            if distrusted:
-                transfer.distrust(entry)
+            if again:
+                transfer.recheck(entry)
             load = transfer.load(entry)
             with self._progress(load) as advance:
                 transfer.send(load, advance)

@@ -29,7 +29,7 @@ from holdfast.runtime.recovery.evidence import Verdict, difference, verdict
 from holdfast.runtime.recovery.recovery import Recovery, Resumed
 from holdfast.runtime.recovery.resuming import Resuming
 
-Distrust = Callable[[Collection[CheckpointId], CheckpointId | None], None]
+MarkDamaged = Callable[[Collection[CheckpointId], CheckpointId | None], None]
 """These checkpoints were found damaged, and the query goes on from that one."""
 
 
@@ -43,7 +43,7 @@ class Candidates:
         resuming: Resuming,
         journal: Journal,
         supervision: Supervision,
-        distrust: Distrust,
+        mark_damaged: MarkDamaged,
         repeats: Repeats = "refuse",
     ) -> None:
         self._job = job
@@ -53,7 +53,7 @@ class Candidates:
         self._resuming = resuming
         self._journal = journal
         self._supervision = supervision
-        self._distrust = distrust
+        self._mark_damaged = mark_damaged
         self._refusals: Counter[str] = Counter()
         self._given_up: set[str] = set()
         self._proved: dict[CheckpointId, str] = {}
@@ -122,7 +122,7 @@ class Candidates:
         if written is not None and (taken := self._query.own_writer(resumed.directory)) is not None:
             require_no_skips(self._job, taken, self._repeats, may_have_more=written.planned > taken.planned)
         self._supervision.overridden = self._resuming.go_on(resumed)
-        self._distrust(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
+        self._mark_damaged(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         return resumed
 
     def _examined(self, suspect: Resumed, death: QueryFailure) -> Verdict:

@@ -211,7 +211,7 @@ def launch(
         if isinstance(entry, CheckpointCompleted):
             for blobs, checkpointing in blobs_by_run:
                 if (manifest := checkpointing.manifests.get(entry.id)) is not None:
-                    blobs.remember(manifest)
+                    blobs.commit_manifest(manifest)
             post(EntrySettled(entry.id, entry.barrier_batch_id))
 
     around = place.around
@@ -570,7 +570,7 @@ def _put_together(
             resuming=resuming,
             journal=journal,
             supervision=supervision,
-            distrust=checkpointing.distrust,
+            mark_damaged=checkpointing.mark_damaged,
         ),
         workplace=workplace,
         watch=watch,

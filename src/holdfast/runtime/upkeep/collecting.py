@@ -6,7 +6,7 @@ cannot be deleted does not keep the others.
 
 Invariants
 - A key is deleted only after the journal retired every checkpoint that names it, longer ago than the grace, or when
-  none ever did; and not while this run is using it (`Blobs.give_up`).
+  none ever did; and not while this run is using it (`Blobs.reserve_for_deletion`).
 - Of what other runs may have written only keys of earlier epochs are deleted, and manifests that existed before this
   run claimed the job: a run that stalls here can harm no newer one.
 - Journal entries are deleted in ascending order, and only those that an official fold stands for.
@@ -222,7 +222,7 @@ class Collector:
         for item in listed_objects(self._store):
             listed.add(item.key)
             if item.key.startswith("packs/"):
-                self._blobs.learn_pack(item.key, item.size)
+                self._blobs.add_pack(item.key, item.size)
             if is_of_earlier_run(item.key, self._journal.fencing_epoch):
                 stored.append(item.key)
         # In this order: what is live no more is in a manifest by then, and what is needed no more is in its grace.
@@ -255,24 +255,24 @@ class Collector:
             self._folded = not clear_folded(self._store, folded.upto, SLICE, guard_of(self._journal.state))
 
     def _delete_some(self) -> None:
-        """Delete what is given up and not needed.
+        """Delete what is chosen and not needed.
 
         A key may be needed again after it was retired: a later checkpoint found its bytes in the home. As long as that
         one is under way the key is live; from then on its manifest counts. So it is asked once more what is needed
-        after `give_up`, when no further reference can be made.
+        after `reserve_for_deletion`, when no further reference can be made.
         """
         chosen = frozenset(self._deletions.next(self._clock.monotonic(), SLICE))
         if not chosen or not self._owns_the_home():
             return
         self._deletions.forget(needed := self._needed(chosen))
-        given = self._blobs.give_up(chosen - needed)
-        self._deletions.postpone(chosen - needed - given, self._clock.monotonic() + _IN_USE_PAUSE_S)
-        self._deletions.forget(needed := self._needed(given))
+        reserved = self._blobs.reserve_for_deletion(chosen - needed)
+        self._deletions.postpone(chosen - needed - reserved, self._clock.monotonic() + _IN_USE_PAUSE_S)
+        self._deletions.forget(needed := self._needed(reserved))
         doubtful: set[str] = set()
         try:
-            self._delete(sorted(given - needed, key=objects_first), doubtful)
+            self._delete(sorted(reserved - needed, key=objects_first), doubtful)
         finally:
-            self._blobs.deleted(given - doubtful)
+            self._blobs.deleted(reserved - doubtful)
 
     def _owns_the_home(self) -> bool:
         """Raises `HomeReplaced` when it is not the one that this run wrote to any more."""

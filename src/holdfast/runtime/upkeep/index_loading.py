@@ -67,7 +67,7 @@ class IndexLoader:
                 continue
             self._manifests[entry.id] = manifest
             if entry.id not in self._journal.state.corrupt:
-                self._blobs.learn(manifest)
+                self._blobs.load_manifest(manifest)
         self._done()
 
     def _read(self, entries: Sequence[CheckpointCompleted]) -> list[Manifest | None]:
