@@ -22,7 +22,7 @@ from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import AttemptId
 from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.collection import OutwornPack
+from holdfast.repository.collection import SparsePack
 from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
@@ -361,20 +361,20 @@ def an_answer_counts_though_its_object_was_reserved_for_deletion(patch: Patch) -
 
 
 @defect(interval="500ms", retained=1)
-def an_outworn_pack_is_deleted_at_once(patch: Patch) -> None:
-    original = Collector._wear_out
+def a_sparse_pack_is_deleted_at_once(patch: Patch) -> None:
+    original = Collector._mark_sparse
 
-    def wear_out(self: Any) -> None:
+    def mark_sparse(self: Any) -> None:
         original(self)
-        for key in sorted(self._blobs._outworn):
+        for key in sorted(self._blobs._to_repack):
             self._store.delete(key)
 
-    patch.setattr(Collector, "_wear_out", wear_out)
+    patch.setattr(Collector, "_mark_sparse", mark_sparse)
 
 
 @defect()
 def every_pack_is_carried_anew(patch: Patch) -> None:
-    patch.setattr(collecting, "outworn_packs", lambda newest, sizes, pinned: [OutwornPack(key, 9, 1) for key in sizes])
+    patch.setattr(collecting, "sparse_packs", lambda newest, sizes, pinned: [SparsePack(key, 9, 1) for key in sizes])
 
 
 @defect(crash=0.015)

@@ -224,7 +224,7 @@ def test_a_pack_kept_for_little_is_left_behind_and_space_stays_bounded(new_run: 
 
 
 def test_without_that_every_pack_would_stay(new_run: NewRun, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runtime.upkeep.collecting.outworn_packs", lambda newest, sizes, pinned: ())
+    monkeypatch.setattr("holdfast.runtime.upkeep.collecting.sparse_packs", lambda newest, sizes, pinned: ())
     sizes = churn_with_one_file_of_each_batch_kept(new_run(parallelism=1), home)
     assert max(sizes) > 20_000
 

@@ -221,12 +221,12 @@ def test_what_others_uploaded_is_live_and_unclaimed_until_a_checkpoint_names_it(
     assert blobs.settled_packs() == {key: 1}
 
 
-def test_an_outworn_pack_is_not_made_known_again_by_a_late_answer(world: World) -> None:
+def test_a_sparse_pack_is_not_made_known_again_by_a_late_answer(world: World) -> None:
     write(world.work, {"a/f": b"x"})
     blobs = blobs_of(world)
     (copy,) = world.copy(blobs)
     at = copy.files[0]
-    blobs.wear_out(frozenset({at.key}))
+    blobs.mark_for_repack(frozenset({at.key}))
     with blobs.remote_uploads() as remote:
         ((file,),) = (shard.files for shard in shards(world.work))
         assert blobs.merge_remote(remote, [(file, at)]) == frozenset()

@@ -21,10 +21,10 @@ from holdfast.identifiers import (
 )
 from holdfast.repository import retention
 from holdfast.repository.collection import (
-    OutwornPack,
+    SparsePack,
     Unneeded,
     Why,
-    outworn_packs,
+    sparse_packs,
     stale_temporaries,
     unneeded_objects,
 )
@@ -247,12 +247,12 @@ def packed(*sizes_by_pack: tuple[str, Iterable[int]]) -> Manifest:
     return Manifest(FORMAT, "job", CheckpointId(1), BatchId(1), EPOCH, (ManifestShard(CONTROL_SHARD, tuple(files)),))
 
 
-def test_a_pack_of_which_less_than_a_quarter_is_needed_is_outworn() -> None:
+def test_a_pack_of_which_less_than_a_quarter_is_needed_is_sparse() -> None:
     """Files with the same bytes lie in a pack once; an empty file lies where another begins."""
     manifest = packed(("little", [0, 24]), ("a quarter", [10, 15]), ("pinned", [1]), ("new", [1]))
     sizes = {pack_key(Digest(name), EPOCH): 100 for name in ("little", "a quarter", "pinned", "unnamed")}
-    (outworn,) = outworn_packs(manifest, sizes, {pack_key(Digest("pinned"), EPOCH)})
-    assert outworn == OutwornPack(pack_key(Digest("little"), EPOCH), 100, 24)
+    (sparse,) = sparse_packs(manifest, sizes, {pack_key(Digest("pinned"), EPOCH)})
+    assert sparse == SparsePack(pack_key(Digest("little"), EPOCH), 100, 24)
 
 
 # --- folding ---

@@ -142,7 +142,7 @@ def document_of(
             for item in plan.objects
         ),
         outworn_packs=tuple(
-            PackDocument(key=pack.key, bytes=pack.size, needed_bytes=pack.needed) for pack in plan.outworn
+            PackDocument(key=pack.key, bytes=pack.size, needed_bytes=pack.needed) for pack in plan.sparse
         ),
         unreadable=plan.unreadable,
         missing=plan.missing,

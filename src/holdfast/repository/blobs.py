@@ -13,8 +13,8 @@ Invariants
   even if the checkpoint was aborted long ago: the end of the upload would add a deleted object to the index.
 - The run does not know which keys other processes upload to before they answer. So it ignores an answer for a key that
   was reserved for deletion at any time since they were asked (`RemoteUploads`).
-- An outworn pack is not referred to by checkpoints that begin from then on. What is still needed of it goes into a new
-  pack with the next checkpoint, out of the work directory; older checkpoints name the old pack as long as they live.
+- Checkpoints that begin after a pack was marked for repacking do not refer to it. They write what they need of it into
+  a new pack, out of the work directory. Older checkpoints name the old pack as long as they live.
 
 Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
 in `find`, `_sent` and `reserve_for_deletion` makes them safe against each other. Two threads may upload the same bytes
@@ -108,7 +108,7 @@ class Blobs:
         self._newest: dict[str, Digest] = {}
         """Path → digest, of the newest completed checkpoint."""
         self._packs: dict[str, _KnownPack] = {}
-        self._outworn: set[str] = set()
+        self._to_repack: set[str] = set()
         self._completed = 0
 
     @property
@@ -128,7 +128,7 @@ class Blobs:
     def load_manifest(self, manifest: Manifest) -> None:
         """Index a checkpoint of an earlier run that is not retired. Called on the lane that retires."""
         for file in manifest.files():
-            if file.key not in self._outworn:
+            if file.key not in self._to_repack:
                 self._content.setdefault(file.digest, _Location(file.epoch, file.pack, file.offset))
 
     def commit_manifest(self, manifest: Manifest) -> None:
@@ -140,7 +140,7 @@ class Blobs:
         paths = set()
         claimed = set()
         for file in manifest.files():
-            if file.key not in self._outworn:
+            if file.key not in self._to_repack:
                 self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
             paths.add(file.path)
             claimed.add(file.key)
@@ -222,7 +222,7 @@ class Blobs:
         packed = []
         with self._sent(key, [data]):
             self._packs[key] = _KnownPack(len(data), self._completed)
-            self._outworn.discard(key)
+            self._to_repack.discard(key)
             offset = 0
             for file in files:
                 location = _Location(self._epoch, pack, offset)
@@ -266,7 +266,7 @@ class Blobs:
             self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
 
     def merge_remote(self, remote: RemoteUploads, found: Sequence[tuple[WorkFile, ManifestFile]]) -> frozenset[str]:
-        """Add what other processes found or uploaded. Returns the keys that are refused: they were reserved for deletion.
+        """Add what other processes found or uploaded. Returns the refused keys: they were reserved for deletion.
 
         Each key becomes live before its reservation is checked. `reserve_for_deletion` does the two steps in the other
         order, so one of the two sees the other.
@@ -283,7 +283,7 @@ class Blobs:
                 continue
             if at.epoch == self._epoch:
                 self._unclaimed.add(at.key)
-            if at.key not in self._outworn:
+            if at.key not in self._to_repack:
                 self._content[at.digest] = location
             self._damaged -= remote.damaged & {at.key}
         own = [at for _, at in found if at.epoch == self._epoch and at.key not in refused]
@@ -302,9 +302,9 @@ class Blobs:
         latest = self._completed - PACK_SETTLED_AFTER
         return {key: pack.size for key, pack in list(self._packs.items()) if pack.known_since <= latest}
 
-    def wear_out(self, packs: frozenset[str]) -> None:
-        """Let checkpoints that begin from here on carry the files of these packs anew."""
-        self._outworn |= packs
+    def mark_for_repack(self, packs: frozenset[str]) -> None:
+        """Checkpoints that begin from here on upload the files of these packs again."""
+        self._to_repack |= packs
         self.forget(packs)
 
     # --- deleting ---
@@ -350,7 +350,7 @@ class Blobs:
     def gone(self, key: str) -> None:
         """The object has been deleted. Called before `deleted`, while nothing can be uploaded to the key."""
         self._unclaimed.discard(key)
-        self._outworn.discard(key)
+        self._to_repack.discard(key)
         self._packs.pop(key, None)
 
 

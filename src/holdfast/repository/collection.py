@@ -11,7 +11,7 @@ TEMPORARY_KEPT_S = 86_400.0
 """A temporary of a living writer is younger. If one should not be, its write fails and is repeated; nothing is lost."""
 
 LEAST_SHARE = 4
-"""A pack is outworn when less than one part in this many of it is still needed."""
+"""A pack is sparse when less than one part in this many of it is still needed."""
 
 
 class Why(StrEnum):
@@ -53,13 +53,13 @@ def stale_temporaries(found: Iterable[StoredObject], now: float) -> Iterator[Unn
 
 
 @dataclass(frozen=True, slots=True)
-class OutwornPack:
+class SparsePack:
     key: str
     size: int
     needed: int
 
 
-def outworn_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[str]) -> tuple[OutwornPack, ...]:
+def sparse_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[str]) -> tuple[SparsePack, ...]:
     """Packs that the newest checkpoint keeps alive for little: their files are better carried anew.
 
     `sizes` are those of the packs that come into question. A `pinned` one, which a savepoint names, would stay all the
@@ -69,7 +69,7 @@ def outworn_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[
     for file in newest.files():
         if file.pack is not None and file.key in sizes:
             parts.setdefault(file.key, set()).add((file.offset, file.size))
-    packs = (OutwornPack(key, sizes[key], sum(size for _, size in found)) for key, found in parts.items())
+    packs = (SparsePack(key, sizes[key], sum(size for _, size in found)) for key, found in parts.items())
     return tuple(pack for pack in packs if pack.needed * LEAST_SHARE < pack.size and pack.key not in pinned)
 
 

@@ -9,10 +9,10 @@ from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageUnreach
 from holdfast.identifiers import CheckpointId, FencingEpoch
 from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.collection import (
-    OutwornPack,
+    SparsePack,
     Unneeded,
     is_of_earlier_run,
-    outworn_packs,
+    sparse_packs,
     stale_temporaries,
     unneeded_objects,
 )
@@ -39,7 +39,7 @@ class Found:
 class CollectionPlan:
     retire: tuple[CheckpointId, ...]
     objects: tuple[Unneeded, ...]
-    outworn: tuple[OutwornPack, ...]
+    sparse: tuple[SparsePack, ...]
     """What the running job is going to leave behind by itself."""
     unreadable: tuple[CheckpointId, ...]
     """Checkpoints of which it is not known what they need. As long as there is one, no object is planned to go."""
@@ -92,7 +92,7 @@ def plan_collection(
     return CollectionPlan(
         retire=retire,
         objects=(*unneeded, *stale_temporaries(found.temporaries, now.timestamp())),
-        outworn=_outworn(found, kept, manifests),
+        sparse=_sparse(found, kept, manifests),
         unreadable=unreadable,
         missing=tuple(sorted(absent_among(store, sorted(_missing(found, kept, manifests))))),
         foreign=tuple(item.key for item in found.foreign),
@@ -125,16 +125,16 @@ def _retired(
     return retired_keys(store, state, left)
 
 
-def _outworn(
+def _sparse(
     found: Found, kept: list[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
-) -> tuple[OutwornPack, ...]:
+) -> tuple[SparsePack, ...]:
     newest = next((manifests[entry.id] for entry in reversed(kept) if entry.id in manifests), None)
     if newest is None:
         return ()
     sizes = {item.key: item.size for item in found.objects if item.key.startswith("packs/")}
     savepoints = [entry for entry in kept if entry.name and entry.id in manifests]
     pinned = {key for entry in savepoints for key in keys_of(entry, manifests[entry.id])}
-    return outworn_packs(newest, sizes, pinned)
+    return sparse_packs(newest, sizes, pinned)
 
 
 def retired_keys(store: ObjectStore, state: JobState, left: Mapping[CheckpointId, float]) -> dict[str, float]:

@@ -24,7 +24,7 @@ from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.absence import absent_among
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.collection import is_of_earlier_run, outworn_packs, stale_temporaries
+from holdfast.repository.collection import is_of_earlier_run, sparse_packs, stale_temporaries
 from holdfast.repository.deletion_queue import DeletionQueue, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded, guard_of
@@ -136,7 +136,7 @@ class Collector:
 
     def look_at_packs(self) -> None:
         """A checkpoint has completed: some packs may be worn out by it."""
-        self._submit(self._wear_out)
+        self._submit(self._mark_sparse)
 
     def _submit(self, work: Work) -> None:
         def and_then_plan() -> None:
@@ -174,14 +174,14 @@ class Collector:
     def _schedule(self, keys: Iterable[str], wait_s: float) -> None:
         self._deletions.schedule(keys, self._clock.monotonic() + wait_s)
 
-    def _wear_out(self) -> None:
+    def _mark_sparse(self) -> None:
         state = self._journal.state
         known = [self._manifests[entry.id] for entry in state.restorable() if entry.id in self._manifests]
         savepoints = [entry.id for entry in state.retained() if entry.name]
         pinned = {key for id in savepoints if id in self._manifests for key in _keys_in(self._manifests[id])}
         if known:
-            outworn = outworn_packs(known[0], self._blobs.settled_packs(), pinned)
-            self._blobs.wear_out(frozenset(pack.key for pack in outworn))
+            sparse = sparse_packs(known[0], self._blobs.settled_packs(), pinned)
+            self._blobs.mark_for_repack(frozenset(pack.key for pack in sparse))
 
     def _plan(self) -> None:
         """Say when the next slice is due."""
