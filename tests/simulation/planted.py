@@ -82,9 +82,9 @@ DYING = {"dying": 0.06}
 
 @defect(timeout="1s", slow=0.05)
 def a_late_acknowledgement_completes_an_expired_checkpoint(patch: Patch) -> None:
-    original = Coordinator._give_up
+    original = Coordinator._abort
 
-    def give_up(self: Any, pending: Any, *rest: Any, **named: Any) -> None:
+    def abort(self: Any, pending: Any, *rest: Any, **named: Any) -> None:
         original(self, pending, *rest, **named)
         self.__dict__.setdefault("expired", {})[pending.ticket] = pending
 
@@ -94,7 +94,7 @@ def a_late_acknowledgement_completes_an_expired_checkpoint(patch: Patch) -> None
             pending.advance(Signal.ALL_ACKNOWLEDGED, now)
             self._commands.append(SealCheckpoint(pending.ticket, pending.record(now, None)))
 
-    patch.setattr(Coordinator, "_give_up", give_up)
+    patch.setattr(Coordinator, "_abort", abort)
     _patch_handler(patch, "ShardAcknowledged", acknowledged)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.coordination.commands import (
-    AbandonCheckpoint,
+    AbortCheckpoint,
     AnswerRequest,
     BeginCheckpoint,
     CopyShards,
@@ -107,15 +107,15 @@ def test_a_shard_is_not_tried_again_when_no_time_remains() -> None:
     ticket = driven.begin_periodic(0)
     driven.advance(ticket, Phase.COPYING)
     driven.now += 4.9
-    assert of(driven.tell(ShardFailed(ticket, STATE, UNREACHABLE, "x")), AbandonCheckpoint)
+    assert of(driven.tell(ShardFailed(ticket, STATE, UNREACHABLE, "x")), AbortCheckpoint)
 
 
-def test_an_expired_checkpoint_is_abandoned_once_and_its_late_messages_change_nothing() -> None:
+def test_an_expired_checkpoint_is_aborted_once_and_its_late_messages_change_nothing() -> None:
     driven = Driven()
     ticket = driven.begin_periodic(0)
     driven.advance(ticket, Phase.COPYING)
     commands = driven.wait(100.0)
-    assert only(commands, AbandonCheckpoint).reason is FailureReason.EXPIRED
+    assert only(commands, AbortCheckpoint).reason is FailureReason.EXPIRED
     assert "100 s" in only(commands, RecordOutcome).record.failure.message
     failed = driven.statistics.failed
     for event in (ShardAcknowledged(ticket, CONTROL), ShardAcknowledged(ticket, STATE), CheckpointSealed(ticket)):
@@ -129,7 +129,7 @@ def test_expiry_of_two_at_once_that_ends_the_run_gives_each_up_once() -> None:
     driven.tell(CheckpointRequested(RequestId(1)))
     driven.tell(CheckpointRequested(RequestId(2), "savepoint", "s"))
     commands = driven.wait(100.0)
-    assert len({command.ticket for command in of(commands, AbandonCheckpoint)}) == 2
+    assert len({command.ticket for command in of(commands, AbortCheckpoint)}) == 2
     assert kinds(commands)[-1] == "EndRun"
 
 
@@ -143,7 +143,7 @@ def test_a_newer_checkpoint_supersedes_older_ones_without_counting_a_failure() -
     driven.advance(old, Phase.COPYING)
     driven.advance(new, Phase.SEALING)
     commands = driven.tell(CheckpointSealed(new))
-    assert only(commands, AbandonCheckpoint) == AbandonCheckpoint(old, FailureReason.SUPERSEDED)
+    assert only(commands, AbortCheckpoint) == AbortCheckpoint(old, FailureReason.SUPERSEDED)
     assert driven.statistics.consecutive_failures == 0
 
 
@@ -159,7 +159,7 @@ def test_a_savepoint_is_never_superseded() -> None:
     driven = Driven(CONCURRENT)
     driven.barrier(0)
     savepoint = only(driven.tell(CheckpointRequested(RequestId(1), "savepoint", "s")), BeginCheckpoint).ticket
-    assert of(driven.complete(driven.begin_periodic(1)), AbandonCheckpoint) == []
+    assert of(driven.complete(driven.begin_periodic(1)), AbortCheckpoint) == []
     assert only(driven.complete(savepoint), AnswerRequest).completed == 2
 
 
@@ -168,7 +168,7 @@ def test_a_checkpoint_whose_entry_is_being_written_is_not_superseded() -> None:
     old = driven.begin_periodic(0)
     new = driven.begin_periodic(1)
     driven.advance(old, Phase.SEALING)
-    assert of(driven.complete(new), AbandonCheckpoint) == []
+    assert of(driven.complete(new), AbortCheckpoint) == []
     commands = driven.tell(CheckpointSealed(old))
     assert driven.statistics.completed == 2
     assert of(commands, PublishOutput) == []  # the newer barrier is asked for already

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.coordination.commands import (
-    AbandonCheckpoint,
+    AbortCheckpoint,
     AnswerRequest,
     BeginCheckpoint,
     Command,
@@ -89,7 +89,7 @@ class AnyEvents(RuleBasedStateMachine):
             case SealCheckpoint(ticket=ticket):
                 assert ticket not in self.sealable, "sealed twice"
                 self.sealable.add(ticket)
-            case AbandonCheckpoint(ticket=ticket):
+            case AbortCheckpoint(ticket=ticket):
                 assert ticket not in self.failed | self.completed, "ended twice"
                 self.failed.add(ticket)
             case RecordOutcome(record=record):

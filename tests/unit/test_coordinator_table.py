@@ -39,10 +39,10 @@ S, P, C, Z, DONE, GONE = (
     Phase.FAILED,
 )
 EXPECTED_PHASE = {
-    S: {Signal.BEGUN: P, Signal.GIVEN_UP: GONE},
-    P: {Signal.PLANNED: C, Signal.GIVEN_UP: GONE},
-    C: {Signal.ALL_ACKNOWLEDGED: Z, Signal.GIVEN_UP: GONE},
-    Z: {Signal.SEALED: DONE, Signal.GIVEN_UP: GONE},
+    S: {Signal.BEGUN: P, Signal.ABORTED: GONE},
+    P: {Signal.PLANNED: C, Signal.ABORTED: GONE},
+    C: {Signal.ALL_ACKNOWLEDGED: Z, Signal.ABORTED: GONE},
+    Z: {Signal.SEALED: DONE, Signal.ABORTED: GONE},
     DONE: {},
     GONE: {Signal.SEALED: DONE, Signal.SETTLED: DONE},
 }
@@ -75,7 +75,7 @@ EVENTS: dict[str, Event] = {
     "other ticket": CheckpointSealed(Ticket(77)),
 }
 STALE = "stale"
-FAILS = "AbandonCheckpoint RecordOutcome RaiseAlarm"
+FAILS = "AbortCheckpoint RecordOutcome RaiseAlarm"
 COMPLETES = "RecordOutcome PublishOutput RetireCheckpoints"
 SETTLES = "RecordOutcome PublishOutput RetireCheckpoints ClearAlarm"
 # What each event does in each state: the commands, "" for none without being stale, or STALE.
@@ -154,7 +154,7 @@ RUN_EVENTS: dict[str, Event] = {
     "fenced": RunFenced("x"),
 }
 BEGINS = "BeginCheckpoint"
-GIVES_UP = "AbandonCheckpoint RecordOutcome"
+ABORTS = "AbortCheckpoint RecordOutcome"
 RUN_EXPECTED = {
     # No query yet.
     "new": {"old barrier": "", "stop": "EndRun", "stop with savepoint": "EndRun", "fenced": "EndRun"},
@@ -168,7 +168,7 @@ RUN_EXPECTED = {
         "old barrier": STALE,
     },
     # A checkpoint of batch 0 is under way.
-    "pending": {"ended elsewhere": GIVES_UP, "fenced": f"{GIVES_UP} EndRun", "old barrier": STALE},
+    "pending": {"ended elsewhere": ABORTS, "fenced": f"{ABORTS} EndRun", "old barrier": STALE},
     # Everything is durable and published.
     "durable": {
         "checkpoint": "AnswerRequest",
@@ -180,11 +180,11 @@ RUN_EXPECTED = {
     },
     # A final checkpoint of batch 0 is under way.
     "stopping": {
-        "ended elsewhere": f"{GIVES_UP} EndRun",
+        "ended elsewhere": f"{ABORTS} EndRun",
         "checkpoint": "AnswerRequest",
         "savepoint": "AnswerRequest",
         "stop with savepoint": "AnswerRequest",
-        "fenced": f"{GIVES_UP} EndRun",
+        "fenced": f"{ABORTS} EndRun",
         "old barrier": STALE,
     },
     "over": dict.fromkeys(RUN_EVENTS, STALE),

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.alarm import Alarm
 from holdfast.checkpoint.layout import ShardPlan
-from holdfast.coordination.commands import AbandonCheckpoint, SealCheckpoint
+from holdfast.coordination.commands import AbortCheckpoint, SealCheckpoint
 from holdfast.coordination.events import (
     CheckpointBegun,
     CheckpointSealed,
@@ -186,8 +186,8 @@ def test_seed_004_a_state_that_needs_ten_time_outs_to_upload_completes(tmp_path:
         try:
             copy_shards(work, [plan], blobs, lambda already=already: len(store.uploaded) > already)  # type: ignore[misc]
         except Cancelled:
-            abandoned = only(driven.wait(RULES.timeout), AbandonCheckpoint)
-            assert abandoned.reason is FailureReason.EXPIRED
+            aborted = only(driven.wait(RULES.timeout), AbortCheckpoint)
+            assert aborted.reason is FailureReason.EXPIRED
             blobs.end(ticket)
             expired += 1
         else:

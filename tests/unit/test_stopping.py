@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.coordination.commands import (
-    AbandonCheckpoint,
+    AbortCheckpoint,
     AnswerRequest,
     BeginCheckpoint,
     ClearAlarm,
@@ -174,13 +174,13 @@ def test_a_savepoint_of_nothing_is_refused_at_the_stop() -> None:
     assert "savepoint 's'" in (only(Driven().tell(StopRequested(RequestId(1), "s")), EndRun).failure or "")
 
 
-def test_a_fenced_run_abandons_everything_and_gives_no_further_command() -> None:
+def test_a_fenced_run_aborts_everything_and_gives_no_further_command() -> None:
     driven = Driven(CONCURRENT)
     driven.barrier(0)
     driven.tell(CheckpointRequested(RequestId(1)))
     driven.tell(CheckpointRequested(RequestId(2), "savepoint", "s"))
     commands = driven.tell(RunFenced("run 9 owns it"))
-    assert len(of(commands, AbandonCheckpoint)) == 2
+    assert len(of(commands, AbortCheckpoint)) == 2
     assert {answer.failure[0] for answer in of(commands, AnswerRequest)} == {FailureReason.FENCED}
     assert commands[-1] == EndRun("run 9 owns it", fenced=True)
     for event in (TimePassed(), CheckpointSealed(Ticket(1)), BarrierReached(BatchId(3)), StopRequested(RequestId(4))):
@@ -199,7 +199,7 @@ def test_a_query_restarted_in_place_keeps_its_checkpoints() -> None:
 def test_a_query_restarted_elsewhere_gives_them_up_uncounted() -> None:
     driven = Driven()
     ticket = driven.begin_periodic(5)
-    assert only(driven.tell(QueryEnded(replaced=True)), AbandonCheckpoint).reason is FailureReason.QUERY_RESTARTED
+    assert only(driven.tell(QueryEnded(replaced=True)), AbortCheckpoint).reason is FailureReason.QUERY_RESTARTED
     assert driven.statistics.consecutive_failures == 0
     driven.tell(QueryStarted(replaced=True, durable=BatchId(2)))
     assert driven.tell(CheckpointBegun(ticket, CheckpointId(1))) == []

@@ -1,6 +1,6 @@
 """A line of batches: how far the query has come on it, and how far of that is safe.
 
-It ends when the work directory is given up; the query then goes on along another one.
+It ends when the work directory is abandoned; the query then goes on along another one.
 """
 
 from holdfast.identifiers import BatchId, CheckpointId

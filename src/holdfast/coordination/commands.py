@@ -42,8 +42,8 @@ class SealCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class AbandonCheckpoint:
-    """Stop working on it. Nothing is deleted: what was uploaded is used again. Sent once per checkpoint, if at all."""
+class AbortCheckpoint:
+    """Stop working on it. Nothing is deleted: what was uploaded is used again. At most one per checkpoint."""
 
     ticket: Ticket
     reason: FailureReason
@@ -109,7 +109,7 @@ Command = (
     BeginCheckpoint
     | CopyShards
     | SealCheckpoint
-    | AbandonCheckpoint
+    | AbortCheckpoint
     | PublishOutput
     | RetireCheckpoints
     | RecordOutcome

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from holdfast.coordination.batch_timeline import BatchTimeline
 from holdfast.coordination.commands import (
-    AbandonCheckpoint,
+    AbortCheckpoint,
     AnswerRequest,
     BeginCheckpoint,
     ClearAlarm,
@@ -146,7 +146,7 @@ class Coordinator:
     def _query_ended(self, event: QueryEnded, now: float) -> None:
         self._running = False
         if event.replaced:
-            self._abandon_all(FailureReason.QUERY_RESTARTED, "its work directory was given up", now)
+            self._abort_all(FailureReason.QUERY_RESTARTED, "its work directory was abandoned", now)
             self._line.end()
             self._publishing.suspend()
 
@@ -212,7 +212,7 @@ class Coordinator:
                 self._commands.append(CopyShards(pending.ticket, shards))
                 self._seal_when_acknowledged(pending, now)
             case PlanFailed(reason=reason, message=message):
-                self._give_up(pending, reason, message, now)
+                self._abort(pending, reason, message, now)
 
     def _shard_acknowledged(self, event: ShardAcknowledged, now: float) -> None:
         pending = self._copying(event.ticket)
@@ -229,7 +229,7 @@ class Coordinator:
             return
         retry_at = now + self._rules.shard_backoff(event.number)
         if event.number >= self._rules.shard_tries or retry_at >= pending.expires_at:
-            self._give_up(pending, event.reason, event.message, now, shard=event.shard)
+            self._abort(pending, event.reason, event.message, now, shard=event.shard)
         else:
             pending.retry_at(event.shard, retry_at)
             self._history.count(shard_retries=self._history.statistics.shard_retries + 1)
@@ -237,7 +237,7 @@ class Coordinator:
     def _step_failed(self, event: StepFailed, now: float) -> None:
         pending = self._pending.get(event.ticket)
         if pending:
-            self._give_up(pending, event.reason, event.message, now)
+            self._abort(pending, event.reason, event.message, now)
         else:
             self._history.stale()
 
@@ -298,7 +298,7 @@ class Coordinator:
                 return
             if now >= pending.expires_at:
                 message = f"not complete after {self._rules.timeout:g} s, in phase {pending.phase.value}"
-                self._give_up(pending, FailureReason.EXPIRED, message, now)
+                self._abort(pending, FailureReason.EXPIRED, message, now)
             elif due := pending.due_retries(now):
                 self._commands.append(CopyShards(pending.ticket, due, again=True))
         if self._ended:
@@ -357,11 +357,11 @@ class Coordinator:
 
     def _complete(self, pending: PendingCheckpoint, now: float) -> None:
         assert pending.id is not None
-        was_given_up = pending.ticket in self._doubtful
+        was_aborted = pending.ticket in self._doubtful
         self._pending.pop(pending.ticket, None)
         self._doubtful.pop(pending.ticket, None)
-        record = (self._history.settle(pending.id) if was_given_up else None) or pending.record(now, None)
-        if not was_given_up:
+        record = (self._history.settle(pending.id) if was_aborted else None) or pending.record(now, None)
+        if not was_aborted:
             self._history.add(record)
         statistics = self._history.statistics
         self._history.count(
@@ -391,9 +391,9 @@ class Coordinator:
                 assert completed.id is not None
                 requests, older.requests = older.requests, ()
                 self._answer(requests, completed.id)
-                self._give_up(older, FailureReason.SUPERSEDED, f"checkpoint {completed.id} completed first", now)
+                self._abort(older, FailureReason.SUPERSEDED, f"checkpoint {completed.id} completed first", now)
 
-    def _give_up(
+    def _abort(
         self,
         pending: PendingCheckpoint,
         reason: FailureReason,
@@ -406,12 +406,12 @@ class Coordinator:
             self._doubtful[pending.ticket] = pending
             while len(self._doubtful) > _DOUBTFUL_KEPT:
                 self._doubtful.popitem(last=False)
-        pending.advance(Signal.GIVEN_UP, now)
+        pending.advance(Signal.ABORTED, now)
         del self._pending[pending.ticket]
         record = pending.record(now, failure)
         self._history.add(record)
         self._history.count(failed=self._history.statistics.failed + 1, last_failure=failure)
-        self._commands.append(AbandonCheckpoint(pending.ticket, reason))
+        self._commands.append(AbortCheckpoint(pending.ticket, reason))
         self._commands.append(RecordOutcome(record))
         requests, pending.requests = pending.requests, ()
         self._refuse(requests, reason, message)
@@ -430,9 +430,9 @@ class Coordinator:
         if stops:
             self._end(now, FailureReason.RUN_STOPPED, self._budget.message())
 
-    def _abandon_all(self, reason: FailureReason, message: str, now: float) -> None:
+    def _abort_all(self, reason: FailureReason, message: str, now: float) -> None:
         for pending in list(self._pending.values()):
-            self._give_up(pending, reason, message, now)
+            self._abort(pending, reason, message, now)
 
     def _end(
         self,
@@ -443,9 +443,9 @@ class Coordinator:
         fenced: bool = False,
         final: FailureReason | None = None,
     ) -> None:
-        """The last thing that ever happens: abandon all work, answer everyone who waits, end the run."""
+        """The last thing that ever happens: abort all work, answer everyone who waits, end the run."""
         self._ended = True
-        self._abandon_all(reason, message or "the run stopped", now)
+        self._abort_all(reason, message or "the run stopped", now)
         self._refuse(self._requests.clear(), reason, message or "the run stopped")
         requests = self._stopping.requests if self._stopping else ()
         self._commands.append(EndRun(message, fenced, requests, final))

@@ -30,7 +30,7 @@ class QueryEnded:
     """The query is not running any more, for whatever reason."""
 
     replaced: bool = False
-    """Its work directory is given up: what is being copied from it cannot be completed."""
+    """Its work directory is abandoned: what is being copied from it cannot be completed."""
 
 
 @dataclass(frozen=True, slots=True)

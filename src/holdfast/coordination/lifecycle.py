@@ -1,7 +1,7 @@
 """The life of one checkpoint: every phase, every signal, every transition. What is not in the table cannot happen.
 
 A signal that the table does not list for a phase is stale: it changes statistics at most (invariants 6 and 7). The
-one exception is written down here too: the journal outranks everything, so a checkpoint that was given up while its
+one exception is written down here too: the journal outranks everything, so a checkpoint that was aborted while its
 journal entry was undecided becomes COMPLETED when that entry turns out to exist.
 """
 
@@ -26,21 +26,21 @@ class Signal(Enum):
     PLANNED = "planned"
     ALL_ACKNOWLEDGED = "all acknowledged"
     SEALED = "sealed"
-    GIVEN_UP = "given up"
-    """Its time is up, or a step or shard failed for good, or it was aborted."""
+    ABORTED = "aborted"
+    """Its time ran out, a step or shard failed permanently, or something else took its place."""
     SETTLED = "settled"
     """The journal entry, once undecided, was found to exist."""
 
 
 TRANSITIONS: dict[tuple[Phase, Signal], Phase] = {
     (Phase.STARTING, Signal.BEGUN): Phase.PLANNING,
-    (Phase.STARTING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.STARTING, Signal.ABORTED): Phase.FAILED,
     (Phase.PLANNING, Signal.PLANNED): Phase.COPYING,
-    (Phase.PLANNING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.PLANNING, Signal.ABORTED): Phase.FAILED,
     (Phase.COPYING, Signal.ALL_ACKNOWLEDGED): Phase.SEALING,
-    (Phase.COPYING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.COPYING, Signal.ABORTED): Phase.FAILED,
     (Phase.SEALING, Signal.SEALED): Phase.COMPLETED,
-    (Phase.SEALING, Signal.GIVEN_UP): Phase.FAILED,
+    (Phase.SEALING, Signal.ABORTED): Phase.FAILED,
     (Phase.FAILED, Signal.SETTLED): Phase.COMPLETED,
     (Phase.FAILED, Signal.SEALED): Phase.COMPLETED,
 }

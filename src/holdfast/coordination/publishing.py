@@ -25,7 +25,7 @@ class Publishing:
         return self._suspended or (self._asked is None and self._wanted == self._done)
 
     def suspend(self) -> None:
-        """The work directory is given up. What is published next is up to recovery: it may have to go back."""
+        """The work directory is abandoned. What is published next is up to recovery: it may have to go back."""
         self._suspended = True
         self._retry_at = None
 

@@ -25,4 +25,4 @@ class Attempt:
     """Seconds from the trigger; None when nothing is pinned."""
     copies: dict[ShardId, ShardCopy] = field(default_factory=dict)
     failures: dict[ShardId, int] = field(default_factory=dict)
-    abandoned: bool = False
+    aborted: bool = False

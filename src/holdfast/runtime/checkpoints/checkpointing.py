@@ -1,7 +1,7 @@
 """Performs the coordinator's commands about checkpoints: each step does its I/O and reports the result as an event.
 
 Lanes: `begin`, `seal`, `record` and `retire` run on the journal lane, planning and `copy` on the copy lane. So no two
-appends overlap, and a checkpoint that was abandoned before its `seal` began is never appended.
+appends overlap, and a checkpoint that was aborted before its `seal` began is never appended.
 
 A checkpoint is planned and its files are pinned as soon as it begins, before the journal has answered: from then on
 Spark may delete what it likes.
@@ -144,9 +144,9 @@ class Checkpointing:
         attempt = self._attempts[progress.ticket]
         self._lanes.submit("journal", lambda: self._reporting(attempt, lambda attempt: self._seal(attempt, progress)))
 
-    def abandon(self, ticket: Ticket) -> None:
+    def abort(self, ticket: Ticket) -> None:
         if attempt := self._attempts.get(ticket):
-            attempt.abandoned = True
+            attempt.aborted = True
         self._leave(ticket)
 
     def record(self, record: CheckpointRecord) -> None:
@@ -190,7 +190,7 @@ class Checkpointing:
     # Steps; called on a lane.
 
     def _reporting(self, attempt: Attempt, step: Callable[[Attempt], None]) -> None:
-        if attempt.abandoned:
+        if attempt.aborted:
             return
         try:
             step(attempt)
@@ -237,7 +237,7 @@ class Checkpointing:
             self._post(PlanFailed(attempt.ticket, reason_of(error), message_of(error)))
         else:
             self._post(SnapshotPlanned(attempt.ticket, tuple(shard.shard for shard in plan.shards)))
-        if attempt.abandoned:
+        if attempt.aborted:
             attempt.directory.unpin(attempt.ticket)
 
     def _pinned_plan(self, attempt: Attempt) -> SnapshotPlan:
@@ -258,7 +258,7 @@ class Checkpointing:
     def _copy_again(self, attempt: Attempt, shards: tuple[ShardId, ...]) -> None:
         """Where nothing is pinned, look at the directory again: what vanished may have been replaced by something as
         good."""
-        if attempt.abandoned:
+        if attempt.aborted:
             return
         assert attempt.plan is not None
         try:
@@ -273,7 +273,7 @@ class Checkpointing:
 
     def _copy_group(self, attempt: Attempt, group: tuple[ShardPlan, ...]) -> None:
         """One shard that declines does not take the others of its group with it."""
-        while group and not attempt.abandoned:
+        while group and not attempt.aborted:
             try:
                 copies = attempt.directory.copy(group, self._blobs, lambda: self._cancelled(attempt))
             except Cancelled:
@@ -312,7 +312,7 @@ class Checkpointing:
             self._post(ShardFailed(attempt.ticket, shard, reason_of(error), message_of(error), number))
 
     def _cancelled(self, attempt: Attempt) -> bool:
-        return attempt.abandoned or not self._still_owner()
+        return attempt.aborted or not self._still_owner()
 
     def _seal(self, attempt: Attempt, progress: CheckpointRecord) -> None:
         assert attempt.id is not None
@@ -334,7 +334,7 @@ class Checkpointing:
         self._written[attempt.id] = manifest_key(digest)
         self._store.upload(manifest_key(digest), [data])
         self._step("checkpoint.manifest")
-        if attempt.abandoned:
+        if attempt.aborted:
             return
         self._journal.settle()
         self._require_free_name(attempt)
@@ -376,7 +376,7 @@ class Checkpointing:
             )
 
     def _require_free_name(self, attempt: Attempt) -> None:
-        """An attempt that was given up may have been completed all the same, and have the name."""
+        """An attempt that was aborted may have been completed all the same, and have the name."""
         if attempt.name is not None and attempt.name in {entry.name for entry in self._journal.state.retained()}:
             raise NameTaken(f"savepoint {attempt.name!r} exists")
 

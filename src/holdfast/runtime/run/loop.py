@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.coordination.commands import (
-    AbandonCheckpoint,
+    AbortCheckpoint,
     AnswerRequest,
     BeginCheckpoint,
     ClearAlarm,
@@ -290,8 +290,8 @@ class Runtime:
                 self._checkpointing.copy(ticket, shards, again=again)
             case SealCheckpoint(progress=progress):
                 self._checkpointing.seal(progress)
-            case AbandonCheckpoint(ticket=ticket):
-                self._checkpointing.abandon(ticket)
+            case AbortCheckpoint(ticket=ticket):
+                self._checkpointing.abort(ticket)
             case RecordOutcome(record=record):
                 self._checkpointing.record(record)
                 _tell(record)
