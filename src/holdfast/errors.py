@@ -72,7 +72,7 @@ class Conflict(InvalidSettings):
 
 
 class NewerFormat(InvalidSettings):
-    """Nothing of what it names may be deleted or given up: whoever wrote it needs it."""
+    """Nothing of what it names may be deleted or abandoned: whoever wrote it needs it."""
 
     @classmethod
     def of_format(cls, subject: str, found: int, known: int) -> NewerFormat:

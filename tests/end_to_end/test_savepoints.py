@@ -46,7 +46,7 @@ def test_back_to_a_savepoint_and_on_from_there_once_with_exact_output(tmp_path: 
     pipeline.require_exact()
     assert set(seen) <= set(pipeline.visible())
 
-    # The history that was given up can still be looked at, and not run.
+    # The history that was abandoned can still be looked at, and not run.
     code, last = pipeline.start(from_savepoint="end").end()
     assert code == 2
     assert "holdfast restore" in last

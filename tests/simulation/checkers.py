@@ -275,7 +275,7 @@ class Checkers:
 
     def _require_damage(self, entry: CheckpointCorrupt) -> None:
         if not (entry.passed_over and self.damage_is_proved and entry.id in self.completed.keys() - self._corrupt):
-            return  # nobody says that it is given up, or somebody proved the damage before
+            return  # nobody says that it is abandoned, or somebody proved the damage before
         completed, manifest = self.completed[entry.id]
         keys = {manifest_key(completed.manifest), *(file.key for file in manifest.files())}
         sound = all(key in self._disk.objects for key in keys) and not keys & (
@@ -446,7 +446,7 @@ class Checkers:
                 left = [
                     e for e in self._entries.values() if isinstance(e, CheckpointCompleted) and e.id in entry.abandoned
                 ]
-                self.require(not left, "a line was trimmed that is given up, before its checkpoints")
+                self.require(not left, "a line was trimmed that is abandoned, before its checkpoints")
             case CheckpointsRetired():
                 left = [e for e in self._entries.values() if isinstance(e, CheckpointCompleted) and e.id in entry.ids]
                 self.require(not left, "a retirement was trimmed before what it retires")
@@ -508,14 +508,14 @@ class Checkers:
         table.holes |= set(range(max(ends, default=0))) - set(table.rows()) - table.deleted
 
     def taken_back(self, process: Process, upto: BatchId | None) -> None:
-        """Rows that readers have seen go only when a line of batches was given up, or a person said so."""
-        given_up = [
+        """Rows that readers have seen go only when a line of batches was abandoned, or a person said so."""
+        abandoned = [
             id
             for id in self._passed_over | self._abandoned
             if id in self.completed and (upto is None or self.completed[id][0].barrier_batch_id > upto)
         ]
         # Who is astray may have said so in the home that was there before.
-        allowed = given_up or process in self.may_take_back | self._astray.keys() or self._disk.ever_damaged
+        allowed = abandoned or process in self.may_take_back | self._astray.keys() or self._disk.ever_damaged
         self.require(bool(allowed), f"{process.name} takes back what readers saw after batch {upto}, and nobody asked")
 
     def published(self, process: Process, table: Table, upto: BatchId | None, epoch: FencingEpoch) -> None:
@@ -525,12 +525,12 @@ class Checkers:
         count = self._require_exact(table, upto)
         if upto is None or process in self._astray or table.holes:
             return
-        # A run that is being overtaken may show what the newer one has just given up and takes back when it opens.
-        given_up = self._passed_over | self._abandoned if self.owned_by(process) else set()
+        # A run that is being overtaken may show what the newer one has just abandoned and takes back when it opens.
+        abandoned = self._passed_over | self._abandoned if self.owned_by(process) else set()
         ends = {
             end
             for id, end in self._ends.items()
-            if self.completed[id][0].barrier_batch_id == upto and id not in given_up
+            if self.completed[id][0].barrier_batch_id == upto and id not in abandoned
         }
         right = count in ends or self._disk.ever_damaged
         self.require(right, f"{count} rows are visible at batch {upto}, checkpoints say {ends}")

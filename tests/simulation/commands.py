@@ -85,7 +85,7 @@ class SimulatedCommand:
         elif what < 0.8 and names:
             delete_savepoint(journal, draw.choice(names))
         elif kept:
-            # As verification would: the copy is damaged, which gives up no line of batches.
+            # As verification would: the copy is damaged, which abandons no line of batches.
             self._scene.unreadable = True
             id = draw.choice(kept)
             mark_corrupt(journal, id, "verified", passed_over=False)

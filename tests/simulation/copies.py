@@ -91,7 +91,7 @@ def _difference(original: JobState, copy: JobState, done: Copied) -> str | None:
     unlike = _broken(original, done) | _kept_for_want_of_newer(original, copy, done)
     questions: dict[str, Callable[[JobState], object]] = {
         "may be chosen": lambda state: {entry.id for entry in state.restorable()} - unlike,
-        "are given up": lambda state: ({entry.id for entry in state.retained()} & state.abandoned) - set(done.damaged),
+        "are abandoned": lambda state: ({entry.id for entry in state.retained()} & state.abandoned) - set(done.damaged),
         "are named": lambda state: {e.id: e.name for e in state.retained() if e.name and e.id not in done.damaged},
         "was gone back to": lambda state: state.went_back and (state.went_back.asked, state.went_back.chosen),
         "is the highest id": lambda state: state.last_checkpoint,

@@ -468,7 +468,7 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
 
 
 @defect(dying=0.06, before=0.08)
-def a_directory_that_was_given_up_is_used_again(patch: Patch) -> None:
+def an_abandoned_directory_is_used_again(patch: Patch) -> None:
     def restart_failed(self: Any, failed: Any, death: Any) -> None:
         verdict = self._supervision.died(death, self._clock.monotonic())
         if isinstance(verdict, query_life.GiveUp):
@@ -508,7 +508,7 @@ def the_same_arguments_go_back_again(patch: Patch) -> None:
 
 
 @defect(going_back=0.8)
-def what_was_given_up_on_request_is_chosen_again(patch: Patch) -> None:
+def what_was_abandoned_on_request_is_chosen_again(patch: Patch) -> None:
     patch.setattr(recovery, "abandoned_by", lambda state, chosen: ())
 
 
@@ -637,12 +637,12 @@ def an_error_while_reading_is_damage(patch: Patch) -> None:
 
 
 @defect(table_deleted_from=0.4, going_back=0.9, crash=0.01)
-def the_sink_is_asked_after_the_journal_has_given_up(patch: Patch) -> None:
+def the_sink_is_asked_after_the_journal_has_abandoned(patch: Patch) -> None:
     original = Resuming.go_on
 
     def go_on(self: Any, resumed: Any) -> bool:
-        self._recovery.give_up(resumed, self._published())
-        return original(self, dataclasses.replace(resumed, gives_up=None) if resumed.gives_up else resumed)
+        self._recovery.record_abandonment(resumed, self._published())
+        return original(self, dataclasses.replace(resumed, abandons=None) if resumed.abandons else resumed)
 
     patch.setattr(Resuming, "go_on", go_on)
     patch.setattr(launching, "_ask_beforehand", lambda place, journal, query, outside, context: None)

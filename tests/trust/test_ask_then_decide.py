@@ -1,4 +1,4 @@
-"""R5: ask everyone, then decide. A sink says what a rewind would do and whether it can before anything is given up."""
+"""R5: ask everyone, then decide. A sink says what a rewind would do and whether it can before anything is abandoned."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class TestRewindOfFiles:
         assert opened(tmp_path, context(3)).published() == 0
 
 
-# --- a job asks its query, its sink and its source before it gives anything up ---
+# --- a job asks its query, its sink and its source before it abandons anything ---
 
 
 def went_back(job: Job) -> bool:

@@ -19,7 +19,7 @@ from holdfast.repository.entries import Process, RunStarted, Stamp, WentBack
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
 from holdfast.runtime.local_work import LocalWorkplace
-from holdfast.runtime.recovery.memory import Asked, Memory, agree, given_up
+from holdfast.runtime.recovery.memory import Asked, Memory, abandoned_but_shown, agree
 from holdfast.runtime.run.places import require_apart
 from holdfast.runtime.upkeep import freeing
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
@@ -198,7 +198,7 @@ def _run(stamp: Stamp) -> RunStarted:
     )
 
 
-# --- what an entry gave up ---
+# --- what an entry abandoned ---
 
 
 def test_output_that_an_entry_gave_up_is_no_conflict_until_the_new_line_has_a_checkpoint(tmp_path: Path) -> None:
@@ -209,13 +209,13 @@ def test_output_that_an_entry_gave_up_is_no_conflict_until_the_new_line_has_a_ch
     history._append(
         WentBack, chosen=CheckpointId(1), abandoned=(CheckpointId(2),), asked="checkpoint 1", published=BatchId(8)
     )
-    assert given_up(history.state()) == 8
+    assert abandoned_but_shown(history.state()) == 8
     shows_8 = memory(epoch=1, claim="orders-0", published=BatchId(8))
     agreed(history.state(), shows_8)
     with pytest.raises(Conflict):
         agreed(history.state(), replace(shows_8, published=BatchId(9)))
     history.complete(3, batch=4)
-    assert given_up(history.state()) is None
+    assert abandoned_but_shown(history.state()) is None
     with pytest.raises(Conflict, match="shows batches up to 8, the home has a checkpoint at batch 4"):
         agreed(history.state(), shows_8)
 
@@ -226,7 +226,7 @@ def test_entries_of_the_first_versions_explain_what_their_checkpoints_had(tmp_pa
     history.complete(1, batch=3)
     history.complete(2, batch=6)
     history.damage(2)
-    assert given_up(history.state()) == 6
+    assert abandoned_but_shown(history.state()) == 6
 
 
 # --- the marker of a work directory is a claim on the place ---
@@ -698,7 +698,7 @@ def test_a_sink_put_back_from_an_older_copy_gets_every_row_when_the_job_goes_bac
 
 
 def test_a_sink_put_back_to_before_its_batches_were_made_anew_is_refused(job: Job) -> None:
-    """It shows as many batches as it should, and they are those of a line that was given up."""
+    """It shows as many batches as it should, and they are those of a line that was abandoned."""
     job.lived(2)
     older = shutil.copytree(job.place, job.root / "older")
     job.lived(1, from_checkpoint=1)

@@ -107,9 +107,7 @@ def test_each_time_that_the_source_went_back_since_the_last_copy_comes_along(
     require_equal(source)
 
 
-def test_an_id_that_was_given_up_is_not_used_again_by_the_copy(
-    source: Deciding, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_abandoned_id_is_not_used_again_by_the_copy(source: Deciding, capsys: pytest.CaptureFixture[str]) -> None:
     """It would be among the abandoned ones, and never be chosen."""
     source.go_back(3, 4, 5, asked="checkpoint 3")
     copy(capsys, source, "--all")
@@ -127,7 +125,7 @@ def test_an_id_of_a_checkpoint_that_could_not_be_brought_is_not_used_again_by_th
     assert source.target_state().last_checkpoint == 5
 
 
-def test_a_single_checkpoint_brings_what_was_given_up_with_it(
+def test_a_single_checkpoint_brings_what_was_abandoned_with_it(
     source: Deciding, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy(capsys, source, "--all")
@@ -240,7 +238,7 @@ def test_repeating_it_changes_nothing_whatever_was_decided(
 def test_an_old_request_that_is_told_again_is_not_the_last_word(
     source: Deciding, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The copy had one checkpoint of the line that the first of two requests gave up, brought there since."""
+    """The copy had one checkpoint of the line that the first of two requests abandoned, brought there since."""
     source.go_back(3, 4, asked="checkpoint 3")
     source.go_back(1, 5, asked="checkpoint 1")
     copy(capsys, source, "--all")

@@ -120,7 +120,7 @@ def test_what_follows_from_what(
 ) -> None:
     found = verdict(found_wrong=found_wrong, different=different, covered=covered, restored=restored, refusals=refusals)
     blamed = found_wrong and not different and covered and restored and refusals >= REFUSALS
-    assert (found is Verdict.CHECKPOINT) == blamed, "only what was proved right and refused twice is given up"
+    assert (found is Verdict.CHECKPOINT) == blamed, "only what was proved right and refused twice is abandoned"
     assert not different or found is Verdict.SET_ASIDE
     assert not (covered and not different and not found_wrong) or found is Verdict.KEEP
 
@@ -446,10 +446,10 @@ def test_an_older_one_may_run_when_it_takes_nothing_back_from_readers(
     recovery.cost = lambda barrier: None if barrier >= 1 else "takes rows back"
     resumed = recovery.resume(local=False)
     assert resumed.barrier == 1
-    assert resumed.gives_up is not None
-    assert resumed.gives_up.passed_over.keys() == {3}
+    assert resumed.abandons is not None
+    assert resumed.abandons.passed_over.keys() == {3}
     assert state_of(places.home).corrupt == {}, "nothing is decided before everyone was asked"
-    recovery.give_up(resumed, BatchId(1))
+    recovery.record_abandonment(resumed, BatchId(1))
     assert state_of(places.home).passed_over == {3}
 
 
@@ -484,7 +484,7 @@ def test_bytes_that_come_wrong_for_seconds_give_no_checkpoint_up(
     monkeypatch.setattr(LocalStore, "read", portal)
     resumed = recovery.resume(local=False)
     assert resumed.barrier == 2
-    assert resumed.gives_up is None
+    assert resumed.abandons is None
 
 
 def test_damage_that_stays_is_waited_for_once(places: Places) -> None:

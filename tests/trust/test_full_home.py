@@ -78,7 +78,7 @@ def test_with_neither_it_says_that_there_is_no_space(
     fill(home)
     assert collect(home) == 6
     assert "space" in capsys.readouterr().err
-    assert stored_keys(home) >= before, "what needs an entry to be given up stays"
+    assert stored_keys(home) >= before, "what needs an entry to be freed stays"
     assert len(history.state().retained()) == 3
 
 

@@ -87,7 +87,7 @@ def test_what_takes_published_rows_away_while_the_job_is_down_is_a_conflict(
 
 
 def test_rows_that_were_taken_back_and_restored_are_a_conflict(tmp_path: Path) -> None:
-    """As many batches are there as the ledger says, and they are those of a line that was given up."""
+    """As many batches are there as the ledger says, and they are those of a line that was abandoned."""
     sink = published(tmp_path, 0, 1)
     before = DeltaTable(str(tmp_path)).version()
     sink.rewind(BatchId(0))

@@ -168,7 +168,7 @@ def test_marking_marks_every_checkpoint_that_names_the_object(
     now = state(tmp_path)
     assert now.restorable() == []
     assert set(now.corrupt) == {1, 2}
-    assert now.passed_over == frozenset(), "found damaged, but no recovery gave them up"
+    assert now.passed_over == frozenset(), "found damaged, but no recovery abandoned them"
     entries = now.head
     verify(capsys, tmp_path, "--job", "orders", "--mark")
     marks = [entry for _, entry in state(tmp_path).sequences[entries:] if "Corrupt" in type(entry).__name__]

@@ -69,13 +69,13 @@ def test_a_directory_of_a_line_that_was_passed_over_is_not_used(job: Job) -> Non
     assert resumed.checkpoint == 1
 
 
-def test_resuming_at_an_older_one_gives_up_what_was_only_found_damaged(job: Job) -> None:
+def test_resuming_at_an_older_one_abandons_what_was_only_found_damaged(job: Job) -> None:
     job.mark(2, passed_over=False)
     recovery = job.next_run()
     resumed = recovery.resume(local=False)
     assert resumed.checkpoint == 1
     assert job.state.passed_over == frozenset(), "others are asked first"
-    recovery.give_up(resumed, BatchId(12))
+    recovery.record_abandonment(resumed, BatchId(12))
     assert job.state.passed_over == {2}
     assert job.state.corrupt[CheckpointId(2)].published == 12
     mark_repaired(job.history.journal, CheckpointId(2), "too late")
@@ -87,11 +87,11 @@ def test_damage_that_recovery_finds_itself_is_passed_over(job: Job) -> None:
     recovery = job.next_run()
     resumed = recovery.resume(local=False)
     assert resumed.checkpoint == 1
-    recovery.give_up(resumed, None)
+    recovery.record_abandonment(resumed, None)
     assert job.state.passed_over == {2}
 
 
-def test_when_nothing_verifies_nothing_is_given_up_and_a_repair_can_still_help(job: Job, tmp_path: Path) -> None:
+def test_when_nothing_verifies_nothing_is_abandoned_and_a_repair_can_still_help(job: Job, tmp_path: Path) -> None:
     flip_one_byte(job.blob)
     (pack,) = (path for path in (tmp_path / "home/orders/packs").iterdir() if b"{}" in path.read_bytes())
     flip_one_byte(pack)

@@ -1,4 +1,4 @@
-"""Going back in time within a job: once per request, for good, and never into a history that was given up."""
+"""Going back in time within a job: once per request, for good, and never into a history that was abandoned."""
 
 from pathlib import Path
 
@@ -87,10 +87,10 @@ def test_another_request_does_go_back(lives: Lives) -> None:
     assert [went.asked for went in lives.went_back] == ["savepoint third", "checkpoint 2"]
 
 
-def test_a_history_that_was_given_up_is_refused_and_nothing_changes(lives: Lives) -> None:
+def test_an_abandoned_history_is_refused_and_nothing_changes(lives: Lives) -> None:
     newest = state_of(lives.home).restorable()[0].id
     lives.run(from_savepoint="third").stop()
-    with pytest.raises(InvalidSettings, match="history that was given up"):
+    with pytest.raises(InvalidSettings, match="history that was abandoned"):
         lives.run(from_checkpoint=newest)
     assert len(lives.went_back) == 1
     assert state_of(lives.home).ended is not None, "a start that fails says goodbye"
@@ -101,7 +101,7 @@ def test_a_savepoint_that_does_not_exist_is_named(lives: Lives) -> None:
         lives.run(from_savepoint="fourth")
 
 
-def test_a_damaged_one_gives_up_nothing(lives: Lives) -> None:
+def test_a_damaged_one_abandons_nothing(lives: Lives) -> None:
     savepoint = state_of(lives.home).savepoint("third")
     assert savepoint is not None
     (lives.home / "churn" / manifest_key(savepoint.manifest)).unlink()
@@ -111,7 +111,7 @@ def test_a_damaged_one_gives_up_nothing(lives: Lives) -> None:
     assert newest_barrier(lives.run()) == 5
 
 
-def test_the_line_that_was_given_up_goes_when_the_new_one_has_enough(lives: Lives) -> None:
+def test_the_abandoned_line_goes_when_the_new_one_has_enough(lives: Lives) -> None:
     abandoned = [entry.id for entry in state_of(lives.home).restorable() if entry.barrier_batch_id > 2]
     run = lives.run(from_savepoint="third")
     run.stop()

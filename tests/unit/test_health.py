@@ -192,12 +192,12 @@ def test_each_checkpoint_is_usable_or_not_because(gone: History, capsys: pytest.
     assert [(item["id"], item["status"], item["unusable_because"].partition(":")[0]) for item in listed] == [
         (5, "failed", "failed"),
         (4, "completed", "damaged"),
-        (3, "completed", "given up"),
+        (3, "completed", "abandoned"),
         (2, "completed", "abandoned"),
         (1, "retired", "retired"),
     ]
     rows = read(capsys, gone.home, "checkpoints")[1].splitlines()[1:]
-    assert [row.split()[1] for row in rows] == ["failed", "damaged", "given", "abandoned", "retired"]
+    assert [row.split()[1] for row in rows] == ["failed", "damaged", "abandoned", "abandoned", "retired"]
     assert read(capsys, gone.home, "show", "4", "--health")[0] == 1
     assert "usable      no, damaged" in read(capsys, gone.home, "show", "4")[1]
     assert "no checkpoint is usable" in read(capsys, gone.home, "status")[1]

@@ -1,4 +1,4 @@
-"""What retention gives up, and what it must keep."""
+"""What retention deletes, and what it must keep."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone

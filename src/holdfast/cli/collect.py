@@ -65,7 +65,7 @@ def collect(
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Free what retention gives up and what failures left behind.
+    """Delete expired checkpoints and what failures left behind.
 
     Keeps what the job's last run was told to keep, unless told otherwise.
     """

@@ -107,7 +107,7 @@ def _chosen(
     if not everything and chosen.id in seen.state.abandoned:
         # The sink may show batches that were cut differently since: run from here, the two histories would be mixed.
         raise InvalidSettings(
-            f"could not copy checkpoint {chosen.id} of job {seen.job!r}: it is of a history that was given up",
+            f"could not copy checkpoint {chosen.id} of job {seen.job!r}: it belongs to a history that was abandoned",
             hint="holdfast restore writes it to a directory",
         )
     return sorted(seen.state.restorable(), key=lambda entry: entry.id) if everything else [chosen]

@@ -221,7 +221,7 @@ class CheckpointCorrupt(Entry, frozen=True, kw_only=True, tag="checkpoint-corrup
     id: CheckpointId
     detail: str
     passed_over: bool = True
-    """A recovery resumed at an older one instead. Then the line of batches that this one belongs to is given up, and
+    """A recovery resumed at an older one instead. Then the line of batches that this one belongs to is abandoned, and
     only a `checkpoint-repaired` that `returns` brings it back. Else it was only found damaged, and any repair can."""
     published: BatchId | None = None
     """The newest batch that the sink had published when this was decided; None when that was not known, and in entries
@@ -241,7 +241,7 @@ class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repai
 
 
 class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
-    """Somebody asked for it: the job goes on from checkpoint `chosen`, and the line of batches behind it is given up.
+    """Somebody asked for it: the job goes on from checkpoint `chosen`, and the line of batches behind it is abandoned.
 
     Written before the sink is rewound. Batches are planned anew from there and may be cut differently, so choosing one
     of `abandoned` later would mix two histories: none of them is ever chosen again.

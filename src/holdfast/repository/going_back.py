@@ -52,7 +52,7 @@ def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
         raise NotFound(f"could not go back to {wanted}: there is no such one that is kept", hint=_usable(state))
     if entry.id in state.abandoned:
         raise InvalidSettings(
-            f"could not go back to {wanted}: it belongs to a history that was given up when the job went back before "
+            f"could not go back to {wanted}: it belongs to a history that was abandoned when the job went back before "
             f"it, and the output of that history is gone",
             hint="holdfast restore writes its state to a directory, for another job to start from",
         )

@@ -81,7 +81,7 @@ from holdfast.repository.entries import (
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.names import FOLDS, is_fold
 from holdfast.repository.names import JOURNAL as PREFIX
-from holdfast.repository.reserve import give_up_reserve
+from holdfast.repository.reserve import release_reserve
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.retrying import RetryingStore
@@ -293,7 +293,7 @@ class Journal:
         except StorageFull:
             if not isinstance(mine.entry, _FREEING):
                 raise
-            give_up_reserve(self._store)
+            release_reserve(self._store)
             return self._store.create(key, mine.data)
 
     def _in_doubt(self, mine: StoredEntry, because: StorageError) -> OutcomeUnknown:

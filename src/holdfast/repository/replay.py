@@ -1,7 +1,7 @@
 """What a copy of a job lacks of its source's decisions. Pure: two states in, entries out.
 
 A copy resumes where its source would only if it knows what the source decided: which checkpoints completed, which lines
-of batches were given up, what was named, deleted and retired, which ids are taken. Each such entry is appended at the
+of batches were abandoned, what was named, deleted and retired, which ids are taken. Each such entry is appended at the
 target in the source's order, once: it is recognised by what it says and when it was said.
 
 That bytes were found damaged, or were repaired, is no decision: it is about bytes in one home, and a copy has its own.
@@ -31,13 +31,13 @@ Rename = SavepointNamed | SavepointDeleted
 def missing(source: JobState, target: JobState, chosen: Collection[CheckpointId], *, whole: bool) -> list[AnyEntry]:
     """Entries of the source that the target lacks, in the source's order.
 
-    Of completed checkpoints only the `chosen` ones. What gives up a line of batches always comes too; names, deletions
+    Of completed checkpoints only the `chosen` ones. What abandons a line of batches always comes too; names, deletions
     and the history of failures only with the `whole` job.
     """
     have = {*target.completed, *chosen}
     is_missing: dict[type, Callable[[AnyEntry], bool]] = {
         CheckpointCompleted: lambda entry: _is_new_checkpoint(entry, target, chosen),
-        CheckpointCorrupt: lambda entry: _gives_up_more(entry, source, target, have),
+        CheckpointCorrupt: lambda entry: _abandons_more(entry, source, target, have),
         CheckpointRepaired: lambda entry: _takes_up_again(entry, source, target),
         WentBack: lambda entry: _goes_back(entry, source, target, have),
     }
@@ -58,10 +58,10 @@ def _is_new_checkpoint(entry: AnyEntry, target: JobState, chosen: Collection[Che
     return entry.id in chosen and entry.id not in target.completed
 
 
-def _gives_up_more(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
+def _abandons_more(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
     assert isinstance(entry, CheckpointCorrupt)
-    given_up = entry.passed_over and entry.id in source.abandoned
-    return given_up and entry.id in have and entry.id not in target.abandoned
+    abandoned = entry.passed_over and entry.id in source.abandoned
+    return abandoned and entry.id in have and entry.id not in target.abandoned
 
 
 def _takes_up_again(entry: AnyEntry, source: JobState, target: JobState) -> bool:
@@ -70,7 +70,7 @@ def _takes_up_again(entry: AnyEntry, source: JobState, target: JobState) -> bool
 
 
 def _goes_back(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
-    """The last one counts even if the copy has nothing that it gave up: it says which request was carried out."""
+    """The last one counts even if the copy has nothing that it abandoned: it says which request was carried out."""
     assert isinstance(entry, WentBack)
     if any(id in have and id not in target.abandoned for id in entry.abandoned):
         return True
@@ -86,7 +86,7 @@ def _last_word(source: JobState, target: JobState, found: list[AnyEntry]) -> Ite
 
 
 def taken_id(source: JobState, target: JobState, found: list[AnyEntry]) -> Iterator[AnyEntry]:
-    """An id that the source has used, for a checkpoint that was given up perhaps, is never used again by the copy, nor
+    """An id that the source has used, for a checkpoint that was perhaps aborted, is never used again by the copy, nor
     when the checkpoint among those `found` cannot be brought."""
     known = [entry.id for entry in found if isinstance(entry, CheckpointCompleted)]
     if source.last_checkpoint <= max([target.last_checkpoint, *known]):
@@ -141,9 +141,9 @@ def _is_same(one: WentBack, other: WentBack | None) -> bool:
 
 def to_retire(source: JobState, target: JobState, *, whole: bool) -> tuple[CheckpointId, ...]:
     """What the source does not keep any more. Only as long as something newer stays: a source that lost its checkpoints
-    is no reason to lose the copies. And, whatever is copied, what lies on a line of batches that it gave up."""
+    is no reason to lose the copies. And, whatever is copied, what lies on a line of batches that it abandoned."""
     entries = [entry for entry in _kept_here_only(source, target) if entry.checkpoint_kind == "checkpoint"]
-    return tuple(entry.id for entry in entries if whole or _is_on_a_line_given_up(source, entry.id))
+    return tuple(entry.id for entry in entries if whole or _is_on_abandoned_timeline(source, entry.id))
 
 
 def to_unname(source: JobState, target: JobState) -> list[CheckpointCompleted]:
@@ -157,10 +157,10 @@ def _kept_here_only(source: JobState, target: JobState) -> list[CheckpointComple
     retained = {entry.id for entry in source.retained()}
     newest = max((entry.id for entry in target.restorable() if entry.id in retained), default=0)
     here_only = [entry for entry in target.retained() if entry.id not in retained]
-    return [entry for entry in here_only if entry.id < newest or _is_on_a_line_given_up(source, entry.id)]
+    return [entry for entry in here_only if entry.id < newest or _is_on_abandoned_timeline(source, entry.id)]
 
 
-def _is_on_a_line_given_up(source: JobState, id: CheckpointId) -> bool:
+def _is_on_abandoned_timeline(source: JobState, id: CheckpointId) -> bool:
     """Of a checkpoint that the source had retired before it gave that line up, so that no entry names it."""
     for _, entry in source.sequences:
         if isinstance(entry, WentBack) and entry.chosen < id < max(entry.abandoned, default=0):

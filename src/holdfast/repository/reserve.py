@@ -19,5 +19,5 @@ def keep_reserve(store: ObjectStore) -> None:
         return
 
 
-def give_up_reserve(store: ObjectStore) -> None:
+def release_reserve(store: ObjectStore) -> None:
     store.delete(KEY)

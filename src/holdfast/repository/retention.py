@@ -41,11 +41,11 @@ _DAY = "%Y-%m-%d"
 
 
 def checkpoints_to_retire(state: JobState, rule: Retention) -> tuple[CheckpointId, ...]:
-    """Completed checkpoints that the rule does not keep. Savepoints stay. Damaged ones, and those of a line that was
-    given up, do not count as kept; they go when enough that count are newer.
+    """Completed checkpoints that the rule does not keep. Savepoints stay. Damaged and abandoned ones do not count
+    as kept; they go when enough of those that count are newer.
 
-    A checkpoint that the rule gives up once it gives up for ever, whatever completes later. So it does not matter how
-    often the rule is applied.
+    A checkpoint that the rule drops once stays dropped, whatever completes later. So it does not matter how often the
+    rule is applied.
     """
     plain = [entry for entry in state.retained() if entry.checkpoint_kind == "checkpoint"]
     sound = [entry for entry in plain if entry.id not in state.corrupt and entry.id not in state.abandoned]

@@ -52,7 +52,7 @@ class JobState:
     retired_at: dict[CheckpointId, datetime] = field(default_factory=dict)
     corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
     abandoned: set[CheckpointId] = field(default_factory=set)
-    """Of lines of batches that were given up, because of damage or on request."""
+    """Of lines of batches that were abandoned, because of damage or on request."""
     went_back: WentBack | None = None
     """The last time that somebody asked to."""
     returned: CheckpointRepaired | None = None
@@ -190,7 +190,7 @@ class JobState:
 
     @property
     def passed_over(self) -> frozenset[CheckpointId]:
-        """Damaged ones whose line of batches was given up."""
+        """Damaged ones whose line of batches was abandoned."""
         return frozenset(id for id, entry in self.corrupt.items() if entry.passed_over)
 
     def newest_of_the_line(self) -> CheckpointCompleted | None:

@@ -350,7 +350,7 @@ def _unusable(entry: CheckpointCompleted, state: JobState, damage: str | None) -
     if entry.id in state.retired:
         return "retired: its objects may be gone"
     if entry.id in state.passed_over:
-        return f"given up: it was damaged, and the job went on from an older one ({damage})"
+        return f"abandoned: it was damaged, and the job went on from an older one ({damage})"
     if entry.id in state.abandoned:
         return "abandoned: the job went back to an older one, and on from there"
     return f"damaged: {damage}" if damage else None

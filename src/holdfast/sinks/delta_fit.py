@@ -22,7 +22,7 @@ KNOWN_FEATURES = {
 }
 """Those that ask nothing of a writer that adds files, or only when a column or property uses them, and that deltalake
 1.6.6 commits to. It refuses others (clustering, domainMetadata, typeWidening, …) at the commit, which is too late: by
-then batches may have been given up."""
+then batches may have been abandoned."""
 _UNMET_PROPERTIES = {
     "delta.columnMapping.mode": "it maps column names",
     "delta.setTransactionRetentionDuration": "it forgets transaction ids, on which exactly-once rests",

@@ -8,7 +8,7 @@ The life of a sink in one run:
 
     look                 before the job is claimed: what the place is, and what it knows of this job
     open                 once, before the query starts; from here on older runs can publish nothing more
-    plan_rewind          what a rewind would take back and whether it can, before anything is given up for it
+    plan_rewind          what a rewind would take back and whether it can, before anything is abandoned for it
     rewind / publish     recovery, to make the visible output equal to the resume point
     discard              recovery, throws away what earlier runs staged beyond the resume point
     stage                once per micro-batch, again with the same batch_id when Spark repeats a batch

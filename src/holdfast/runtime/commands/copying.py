@@ -197,7 +197,7 @@ def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target:
 
 
 def _mendable(target: JobState) -> frozenset[CheckpointId]:
-    """Found damaged in the copy, and not given up."""
+    """Found damaged in the copy, and not abandoned."""
     return frozenset(id for id in target.corrupt if id not in target.passed_over and id not in target.retired)
 
 

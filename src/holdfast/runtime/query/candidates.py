@@ -55,7 +55,7 @@ class Candidates:
         self._supervision = supervision
         self._mark_damaged = mark_damaged
         self._refusals: Counter[str] = Counter()
-        self._given_up: set[str] = set()
+        self._set_aside: set[str] = set()
         self._proved: dict[CheckpointId, str] = {}
         """Checkpoints whose bytes are right and which Spark cannot read."""
 
@@ -115,9 +115,9 @@ class Candidates:
         if found is Verdict.CHECKPOINT and suspect.checkpoint is not None:
             self._proved[suspect.checkpoint] = f"Spark could not read what was restored from it: {death.message}"
         known = set(self._journal.state.corrupt)
-        if suspect.directory.location not in self._given_up:
+        if suspect.directory.location not in self._set_aside:
             suspect.directory.set_aside(f"Spark could not read it: {death.message}")
-            self._given_up.add(suspect.directory.location)
+            self._set_aside.add(suspect.directory.location)
         resumed = self._recovery.resume(local=False, damaged=self._proved)
         if written is not None and (taken := self._query.own_writer(resumed.directory)) is not None:
             require_no_skips(self._job, taken, self._repeats, may_have_more=written.planned > taken.planned)
@@ -127,7 +127,7 @@ class Candidates:
 
     def _examined(self, suspect: Resumed, death: QueryFailure) -> Verdict:
         directory = suspect.directory
-        if directory.location in self._given_up:
+        if directory.location in self._set_aside:
             return Verdict.SET_ASIDE  # the sink may have discarded what was staged from it
         try:
             self.require_not_behind(directory)
@@ -167,7 +167,7 @@ class Candidates:
         newest = self._journal.state.newest_of_the_line()
         barrier = suspect.directory.newest_barrier()
         if newest is None:
-            return replace(suspect, barrier=barrier, gives_up=None)
+            return replace(suspect, barrier=barrier, abandons=None)
         durable_id = newest.id if newest.id not in self._journal.state.corrupt else None
         again = Resumed(
             directory=suspect.directory,

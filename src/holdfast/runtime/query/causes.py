@@ -5,7 +5,7 @@ state could not be loaded" because the disk is full is no damage, and what a use
 what Spark says.
 
 None of this is proof. `STATE_UNREADABLE` says that Spark read something and found it wrong, `STATE_NOT_LOADED` that it
-could not load it: reasons to compare the bytes with what they should be (`candidates`), before anything is given up.
+could not load it: reasons to compare the bytes with what they should be (`candidates`), before anything is abandoned.
 What a disk, a network or a limit of the machine did, anywhere in the chain, is neither.
 """
 
@@ -43,7 +43,7 @@ _HINTS = {
     Cause.SINK: "look at where the query writes: is it there, writable and of the same columns?",
     Cause.STATE_UNREADABLE: "holdfast verify --all; what could not be read is kept in <work>/<job>/*.aside",
     Cause.STATE_NOT_LOADED: "look at Spark's log, and at the memory, the limits and the disks of the machine; nothing "
-    "is given up as long as the bytes are right",
+    "is abandoned as long as the bytes are right",
     Cause.INCOMPATIBLE: "start the query that the checkpoint is of, or give the changed one a new job name and a sink "
     "of its own; nothing is lost",
     Cause.STORAGE: "look at the disks and file systems of the driver and the executors: full, read-only or gone?",

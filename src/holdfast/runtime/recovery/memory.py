@@ -119,10 +119,10 @@ def ahead(state: JobState, memory: Memory) -> str | None:
         return why
     durable = newest_barrier(state)
     if memory.published is not None and not covers(durable, memory.published):
-        shown = given_up(state)
+        shown = abandoned_but_shown(state)
         if shown is None or memory.published > shown:
             at = "no checkpoint" if durable is None else f"a checkpoint at batch {durable}"
-            return f"shows batches up to {memory.published}, the home has {at} and no entry that gave the rest up"
+            return f"shows batches up to {memory.published}, the home has {at} and no entry that abandoned the rest"
     return None
 
 
@@ -146,7 +146,7 @@ def _may_be_folded(state: JobState, epoch: FencingEpoch) -> bool:
 
 def _is_before_a_jump(state: JobState, epoch: FencingEpoch) -> bool:
     """The journal went on above these numbers on purpose: they are also those of the home that it was copied from, or
-    of runs that were lost and given up."""
+    of runs that were lost and abandoned."""
     return any(epoch < (run.next_sequence or 0) for run in state.runs)
 
 
@@ -159,8 +159,8 @@ def covers(durable: BatchId | None, published: BatchId) -> bool:
     return durable is not None and published <= durable
 
 
-def given_up(state: JobState) -> BatchId | None:
-    """The newest batch that a sink may still show although an entry gave it up: nobody has come to rewind the sink yet.
+def abandoned_but_shown(state: JobState) -> BatchId | None:
+    """The newest batch that a sink may still show although an entry abandoned it: the sink is not rewound yet.
 
     Once the new line has a checkpoint, the sink was rewound before it, and an old entry explains nothing any more.
     """

@@ -9,10 +9,10 @@
 One that is proved damaged may be passed over. One that cannot be read now is not damaged: an older one is taken in its
 place only when no row is taken back from readers by that; else somebody must ask for it.
 
-Here a directory is made, and nothing is decided yet: `resuming` asks whoever else must agree, and then lets `give_up`
-say in the journal what lies behind the chosen checkpoint. It belongs to a line of batches that ends here, and choosing
-it later would put two different histories of the same batches in the sink. A checkpoint that was only found damaged,
-while its batches went on, is no obstacle to the previous run's directory: the sink stays at its barrier.
+This module makes a directory and decides nothing yet. `resuming` asks everyone who must agree, and then calls
+`record_abandonment`: the journal says which checkpoints lie after the chosen one. Their history ends here. Choosing one
+of them later would put two different histories of the same batches in the sink. A checkpoint that was only found
+damaged while its batches went on does not rule out the previous run's directory: the sink stays at its barrier.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ from holdfast.storage.retrying import patience_of, pauses
 
 
 @dataclass(frozen=True)
-class GivesUp:
+class Abandonment:
     """What must be in the journal before the sink may be touched."""
 
     back: GoBack | None = None
@@ -61,7 +61,7 @@ class Point:
     """The barrier of the newest checkpoint that this line of batches contains. Output is shown up to here."""
     durable_id: CheckpointId | None = None
     """That checkpoint; None when there is none, or it is damaged and its barrier needs another one."""
-    gives_up: GivesUp | None = None
+    abandons: Abandonment | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +81,8 @@ def foreseen(state: JobState, back: GoBack | None) -> Point | None:
     chosen = back.to if back is not None else state.newest_of_the_line()
     if chosen is None or chosen.id in state.corrupt:
         return None
-    barrier, gives_up = chosen.barrier_batch_id, GivesUp(back) if back is not None else None
-    return Point(barrier=barrier, durable=barrier, durable_id=chosen.id, gives_up=gives_up)
+    barrier, abandons = chosen.barrier_batch_id, Abandonment(back) if back is not None else None
+    return Point(barrier=barrier, durable=barrier, durable_id=chosen.id, abandons=abandons)
 
 
 Cost = Callable[[BatchId], str | None]
@@ -118,11 +118,11 @@ class Known:
         return tuple(sorted((ledger.decoded(self._read(file), file.path) for file in files), key=_batch_id))
 
     def logs_of_sources(self, point: Point) -> Iterator[bytes]:
-        """What Spark wrote of its sources in the batches that are given up, as far as the home can say."""
-        state, gives_up = self._journal.state, point.gives_up
-        if gives_up is None:
+        """What Spark wrote of its sources in the abandoned batches, as far as the home can say."""
+        state, abandons = self._journal.state, point.abandons
+        if abandons is None:
             return
-        ids = gives_up.passed_over if gives_up.back is None else abandoned_by(state, gives_up.back.to)
+        ids = abandons.passed_over if abandons.back is None else abandoned_by(state, abandons.back.to)
         for id in sorted(ids, reverse=True):
             try:
                 files = [file for file in self.manifest(id).files() if _is_source_log(file, point.barrier)]
@@ -154,7 +154,8 @@ class Recovery(Known):
         self, *, local: bool, back: GoBack | None = None, damaged: Mapping[CheckpointId, str] | None = None
     ) -> Resumed:
         """Build the directory to start in. `local` allows the previous run's directory; `damaged` names checkpoints
-        that Spark refuses although their bytes are right. The caller must call `give_up` before it touches the sink."""
+        that Spark refuses although their bytes are right. Call
+        `record_abandonment` before the sink is touched."""
         self._refused |= set(damaged or ())
         if back is not None:
             return self._going_back(back)
@@ -172,7 +173,7 @@ class Recovery(Known):
                 hint="start without it: the job goes on from where it was",
             ) from error
         log.info("going back to %s: resuming at batch %s", back.asked, back.to.barrier_batch_id)
-        return self._resumed(directory, back.to, GivesUp(back))
+        return self._resumed(directory, back.to, Abandonment(back))
 
     def _from_previous_run(self) -> Resumed | None:
         """It leads on from the newest checkpoint of the line if it has its barrier, whatever became of the
@@ -183,7 +184,7 @@ class Recovery(Known):
         state = self._journal.state
         newest = state.newest_of_the_line()
         if any(id > (newest.id if newest else 0) for id in state.abandoned):
-            # A newer checkpoint was given up. The directory may belong to its line of batches: the sink goes back
+            # A newer checkpoint was abandoned. The directory may belong to its line of batches: the sink goes back
             # behind it, and what the directory's ledger has forgotten could not be shown again.
             return None
         if state.returned is not None and state.returned.sequence > previous.sequence:
@@ -228,7 +229,7 @@ class Recovery(Known):
             self._require_no_cost(entry, unreadable)
             log.info("resuming at batch %s from checkpoint %s", entry.barrier_batch_id, entry.id)
             passed = self._passed_over(entry, damaged | {id: error.message for id, error in unreadable.items()})
-            return self._resumed(directory, entry, GivesUp(passed_over=passed) if passed else None)
+            return self._resumed(directory, entry, Abandonment(passed_over=passed) if passed else None)
         if unreadable:
             raise next(iter(unreadable.values()))
         if self._journal.state.completed:
@@ -254,7 +255,7 @@ class Recovery(Known):
                     f"--from-checkpoint {chosen.id}",
                 )
 
-    def _resumed(self, directory: WorkDirectory, entry: CheckpointCompleted, gives_up: GivesUp | None) -> Resumed:
+    def _resumed(self, directory: WorkDirectory, entry: CheckpointCompleted, abandons: Abandonment | None) -> Resumed:
         barrier = entry.barrier_batch_id
         return Resumed(
             directory=directory,
@@ -262,7 +263,7 @@ class Recovery(Known):
             durable=barrier,
             durable_id=entry.id,
             checkpoint=entry.id,
-            gives_up=gives_up,
+            abandons=abandons,
         )
 
     def _restored(self, entry: CheckpointCompleted) -> WorkDirectory:
@@ -309,14 +310,14 @@ class Recovery(Known):
         behind = {id: detail for id, detail in sorted({**known, **damaged}.items()) if id > chosen.id}
         return {id: detail for id, detail in behind.items() if id not in state.passed_over}
 
-    def give_up(self, resumed: Resumed, published: BatchId | None) -> None:
+    def record_abandonment(self, resumed: Resumed, published: BatchId | None) -> None:
         """Say what lies behind: after this the sink may be rewound. `published` is the newest batch that it shows."""
-        gives_up = resumed.gives_up
-        if gives_up is None:
+        abandons = resumed.abandons
+        if abandons is None:
             return
-        if gives_up.back is not None:
-            self._go_back(gives_up.back, published)
-        for id, detail in gives_up.passed_over.items():
+        if abandons.back is not None:
+            self._go_back(abandons.back, published)
+        for id, detail in abandons.passed_over.items():
             self.mark_corrupt(id, detail, published=published)
 
     def _go_back(self, back: GoBack, published: BatchId | None) -> None:

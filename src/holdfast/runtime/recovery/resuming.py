@@ -4,7 +4,7 @@
     query      does it fit what the directory holds?
     sink       can it take back what lies behind, and may it?
     source     is what must be read again still there?
-    journal    what is given up, in one go
+    journal    what is abandoned, in one go
     sink       opened, rewound or published up to the barrier, the rest discarded
 
 Whoever refuses does so before the journal says anything: the next start goes on as if this one had not been. Sink and
@@ -24,7 +24,7 @@ from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.ports import Query, WorkDirectory
-from holdfast.runtime.recovery.memory import covers, given_up, may_return
+from holdfast.runtime.recovery.memory import abandoned_but_shown, covers, may_return
 from holdfast.runtime.recovery.recovery import Known, Point, Recovery, Resumed
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
@@ -153,11 +153,11 @@ class Consent:
         sink, durable = self._query.sink, point.durable
         if sink is None or published is None or (durable is not None and published <= durable):
             return
-        if point.gives_up is None and not self._may_take_back(published):
+        if point.abandons is None and not self._may_take_back(published):
             self._still_owner()
             raise _unexplained(sink, published, durable)
         plan = sink.plan_rewind(durable)
-        doing = point.gives_up.why if point.gives_up is not None else "go on from the home's newest checkpoint"
+        doing = point.abandons.why if point.abandons is not None else "go on from the home's newest checkpoint"
         if plan.obstacle is not None:
             raise Conflict(
                 f"could not {doing}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
@@ -179,12 +179,12 @@ class Consent:
             )
 
     def _may_take_back(self, published: BatchId) -> bool:
-        shown = given_up(self._journal.state)
+        shown = abandoned_but_shown(self._journal.state)
         return self._older_home or (shown is not None and published <= shown)
 
     def _require_input(self, point: Point) -> None:
-        """Batches that are given up are made anew, out of the same input."""
-        if point.gives_up is None:
+        """Abandoned batches are made anew, out of the same input."""
+        if point.abandons is None:
             return
         paths = sorted(set(_files_read(self._known.logs_of_sources(point), point.barrier)))
         missing = self._query.missing_input(paths) if paths else None
@@ -192,18 +192,18 @@ class Consent:
             self._say(
                 "to %s, batches after %s are made anew; whether their sources still have what they read cannot be "
                 "asked here",
-                point.gives_up.why,
+                point.abandons.why,
                 point.barrier,
             )
         elif missing:
             self._refuse_without(point, missing, len(paths))
 
     def _refuse_without(self, point: Point, missing: tuple[str, ...], of: int) -> None:
-        assert point.gives_up is not None
+        assert point.abandons is not None
         gone = f"{len(missing)} of {of} files that must be read again are gone, {missing[0]} is one"
         if not self._force:
             raise Conflict(
-                f"could not {point.gives_up.why}: {gone}",
+                f"could not {point.abandons.why}: {gone}",
                 hint=f"put them back, or go on without their rows: --force. {_way_on(point)}",
             )
         self._say("going on without rows: %s", gone)
@@ -241,8 +241,8 @@ class Resuming(Consent):
         published = self._published()
         self._require_staged(resumed, published)
         self.ask(resumed)
-        self._recovery.give_up(resumed, published)
-        if resumed.gives_up is not None:
+        self._recovery.record_abandonment(resumed, published)
+        if resumed.abandons is not None:
             self._step("recovery.back")
         self.align(resumed)
         return overridden
@@ -392,22 +392,22 @@ def _whole(
 def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Conflict:
     return Conflict(
         f"could not bring {sink.describe()} to batch {durable}: it shows batches up to {published}, and no entry of "
-        f"the journal gave those up: the home is older than its sink",
+        f"the journal abandoned those: the home is older than its sink",
         hint="put the newest copy of the home back; or go on from this one: --accept-older-home, which takes those "
         "batches back from readers",
     )
 
 
 def _way_on(point: Point) -> str:
-    gives_up = point.gives_up
-    if gives_up is None:
+    abandons = point.abandons
+    if abandons is None:
         return (
             "put the newest copy of the home back; or take rows of later batches that another writer has moved out by "
             "hand, and go on from what is there: --accept-older-home --accept-sink"
         )
-    if gives_up.back is not None:
+    if abandons.back is not None:
         return "Start without going back: nothing was changed, and the job goes on from where it was"
-    ids = ", ".join(str(id) for id in gives_up.passed_over)
+    ids = ", ".join(str(id) for id in abandons.passed_over)
     return f"Mend checkpoint {ids}: holdfast verify --all --repair, or put its objects back from a copy of the home"
 
 

@@ -358,7 +358,7 @@ class _Begun:
 def _recover(place: Place, parts: RuntimeComponents, outside: Outside, begun: _Begun) -> Resumed:
     """The directory to start in, and the sink at the same point.
 
-    A query that does not fit its checkpoint is refused before anything is given up: the next run goes on as before.
+    A query that does not fit its checkpoint is refused before anything is abandoned: the next run goes on as before.
     """
     place.around.step("run.claimed")
     back = _way_back(place, parts.journal.state)
