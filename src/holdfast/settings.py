@@ -98,10 +98,10 @@ class Settings:
     restart_delay: Duration = "1s"
     """Before the first restart of a query that died; doubles with each further one, up to a minute."""
     restart_attempts: int = 10
-    """Restarts in a row without a completed batch in between before the job is given up."""
+    """Restarts in a row without a completed batch in between before the job fails permanently."""
     restart_same_error: int = 3
     """So many deaths in a row by one and the same error of the pipeline's own code, or by input that was deleted before
-    it was read, without a completed batch in between, and the job is given up: it would go on failing."""
+    it was read, without a completed batch in between, and the job fails permanently: it would go on failing."""
     heartbeat: Duration = "5s"
     """How often the owner shows that it is alive; after six missed ones another run may take over."""
     parallelism: int = 4

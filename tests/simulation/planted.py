@@ -471,7 +471,7 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
     def restart_failed(self: Any, failed: Any, death: Any) -> None:
         verdict = self._supervision.died(death, self._clock.monotonic())
-        if isinstance(verdict, query_life.GiveUp):
+        if isinstance(verdict, query_life.PermanentFailure):
             self._end_for(verdict)
         else:
             self._restart = verdict

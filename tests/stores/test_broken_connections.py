@@ -227,7 +227,7 @@ def test_what_will_not_pass_is_not_tried_again(s3: S3Server, proxy: Proxy) -> No
         open_store(f"s3://no-such-bucket-here/x?endpoint={s3.endpoint}").create("a", b"")
 
 
-def test_a_store_that_stays_down_is_given_up_at_the_deadline(s3: S3Server) -> None:
+def test_a_store_that_stays_down_fails_at_the_deadline(s3: S3Server) -> None:
     slept: list[float] = []
     times = iter(range(0, 1000, 3))
     patience = Patience(deadline=20, clock=lambda: float(next(times)), sleep=slept.append, draw=lambda: 1.0)

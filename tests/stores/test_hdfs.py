@@ -103,7 +103,7 @@ def silent() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_silent_namenode_is_given_up(silent: int) -> None:
+def test_a_silent_namenode_times_out(silent: int) -> None:
     connection = HdfsConnection(f"hdfs://127.0.0.1:{silent}", metadata_patience=0.2, data_patience=0.2)
     store = HdfsStore(connection, "/homes")
     for attempt in (

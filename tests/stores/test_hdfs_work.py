@@ -342,7 +342,7 @@ def silent() -> Iterator[str]:
         yield f"hdfs://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_silent_namenode_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_namenode_times_out(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_folder, "GLANCE_S", 0.2)
     away = HdfsPath(HdfsConnection(silent, metadata_patience=0.3), "/work")
     with pytest.raises(StorageUnreachable, match=r"did not answer within 0\.2 s"):

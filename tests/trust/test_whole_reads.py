@@ -115,7 +115,7 @@ class TestHdfs:
             damage(path)
 
 
-def test_a_small_step_is_given_up_long_before_a_heartbeat_is_stale(late: HdfsServer) -> None:
+def test_a_small_step_times_out_long_before_a_heartbeat_is_stale(late: HdfsServer) -> None:
     store = HdfsStore(HdfsConnection(late.address, data_patience=30, small_patience=0.5), "/homes/hanging")
     store.put("owner.json", b"{}")
     with late.hanging_datanode(), pytest.raises(StorageUnreachable, match=r"a DataNode did not answer within 0\.5 s"):

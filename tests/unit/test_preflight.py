@@ -24,7 +24,7 @@ from holdfast.checkpoint.query_facts import (
 from holdfast.errors import Incompatible
 from holdfast.identifiers import BatchId, JobName
 from holdfast.runtime.query.causes import Cause, QueryFailure, death_of_text
-from holdfast.runtime.query.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 from holdfast.runtime.recovery.query_fit import require_compatible
 
 FILES, KAFKA = Source("files", "/data/in"), Source("kafka", "orders", servers="a:9092")
@@ -288,7 +288,7 @@ UNREADABLE = QueryFailure(Cause.STATE_UNREADABLE, "STATE_STORE_VALUE_ROW_FORMAT_
 def test_a_query_that_does_not_fit_is_not_restarted_and_its_state_not_blamed() -> None:
     supervision = Supervision(delay=1.0, attempts=3, same_error=3)
     verdict = supervision.died(death_of_text(NOT_MATCHING), now=0.0)
-    assert isinstance(verdict, GiveUp)
+    assert isinstance(verdict, PermanentFailure)
     assert isinstance(verdict.error(JOB), Incompatible)
     assert isinstance(supervision.died(UNREADABLE, now=0.0), Restart)
 
@@ -298,7 +298,7 @@ def test_after_a_forced_start_state_that_cannot_be_read_is_the_querys_fault() ->
     supervision = Supervision(delay=1.0, attempts=3, same_error=3)
     supervision.overridden = True
     verdict = supervision.died(UNREADABLE, now=0.0)
-    assert isinstance(verdict, GiveUp)
+    assert isinstance(verdict, PermanentFailure)
     assert isinstance(verdict.error(JOB), Incompatible)
     supervision.progressed()
     assert isinstance(supervision.died(UNREADABLE, now=0.0), Restart)

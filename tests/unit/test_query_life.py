@@ -1,4 +1,4 @@
-"""A query that dies within its run: noticed, told, restarted, recorded; or given up."""
+"""A query that dies within its run: noticed, told, restarted, recorded; or failed permanently."""
 
 from collections.abc import Iterator
 from pathlib import Path

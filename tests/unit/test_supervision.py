@@ -5,7 +5,7 @@ import pytest
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
 from holdfast.runtime.query.causes import Cause, QueryFailure
-from holdfast.runtime.query.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 
 JOB = JobName("orders")
 POISON = QueryFailure(Cause.USER_CODE, "ValueError: not a number: 17 (orders.py, line 12, in parse)")
@@ -15,29 +15,29 @@ def supervision(delay: float = 1.0, attempts: int = 10, same_error: int = 3) -> 
     return Supervision(delay, attempts, same_error)
 
 
-def lives_until_given_up(supervised: Supervision, death: QueryFailure) -> int:
+def lives_until_it_fails_permanently(supervised: Supervision, death: QueryFailure) -> int:
     for number in range(1, 100):
-        if isinstance(supervised.died(death, now=0.0), GiveUp):
+        if isinstance(supervised.died(death, now=0.0), PermanentFailure):
             return number
     raise AssertionError("it would go on for ever")
 
 
 @pytest.mark.parametrize("cause", [Cause.SOURCE, Cause.SINK, Cause.STORAGE, Cause.OUT_OF_MEMORY, Cause.UNKNOWN])
 def test_what_may_pass_is_tried_as_often_as_allowed(cause: Cause) -> None:
-    assert lives_until_given_up(supervision(attempts=4), QueryFailure(cause, "the same each time")) == 5
+    assert lives_until_it_fails_permanently(supervision(attempts=4), QueryFailure(cause, "the same each time")) == 5
 
 
-def test_an_error_of_the_users_code_that_repeats_is_given_up_early() -> None:
-    assert lives_until_given_up(supervision(), POISON) == 3
-    assert lives_until_given_up(supervision(same_error=1), POISON) == 1
-    assert lives_until_given_up(supervision(attempts=1), POISON) == 2
+def test_an_error_of_the_users_code_that_repeats_fails_the_job_early() -> None:
+    assert lives_until_it_fails_permanently(supervision(), POISON) == 3
+    assert lives_until_it_fails_permanently(supervision(same_error=1), POISON) == 1
+    assert lives_until_it_fails_permanently(supervision(attempts=1), POISON) == 2
 
 
 def test_deleted_input_does_not_come_back_by_restarts() -> None:
     lost = QueryFailure(
         Cause.SOURCE, "KafkaIllegalStateException: Some data may have been lost; Starting offset was 20"
     )
-    assert lives_until_given_up(supervision(), lost) == 3
+    assert lives_until_it_fails_permanently(supervision(), lost) == 3
 
 
 def test_numbers_do_not_make_it_another_error() -> None:
@@ -45,7 +45,7 @@ def test_numbers_do_not_make_it_another_error() -> None:
     supervised.died(POISON, now=0.0)
     supervised.died(QueryFailure(Cause.USER_CODE, POISON.message.replace("17", "0x7f3a")), now=0.0)
     verdict = supervised.died(QueryFailure(Cause.USER_CODE, POISON.message.replace("17", "18")), now=0.0)
-    assert isinstance(verdict, GiveUp)
+    assert isinstance(verdict, PermanentFailure)
 
 
 def test_another_error_in_between_or_a_completed_batch_begins_the_count_anew() -> None:
@@ -74,7 +74,7 @@ def _passing() -> QueryFailure:
 
 @pytest.mark.parametrize("cause", [Cause.FENCED, Cause.SPARK_GONE, Cause.INCOMPATIBLE])
 def test_what_no_restart_can_mend_is_not_tried(cause: Cause) -> None:
-    assert lives_until_given_up(supervision(), QueryFailure(cause, "")) == 1
+    assert lives_until_it_fails_permanently(supervision(), QueryFailure(cause, "")) == 1
 
 
 def test_only_for_the_state_the_directory_is_looked_at() -> None:
@@ -95,7 +95,7 @@ ENDS: dict[Cause, tuple[type[HoldfastError], int]] = {
 @pytest.mark.parametrize("cause", Cause)
 def test_the_job_ends_with_the_exit_code_of_the_cause_and_says_what_to_change(cause: Cause) -> None:
     verdict = supervision(attempts=0, same_error=1).died(QueryFailure(cause, "this happened"), now=0.0)
-    assert isinstance(verdict, GiveUp)
+    assert isinstance(verdict, PermanentFailure)
     error = verdict.error(JOB)
     assert (type(error), error.exit_code) == ENDS.get(cause, (JobFailed, 1))
     assert "this happened" in error.message
@@ -108,4 +108,4 @@ def test_unreadable_state_is_left_to_recovery_as_long_as_something_was_resumed_f
     unreadable = QueryFailure(Cause.STATE_UNREADABLE, "bad magic number")
     for _ in range(5):
         assert isinstance(supervised.died(unreadable, now=0.0, resumed=True), Restart)
-    assert isinstance(supervised.died(unreadable, now=0.0), GiveUp)
+    assert isinstance(supervised.died(unreadable, now=0.0), PermanentFailure)

@@ -7,7 +7,7 @@ programs use locks for. The lanes:
     query       starting and stopping the query
     look        looks at the work directory for a new barrier, and at the query for signs of life
     heartbeat   the heartbeat and the look whether a newer run has claimed the job
-    collect     deletion of what retention gave up
+    collect     deletion of what retention dropped
     scrub       reading back what the home holds, in the background
     telling     the state file on this host
 """

@@ -62,8 +62,8 @@ def run(
     """The same, and wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
 
     Raises what the job ended with: `OwnedByAnotherRun` when it may not start, `Incompatible` when the query does not
-    fit its checkpoint, `Fenced` when it was taken over, `JobFailed` when it was given up. When nobody catches it, the
-    process ends with the words and the exit code of `holdfast run`.
+    fit its checkpoint, `Fenced` when it was taken over, `JobFailed` when it failed permanently. When nobody catches it,
+    the process ends with the message and the exit code of `holdfast run`.
     """
     explain_uncaught()
     settings = Settings.merged(settings, options)

@@ -1,7 +1,7 @@
 """A connection to HDFS on which no call waits for ever.
 
 hdfs-native itself waits for an answer of the NameNode or a DataNode as long as the TCP connection lives, which is hours
-when the host is gone. So each call runs on a thread of its own and is given up when its time is up; from then on a new
+when the host is gone. So each call runs on a thread of its own and is dropped when its time is up; from then on a new
 client with new connections is used, because the old one would go on waiting on the same dead connection.
 
 The client's inner one is used: the outer one's writer closes its file when it is dropped, and waits for that.
@@ -46,7 +46,7 @@ _CONFIGURATION = {
 
 
 class NoAnswer(OSError):
-    """The connection broke, or the call was given up. It may have taken effect, or may still do so."""
+    """The connection broke, or the call timed out. It may have taken effect, or may still do so."""
 
 
 class GivenUp(NoAnswer):

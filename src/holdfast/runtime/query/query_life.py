@@ -19,7 +19,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query, WorkDirectory
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.causes import Cause, QueryFailure, death_of_text, failure_of_start
-from holdfast.runtime.query.supervision import GiveUp, Restart, Supervision
+from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.showing import masked
@@ -49,7 +49,7 @@ class QueryCallbacks:
     started: Callable[[Resumed, bool], None]
     """It runs again; True when it does so in another directory."""
     end: Callable[[HoldfastError | None], None]
-    """It will not be started again: it is done, or was given up."""
+    """It will not be started again: it is done, or failed permanently."""
 
 
 class QueryLife:
@@ -212,7 +212,7 @@ class QueryLife:
 
     def _died(self, death: QueryFailure) -> None:
         verdict = self._supervision.died(death, self._died_at, resumed=self.resumed.barrier is not None)
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, PermanentFailure):
             self._told.event(QueryEnded())
             self._end_for(verdict)
             return
@@ -225,13 +225,13 @@ class QueryLife:
     def _warn(self, message: str, death: QueryFailure) -> None:
         self._alarms.raise_alarm(QUERY_DIED, "warning", message, death.hint)
 
-    def _end_for(self, verdict: GiveUp) -> None:
+    def _end_for(self, verdict: PermanentFailure) -> None:
         if verdict.death.cause is Cause.FENCED:
             self._told.event(RunFenced(verdict.death.message))
         else:
-            self._give_up(verdict.error(self._job))
+            self._fail_permanently(verdict.error(self._job))
 
-    def _give_up(self, error: HoldfastError) -> None:
+    def _fail_permanently(self, error: HoldfastError) -> None:
         self._alarms.raise_alarm(QUERY_DIED, "critical", error.message, error.hint or "")
         self._told.end(error)
 
@@ -270,17 +270,17 @@ class QueryLife:
 
     def _cannot_resume(self, restart: Restart, failure: HoldfastError) -> None:
         self._record(restart, None)
-        self._give_up(failure)
+        self._fail_permanently(failure)
 
     def _restart_failed(self, failed: Restart, death: QueryFailure) -> None:
         self._record(failed, None)
         self._died_at = self._clock.monotonic()
         verdict = self._supervision.died(death, self._died_at)
-        if isinstance(verdict, GiveUp):
+        if isinstance(verdict, PermanentFailure):
             self._end_for(verdict)
             return
         self._warn(f"the restart failed ({death.cause}), trying again: {death.message}", death)
-        # A directory that was given up stays given up: the sink may have discarded what was staged from it.
+        # A directory that was abandoned stays abandoned: the sink may have discarded what was staged from it.
         self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
         self.restarts += 1
 

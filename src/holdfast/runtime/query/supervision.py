@@ -17,7 +17,7 @@ _ERRORS: dict[Cause, type[HoldfastError]] = {
 
 
 def ending_of(cause: Cause) -> type[HoldfastError]:
-    """What a job ends with that is given up for this cause."""
+    """The error that a job ends with when this cause is permanent."""
     return _ERRORS.get(cause, JobFailed)
 
 
@@ -30,18 +30,20 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class GiveUp:
+class PermanentFailure:
     death: QueryFailure
     message: str
 
     def error(self, job: JobName) -> HoldfastError:
-        return ending_of(self.death.cause)(f"job {job!r} was given up: {self.message}", hint=self.death.hint)
+        return ending_of(self.death.cause)(f"job {job!r} failed permanently: {self.message}", hint=self.death.hint)
 
 
 class Supervision:
-    """Growing delay, reset by progress. Gives up after `attempts` restarts without a completed batch in between, and
-    earlier when the pipeline's own code fails `same_error` times in the same way, or its input is found deleted as
-    often: it would go on doing so."""
+    """Restarts with a growing delay, which progress resets.
+
+    The job fails permanently after `attempts` restarts without a completed batch in between. It does so earlier when
+    the pipeline's own code fails `same_error` times in the same way, or its input is found deleted as often.
+    """
 
     def __init__(self, delay: float, attempts: int, same_error: int) -> None:
         self._delay = delay
@@ -58,13 +60,13 @@ class Supervision:
         self.overridden = False
         self._previous = None
 
-    def died(self, death: QueryFailure, now: float, *, resumed: bool = False) -> Restart | GiveUp:
+    def died(self, death: QueryFailure, now: float, *, resumed: bool = False) -> Restart | PermanentFailure:
         """`resumed` says that the query had come from somewhere: if that is unreadable, there may be another place."""
         death = self.blamed(death)
         self._repeated = self._repeated + 1 if self._previous and death.repeats(self._previous) else 1
         self._previous = death
         if (message := self._hopeless(death, resumed)) is not None:
-            return GiveUp(death, message)
+            return PermanentFailure(death, message)
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)
         self.restarts += 1
         return Restart(now + delay, death.cause in SUSPICIONS, death)
@@ -89,7 +91,7 @@ class Supervision:
             case Cause.SOURCE if death.input_is_deleted and self._repeated >= self._same_error:
                 return f"what the query was to read next is no longer in its source: {death.message}"
             case Cause.STATE_UNREADABLE if resumed:
-                return None  # a place that is given up for each restart: recovery says when there is no other
+                return None  # each restart sets one place aside: recovery says when there is no other
         if self.restarts >= self._attempts:
             deaths = _times(self.restarts + 1)
             return (

@@ -38,7 +38,7 @@ def test_the_same_error_of_the_users_code_ends_the_job_with_what_and_where(tmp_p
     message, hint = done.stderr.splitlines()[-2:]
     error = "ValueError: Corruption: cannot parse 17 (pipeline.py, line 7, in parse)"
     assert message == (
-        f"holdfast: job 'orders' was given up: the pipeline's own code failed 3 times in the same way: {error}"
+        f"holdfast: job 'orders' failed permanently: the pipeline's own code failed 3 times in the same way: {error}"
     )
     assert hint.startswith("Try: correct the pipeline's code")
 
