@@ -469,8 +469,8 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
 
 @defect(dying=0.06, before=0.08)
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
-    def restart_failed(self: Any, failed: Any, death: Any) -> None:
-        verdict = self._supervision.died(death, self._clock.monotonic())
+    def restart_failed(self: Any, failed: Any, failure: Any) -> None:
+        verdict = self._supervision.died(failure, self._clock.monotonic())
         if isinstance(verdict, query_life.PermanentFailure):
             self._end_for(verdict)
         else:

@@ -31,7 +31,7 @@ BATCHES_RETAINED = 5
 
 DAMAGED_STATE = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
 _TRYING = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred\nCaused by: "
-MACHINE_DEATHS = tuple(
+MACHINE_FAILURES = tuple(
     _TRYING + cause
     for cause in (
         "java.io.IOException: Input/output error",
@@ -42,7 +42,7 @@ MACHINE_DEATHS = tuple(
         "org.apache.hadoop.hdfs.BlockMissingException: Could not obtain block: BP-1:blk_1",
     )
 )
-OTHER_DEATHS = (
+OTHER_FAILURES = (
     "org.apache.spark.SparkException: the executor was lost",
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\nValueError: a poisonous row",
 )
@@ -92,7 +92,7 @@ class SimulatedQuery:
         self._pace = pace
         self._task: Task | None = None
         self._wanted = False
-        self._death: str | None = None
+        self._end_reason: str | None = None
         self._when_ended: Callable[[], None] = lambda: None
         self.host: Host | None = None
         self.own: OwnTable | None = None
@@ -141,12 +141,12 @@ class SimulatedQuery:
         assert not self.running, "a query is started once at a time"
         self._world.hesitate()
         if self._unreadable() and self._world.chance(0.3):
-            raise StartFailed(self._world.random.choice(MACHINE_DEATHS))
+            raise StartFailed(self._world.random.choice(MACHINE_FAILURES))
         barrier = directory.newest_barrier()
         if barrier is not None:
             problem = state_problem(directory.contents(), barrier)
             self._checkers.require(problem is None, f"the query would start on a wrong state: {problem}")
-        self._death, self._wanted = None, True
+        self._end_reason, self._wanted = None, True
         self._task = self._world.spawn(self._process, "spark", lambda: self._run(directory))
 
     def _unreadable(self) -> bool:
@@ -157,9 +157,9 @@ class SimulatedQuery:
         while self.running:
             self._world.sleep(0.01)
 
-    def death(self) -> str | None:
+    def end_reason(self) -> str | None:
         if self._wanted:
-            return self._death
+            return self._end_reason
         return None if self.running else ""
 
     def when_ended(self, notice: Callable[[], None]) -> None:
@@ -177,25 +177,25 @@ class SimulatedQuery:
         while self._wanted:
             self._world.sleep(self._pace * (0.3 + self._world.random.random()))
             if self._wanted and self._unreadable() and self._world.chance(0.5):
-                self._death = self._world.random.choice(MACHINE_DEATHS)
-                self._world.note(f"query dies: {self._death}")
+                self._end_reason = self._world.random.choice(MACHINE_FAILURES)
+                self._world.note(f"query dies: {self._end_reason}")
                 return
             if self._wanted and self._world.chance(self._dying):
-                why = DAMAGED_STATE if self._world.chance(0.3) else self._world.random.choice(OTHER_DEATHS)
+                why = DAMAGED_STATE if self._world.chance(0.3) else self._world.random.choice(OTHER_FAILURES)
                 self._world.note(f"query dies: {why}")
-                self._death = why
+                self._end_reason = why
                 return
             try:
                 self._batch(directory)
             except Fenced as error:
-                self._death = f"{WHILE_STAGING}: holdfast.errors.Fenced: {error.message}"
+                self._end_reason = f"{WHILE_STAGING}: holdfast.errors.Fenced: {error.message}"
                 return
             except HoldfastError as error:
-                self._death = f"{WHILE_STAGING}: holdfast.errors.{type(error).__name__}: {error.message}"
+                self._end_reason = f"{WHILE_STAGING}: holdfast.errors.{type(error).__name__}: {error.message}"
                 return
             except KeyError as error:
                 # A newer run on this host has removed the directory.
-                self._death = f"the batch failed: {error!r}"
+                self._end_reason = f"the batch failed: {error!r}"
                 return
 
     def _batch(self, directory: SimulatedDirectory) -> None:

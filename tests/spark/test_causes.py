@@ -1,4 +1,4 @@
-"""Real deaths of real queries, and what is said of them: the cause, and one line with the exception that counts."""
+"""Real failures of real queries, and what is said of them: the cause, and one line with the exception that counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.identifiers import FencingEpoch, JobName
-from holdfast.runtime.query.causes import SUSPICIONS, Cause, StartFailed, death_of_text
+from holdfast.runtime.query.causes import SUSPICIONS, Cause, StartFailed, failure_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
@@ -63,7 +63,7 @@ class Lab:
         except StartFailed as failure:
             return str(failure)
         assert ended.wait(PATIENCE)
-        why = query.death()
+        why = query.end_reason()
         assert why is not None
         return why
 
@@ -89,7 +89,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
     return Lab(session, tmp_path)
 
 
-# --- the deaths ---
+# --- the failures ---
 
 
 def a_python_function_raises(lab: Lab) -> str:
@@ -202,7 +202,7 @@ class Told:
     """How the line for people begins."""
 
 
-DEATHS: dict[Callable[[Lab], str], Told] = {
+FAILURES: dict[Callable[[Lab], str], Told] = {
     a_python_function_raises: Told(Cause.USER_CODE, "ValueError: Corruption: bad table magic number 1 (test_causes.py"),
     a_python_function_raises_under_a_writer_of_the_users_own: Told(
         Cause.USER_CODE, "ValueError: CANNOT_LOAD_STATE_STORE (test_causes.py, line "
@@ -224,12 +224,12 @@ DEATHS: dict[Callable[[Lab], str], Told] = {
 }
 
 
-@pytest.mark.parametrize("end", DEATHS, ids=lambda end: end.__name__)
-def test_what_is_said_of_a_death(lab: Lab, end: Callable[[Lab], str]) -> None:
-    death = death_of_text(end(lab))
-    assert death.cause is DEATHS[end].cause
-    assert death.message.startswith(DEATHS[end].line), death.message
-    assert "\n" not in death.message
+@pytest.mark.parametrize("end", FAILURES, ids=lambda end: end.__name__)
+def test_what_is_said_of_a_failure(lab: Lab, end: Callable[[Lab], str]) -> None:
+    failure = failure_of_text(end(lab))
+    assert failure.cause is FAILURES[end].cause
+    assert failure.message.startswith(FAILURES[end].line), failure.message
+    assert "\n" not in failure.message
 
 
 # --- state and logs that cannot be read ---
@@ -267,5 +267,5 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None]]] = {
 def test_what_cannot_be_read_is_known_as_such(lab: Lab, name: str) -> None:
     state_format, damage = DAMAGES[name]
     with_state_format(lab.spark, state_format)
-    death = death_of_text(lab.damaged(damage))
-    assert death.cause in SUSPICIONS, death
+    failure = failure_of_text(lab.damaged(damage))
+    assert failure.cause in SUSPICIONS, failure

@@ -16,14 +16,14 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import read_entries
 from holdfast.repository.restore import local_copy, restore
 from holdfast.repository.state import JobState
-from holdfast.runtime.query.causes import SUSPICIONS, death_of_text
+from holdfast.runtime.query.causes import SUSPICIONS, failure_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files
 from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import copy_shards
 from holdfast.snapshot.soundness import damage
 from holdfast.spark.api import start_stepwise
-from holdfast.spark.death_text import death_text
+from holdfast.spark.failure_text import failure_text
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
 from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
@@ -71,7 +71,7 @@ class Stopped:
         try:
             continued.query.awaitTermination()
         except Exception:
-            return death_text(self.spark, continued.query, None)
+            return failure_text(self.spark, continued.query, None)
         assert continued.answers[max(continued.answers)] == self.source.answers[-1], "silently wrong"
         return None
 
@@ -127,7 +127,7 @@ def shown_in(found: str, path: Path) -> bool:
 
 
 def unreadable(why: str) -> bool:
-    return death_of_text(why).cause in SUSPICIONS
+    return failure_of_text(why).cause in SUSPICIONS
 
 
 @pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)

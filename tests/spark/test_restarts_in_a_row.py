@@ -1,4 +1,4 @@
-"""Many deaths and restarts of one query within one process: nothing that a life held is left behind."""
+"""Many failures and restarts of one query within one process: nothing that a life held is left behind."""
 
 import os
 import threading

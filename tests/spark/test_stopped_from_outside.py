@@ -1,4 +1,4 @@
-"""A query that somebody stops is a death like any other: the job goes on. About 5 s."""
+"""A query that somebody stops has failed as in any other way: the job goes on. About 5 s."""
 
 import threading
 from pathlib import Path

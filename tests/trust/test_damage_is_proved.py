@@ -33,7 +33,7 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import WorkDirectory
-from holdfast.runtime.query.causes import Cause, StartFailed, death_of_text
+from holdfast.runtime.query.causes import Cause, StartFailed, failure_of_text
 from holdfast.runtime.recovery.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.run.run_end import record_run_end
@@ -92,9 +92,9 @@ def below(*inner: str) -> str:
     ],
 )
 def test_what_the_machine_did_is_no_damage_wherever_it_stands(inner: str) -> None:
-    assert death_of_text(below(inner)).cause is Cause.STORAGE
-    assert death_of_text(below(inner, "x.y.Wrapped: bad table magic number")).cause is Cause.STORAGE
-    assert death_of_text(below("x.y.Wrapped: state could not be read", inner)).cause is Cause.STORAGE
+    assert failure_of_text(below(inner)).cause is Cause.STORAGE
+    assert failure_of_text(below(inner, "x.y.Wrapped: bad table magic number")).cause is Cause.STORAGE
+    assert failure_of_text(below("x.y.Wrapped: state could not be read", inner)).cause is Cause.STORAGE
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_the_machine_did_is_no_damage_wherever_it_stands(inner: str) -> Non
     ],
 )
 def test_only_what_spark_has_read_and_found_wrong_is_called_unreadable(inner: str, cause: Cause) -> None:
-    assert death_of_text(below(inner)).cause is cause
+    assert failure_of_text(below(inner)).cause is cause
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ class ChurningQuery:
     def stop(self) -> None:
         self.die("")
 
-    def death(self) -> str | None:
+    def end_reason(self) -> str | None:
         return self._why
 
     def when_ended(self, notice: Callable[[], None]) -> None:

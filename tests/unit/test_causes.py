@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Fenced, HoldfastError, StorageUnreachable
-from holdfast.runtime.query.causes import GONE, WHILE_STAGING, Cause, QueryFailure, death_of_text, failure_of_start
+from holdfast.runtime.query.causes import GONE, WHILE_STAGING, Cause, QueryFailure, failure_of_start, failure_of_text
 from holdfast.runtime.query.exception_chain import chain_of
 
 FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
@@ -126,7 +126,7 @@ TASK = (
     ],
 )
 def test_the_innermost_exception_that_is_known_decides(text: str, cause: Cause, line: str) -> None:
-    assert death_of_text(text) == QueryFailure(cause, line)
+    assert failure_of_text(text) == QueryFailure(cause, line)
 
 
 def test_a_message_that_quotes_a_chain_is_one_exception() -> None:
@@ -146,7 +146,7 @@ def test_what_python_raised_last_counts_and_its_place_is_the_users() -> None:
         '  File "/job/orders.py", line 10, in write\n    raise Rejected("no") from None\n'
         "orders.Rejected: no\n"
     )
-    assert death_of_text(text) == QueryFailure(Cause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
+    assert failure_of_text(text) == QueryFailure(Cause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_every_cause_says_what_to_change_and_is_in_the_manual(cause: Cause) -> N
 
 @pytest.mark.parametrize("text", [KAFKA_LOST, DELTA_LOST])
 def test_input_that_was_deleted_before_it_was_read_has_a_way_out_of_its_own(text: str) -> None:
-    death = death_of_text(text)
-    assert death.input_is_deleted
-    assert "failOnDataLoss=false" in death.hint
+    failure = failure_of_text(text)
+    assert failure.input_is_deleted
+    assert "failOnDataLoss=false" in failure.hint
     assert not QueryFailure(Cause.SOURCE, "UnknownHostException: broker").input_is_deleted
     assert not QueryFailure(Cause.USER_CODE, "ValueError: data may have been lost").input_is_deleted

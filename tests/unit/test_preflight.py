@@ -23,7 +23,7 @@ from holdfast.checkpoint.query_facts import (
 )
 from holdfast.errors import Incompatible
 from holdfast.identifiers import BatchId, JobName
-from holdfast.runtime.query.causes import Cause, QueryFailure, death_of_text
+from holdfast.runtime.query.causes import Cause, QueryFailure, failure_of_text
 from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 from holdfast.runtime.recovery.query_fit import require_compatible
 
@@ -287,7 +287,7 @@ UNREADABLE = QueryFailure(Cause.STATE_UNREADABLE, "STATE_STORE_VALUE_ROW_FORMAT_
 
 def test_a_query_that_does_not_fit_is_not_restarted_and_its_state_not_blamed() -> None:
     supervision = Supervision(delay=1.0, attempts=3, same_error=3)
-    verdict = supervision.died(death_of_text(NOT_MATCHING), now=0.0)
+    verdict = supervision.died(failure_of_text(NOT_MATCHING), now=0.0)
     assert isinstance(verdict, PermanentFailure)
     assert isinstance(verdict.error(JOB), Incompatible)
     assert isinstance(supervision.died(UNREADABLE, now=0.0), Restart)

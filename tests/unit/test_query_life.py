@@ -42,7 +42,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(tmp_path)
 
 
-def test_a_death_is_noticed_without_a_poll_and_told_with_its_cause(job: Job) -> None:
+def test_a_failure_is_noticed_without_a_poll_and_reported_with_its_cause(job: Job) -> None:
     job.die(POISON)
     assert not job.run.runtime.status.running
     (alarm,) = job.alarms
@@ -50,7 +50,7 @@ def test_a_death_is_noticed_without_a_poll_and_told_with_its_cause(job: Job) -> 
     assert alarm.message == f"the query died (user code), restarting in 2.0 s: {MESSAGE}"
 
 
-def test_a_death_that_nobody_tells_of_is_found_by_the_poll(job: Job) -> None:
+def test_a_failure_that_nobody_reports_is_found_by_the_poll(job: Job) -> None:
     job.run.query._why = POISON
     job.run.wait(0.25)
     assert not job.run.runtime.status.running

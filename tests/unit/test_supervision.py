@@ -1,4 +1,4 @@
-"""What follows a death: a restart, sooner or later, in this directory or another one; or the end."""
+"""What follows a failure: a restart, sooner or later, in this directory or another one; or the end."""
 
 import pytest
 
@@ -15,9 +15,9 @@ def supervision(delay: float = 1.0, attempts: int = 10, same_error: int = 3) -> 
     return Supervision(delay, attempts, same_error)
 
 
-def lives_until_it_fails_permanently(supervised: Supervision, death: QueryFailure) -> int:
+def lives_until_it_fails_permanently(supervised: Supervision, failure: QueryFailure) -> int:
     for number in range(1, 100):
-        if isinstance(supervised.died(death, now=0.0), PermanentFailure):
+        if isinstance(supervised.died(failure, now=0.0), PermanentFailure):
             return number
     raise AssertionError("it would go on for ever")
 
@@ -51,11 +51,11 @@ def test_numbers_do_not_make_it_another_error() -> None:
 def test_another_error_in_between_or_a_completed_batch_begins_the_count_anew() -> None:
     other = QueryFailure(Cause.USER_CODE, "KeyError: 'customer'")
     supervised = supervision()
-    for death in (POISON, POISON, other, other, POISON, POISON):
-        assert isinstance(supervised.died(death, now=0.0), Restart)
+    for failure in (POISON, POISON, other, other, POISON, POISON):
+        assert isinstance(supervised.died(failure, now=0.0), Restart)
     supervised.progressed()
-    for death in (POISON, POISON):
-        assert isinstance(supervised.died(death, now=0.0), Restart)
+    for failure in (POISON, POISON):
+        assert isinstance(supervised.died(failure, now=0.0), Restart)
 
 
 def test_the_delay_grows_to_a_minute_and_a_completed_batch_resets_it() -> None:

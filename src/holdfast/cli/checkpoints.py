@@ -91,7 +91,7 @@ def _table(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool) 
 
 
 def _restarts_table(restarts: Sequence[RestartDocument], now: datetime) -> "Table":
-    """The query's deaths in the same time: many a failed checkpoint is explained by one."""
+    """The query's failures in the same time: one of them may explain a failed checkpoint."""
     table = plain_table("query restarted", "run", "took", "cause")
     table.add_column("why", overflow="fold")
     for item in restarts:

@@ -289,7 +289,7 @@ class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
     attempt_number: int
     hint: str | None = None
     duration_ms: int | None = None
-    """From the death until the query ran again; None when it did not, and in entries of the first versions."""
+    """From the failure until the query ran again; None when it did not, and in entries of the first versions."""
 
 
 class JournalFolded(Entry, frozen=True, kw_only=True, tag="journal-folded"):

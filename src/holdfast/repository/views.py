@@ -129,7 +129,7 @@ class RestartDocument(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     hint: str | None
     duration_ms: int | None
-    """From the death until the query ran again; null when the attempt failed."""
+    """From the failure until the query ran again; null when the attempt failed."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):

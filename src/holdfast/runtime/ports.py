@@ -119,7 +119,7 @@ class Query(Protocol):
     def stop(self) -> None:
         """Stop it, and return when it has stopped. Harmless when it is not running."""
 
-    def death(self) -> str | None:
+    def end_reason(self) -> str | None:
         """Why the query ended, "" when it ended by itself, None while it runs."""
 
     def when_ended(self, notice: Callable[[], None]) -> None:

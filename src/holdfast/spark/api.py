@@ -122,8 +122,8 @@ def _started(
         if isinstance(error, HoldfastError):
             raise
         # The user's code, not the user's settings: what it asked may answer at the next start.
-        death = failure_of_start(error)
-        raise JobFailed(f"could not build the pipeline: {death.message}", hint=death.hint) from error
+        failure = failure_of_start(error)
+        raise JobFailed(f"could not build the pipeline: {failure.message}", hint=failure.hint) from error
     require_runnable(built, settings.output_mode, begins=place.begins)
     carry = carrier_for(spark, place)
     return RunningJob(place, SparkQuery(spark, name, built, sink, settings, around.step), carry)

@@ -19,7 +19,7 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.ports import WorkDirectory
-from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, death_of_text
+from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.recovery.query_fit import require_compatible
 from holdfast.settings import Settings, seconds
@@ -29,7 +29,7 @@ from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import quick_files
-from holdfast.spark.death_text import death_text, exception_text
+from holdfast.spark.failure_text import exception_text, failure_text
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.writer_position import taken_by
@@ -147,7 +147,7 @@ class SparkQuery:
         self._when_ended = notice
 
     def _await_end(self, query: StreamingQuery, over: threading.Event) -> None:
-        """On a thread of its own, which lives as long as the query: no other way tells of a JVM's death as well."""
+        """On a thread of its own, which lives as long as the query: no other way tells of the end of a JVM as well."""
         try:
             query.awaitTermination()
         except Exception as error:
@@ -158,14 +158,14 @@ class SparkQuery:
         if port is not None:
             close_callback(self._spark.sparkContext, port)
 
-    def death(self) -> str | None:
+    def end_reason(self) -> str | None:
         assert self.query is not None
         if not self._over.is_set():
             return None
         try:
             if self.query.isActive:
                 return None  # the wait was broken off, not the query
-            why = death_text(self._spark, self.query, self._staging_failed)
+            why = failure_text(self._spark, self.query, self._staging_failed)
         except Exception as error:
             return f"{GONE}: {error}"
         if self._stopped or (why is None and self._ends_by_itself):
@@ -284,7 +284,7 @@ def as_holdfast_error(error: Exception) -> HoldfastError:
     if isinstance(error, HoldfastError):
         return error
     if isinstance(error, StartFailed):
-        death = death_of_text(str(error))
-        return ending_of(death.cause)(f"could not start the query: {death.message}", hint=death.hint)
+        failure = failure_of_text(str(error))
+        return ending_of(failure.cause)(f"could not start the query: {failure.message}", hint=failure.hint)
     text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return HoldfastError(f"could not start the query: {text}")

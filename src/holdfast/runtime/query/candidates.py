@@ -65,13 +65,13 @@ class Candidates:
             try:
                 self._query.start(resumed.directory)
             except StartFailed as error:
-                death = self._suspicion(resumed, error)
-                failure = error
+                failure = self._suspicion(resumed, error)
+                unread = error
             else:
                 return resumed
-            following = self.after(resumed, death)
+            following = self.after(resumed, failure)
             if following.directory is resumed.directory:
-                raise failure
+                raise unread
             resumed = following
 
     def require_not_behind(self, directory: WorkDirectory) -> None:
@@ -93,30 +93,30 @@ class Candidates:
 
     def _suspicion(self, resumed: Resumed, error: StartFailed) -> QueryFailure:
         """Raises when the directory is not under suspicion, or nothing came from before."""
-        death = self._supervision.blamed(failure_of_start(error))
-        if death.cause is Cause.INCOMPATIBLE:
-            raise Incompatible(f"could not start the query: {death.message}", hint=death.hint) from error
-        if death.cause not in SUSPICIONS or resumed.barrier is None:
+        failure = self._supervision.blamed(failure_of_start(error))
+        if failure.cause is Cause.INCOMPATIBLE:
+            raise Incompatible(f"could not start the query: {failure.message}", hint=failure.hint) from error
+        if failure.cause not in SUSPICIONS or resumed.barrier is None:
             raise error
-        return death
+        return failure
 
-    def after(self, suspect: Resumed, death: QueryFailure) -> Resumed:
+    def after(self, suspect: Resumed, failure: QueryFailure) -> Resumed:
         """The directory to start in then, and the sink at the same point: the same one when nothing is wrong with it.
 
         Raises `Corrupt` when there is none, `StorageError` when it cannot be told.
         """
         self._journal.settle()
         written = self._query.own_writer(suspect.directory)
-        found = self._examined(suspect, death)
+        found = self._examined(suspect, failure)
         if found is Verdict.KEEP:
-            log.warning("%s holds what it should, so it is tried again: %s", suspect.directory.location, death.message)
+            log.warning("%s has the right bytes, so it is tried again: %s", suspect.directory.location, failure.message)
             return self._same_again(suspect)
-        log.error("Spark cannot read %s, trying the next candidate: %s", suspect.directory.location, death.message)
+        log.error("Spark cannot read %s, trying the next candidate: %s", suspect.directory.location, failure.message)
         if found is Verdict.CHECKPOINT and suspect.checkpoint is not None:
-            self._proved[suspect.checkpoint] = f"Spark could not read what was restored from it: {death.message}"
+            self._proved[suspect.checkpoint] = f"Spark could not read what was restored from it: {failure.message}"
         known = set(self._journal.state.corrupt)
         if suspect.directory.location not in self._set_aside:
-            suspect.directory.set_aside(f"Spark could not read it: {death.message}")
+            suspect.directory.set_aside(f"Spark could not read it: {failure.message}")
             self._set_aside.add(suspect.directory.location)
         resumed = self._recovery.resume(local=False, damaged=self._proved)
         if written is not None and (taken := self._query.own_writer(resumed.directory)) is not None:
@@ -125,7 +125,7 @@ class Candidates:
         self._mark_damaged(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         return resumed
 
-    def _examined(self, suspect: Resumed, death: QueryFailure) -> Verdict:
+    def _examined(self, suspect: Resumed, failure: QueryFailure) -> Verdict:
         directory = suspect.directory
         if directory.location in self._set_aside:
             return Verdict.SET_ASIDE  # the sink may have discarded what was staged from it
@@ -141,7 +141,7 @@ class Candidates:
         refused = f"checkpoint {restored}" if restored is not None else directory.location
         self._refusals[refused] += 1
         return verdict(
-            found_wrong=death.cause is Cause.STATE_UNREADABLE,
+            found_wrong=failure.cause is Cause.STATE_UNREADABLE,
             different=different is not None,
             covered=covered,
             restored=restored is not None,

@@ -76,11 +76,11 @@ class DirectoryBehind(Exception):
 
 
 GONE = "Spark is gone"
-"""How a death begins that no restart within this process can mend."""
+"""The beginning of a failure that no restart within this process can repair."""
 STOPPED = "somebody stopped the query, and not the job"
 """A query with an endless trigger does not end by itself."""
 WHILE_STAGING = "while the sink staged a batch"
-"""How a death begins that came out of a sink's `stage`."""
+"""The beginning of a failure that came out of a sink's `stage`."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ _OF_THE_MACHINE_BY_KIND = _rule(
 """What the machine did while state was being read: it says nothing about the state, wherever it stands in a chain."""
 
 
-def death_of_text(text: str) -> QueryFailure:
+def failure_of_text(text: str) -> QueryFailure:
     """Why the query died that ended with this."""
     if text.startswith(GONE):
         return QueryFailure(Cause.SPARK_GONE, text.splitlines()[0])
@@ -237,7 +237,7 @@ def failure_of_start(error: Exception) -> QueryFailure:
     """Why a restart failed."""
     match error:
         case StartFailed():
-            return death_of_text(str(error))
+            return failure_of_text(str(error))
         case DirectoryBehind():
             return QueryFailure(Cause.STATE_UNREADABLE, str(error))
         case Fenced():
@@ -246,7 +246,7 @@ def failure_of_start(error: Exception) -> QueryFailure:
             return QueryFailure(Cause.STORAGE, error.message)
         case HoldfastError():
             return QueryFailure(Cause.UNKNOWN, error.message)
-    return death_of_text(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
+    return failure_of_text(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
 
 
 def _cause_of(link: Link) -> Cause | None:

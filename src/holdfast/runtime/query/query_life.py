@@ -1,4 +1,4 @@
-"""The query's life within a run: barriers, death, restart. Called on the loop's thread unless said otherwise.
+"""The query's life within a run: barriers, failure, restart. Called on the loop's thread unless said otherwise.
 
 A query that died is started again in the same directory, or, when that is unreadable, from the next candidate. What
 `supervision` decides is done here; what becomes of it is told to the rest of the runtime through `QueryCallbacks`.
@@ -18,14 +18,14 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query, WorkDirectory
 from holdfast.runtime.query.candidates import Candidates
-from holdfast.runtime.query.causes import Cause, QueryFailure, death_of_text, failure_of_start
+from holdfast.runtime.query.causes import Cause, QueryFailure, failure_of_start, failure_of_text
 from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.showing import masked
 
 QUERY_DIED = "query_died"
-"""The alarm of a death; over when a batch completes again."""
+"""The alarm for a query that died; cleared when a batch completes again."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Seen:
     """One look at the query and at the directory that it works in."""
 
     directory: WorkDirectory
-    death: str | None
-    """As `Query.death` says it."""
+    end_reason: str | None
+    """As `Query.end_reason` says it."""
     barrier: BatchId | None
     unseen: StorageError | None = None
     """Why the directory did not answer."""
@@ -96,7 +96,7 @@ class QueryLife:
         self.barrier: BatchId | None = None
         self.restarts = 0
         self.stop_asked = False
-        """From now on its end is no death."""
+        """From now on its end is no failure."""
 
     def begin(self) -> None:
         self.running = True
@@ -129,11 +129,11 @@ class QueryLife:
         QueryFailure first: what a query that has ended had committed is there to be seen afterwards.
         """
         directory = self.resumed.directory
-        death = self._query.death()
+        end_reason = self._query.end_reason()
         try:
-            return Seen(directory, death, directory.newest_barrier())
+            return Seen(directory, end_reason, directory.newest_barrier())
         except StorageError as error:
-            return Seen(directory, death, None, error)
+            return Seen(directory, end_reason, None, error)
 
     def look_then(self, act: Callable[[], None]) -> None:
         """Act when everything is known that was committed before this call."""
@@ -166,7 +166,7 @@ class QueryLife:
         self._looking = False
         if self.running and seen is not None and seen.directory is self.resumed.directory:
             self._note_barrier(seen)
-            self._note_death(seen)
+            self._note_end(seen)
         if self._look_again and self.running:
             self._look_again = False
             self._begin_look()
@@ -194,40 +194,40 @@ class QueryLife:
                 self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
             self._told.event(BarrierReached(barrier))
 
-    def _note_death(self, seen: Seen) -> None:
-        if seen.death is None or self.stop_asked:
+    def _note_end(self, seen: Seen) -> None:
+        if seen.end_reason is None or self.stop_asked:
             return
-        death = death_of_text(seen.death)
-        if death.cause is Cause.SPARK_GONE and not self._gone:
+        failure = failure_of_text(seen.end_reason)
+        if failure.cause is Cause.SPARK_GONE and not self._gone:
             # A signal to the whole process group ends the JVM too, and our own handler may be a moment behind.
             self._gone = True
             return
         self.running = False
         self._died_at = self._clock.monotonic()
-        if seen.death == "":
+        if seen.end_reason == "":
             self._told.event(QueryEnded())
             self._told.end(seen.unseen)
         else:
-            self._died(death)
+            self._died(failure)
 
-    def _died(self, death: QueryFailure) -> None:
-        verdict = self._supervision.died(death, self._died_at, resumed=self.resumed.barrier is not None)
+    def _died(self, failure: QueryFailure) -> None:
+        verdict = self._supervision.died(failure, self._died_at, resumed=self.resumed.barrier is not None)
         if isinstance(verdict, PermanentFailure):
             self._told.event(QueryEnded())
             self._end_for(verdict)
             return
         delay = verdict.at - self._died_at
-        self._warn(f"the query died ({death.cause}), restarting in {delay:.1f} s: {death.message}", death)
+        self._warn(f"the query died ({failure.cause}), restarting in {delay:.1f} s: {failure.message}", failure)
         self._restart = verdict
         self.restarts += 1
         self._told.event(QueryEnded(replaced=verdict.elsewhere))
 
-    def _warn(self, message: str, death: QueryFailure) -> None:
-        self._alarms.raise_alarm(QUERY_DIED, "warning", message, death.hint)
+    def _warn(self, message: str, failure: QueryFailure) -> None:
+        self._alarms.raise_alarm(QUERY_DIED, "warning", message, failure.hint)
 
     def _end_for(self, verdict: PermanentFailure) -> None:
-        if verdict.death.cause is Cause.FENCED:
-            self._told.event(RunFenced(verdict.death.message))
+        if verdict.failure.cause is Cause.FENCED:
+            self._told.event(RunFenced(verdict.failure.message))
         else:
             self._fail_permanently(verdict.error(self._job))
 
@@ -240,7 +240,7 @@ class QueryLife:
         if restart.elsewhere:
             # On the journal lane: no checkpoint of the old directory can be appended while the new one is chosen.
             self._lanes.submit(
-                "journal", lambda: self._restarting(restart, lambda: self._resume_elsewhere(restart.death))
+                "journal", lambda: self._restarting(restart, lambda: self._resume_elsewhere(restart.failure))
             )
         else:
             self._lanes.submit("query", lambda: self._restarting(restart, self._start_again))
@@ -252,11 +252,11 @@ class QueryLife:
         except Fenced as error:
             self._post(RunFenced(error.message))
         except (Corrupt, InvalidSettings) as error:
-            failure = error
-            self._post(lambda: self._cannot_resume(restart, failure))
+            refused = error
+            self._post(lambda: self._cannot_resume(restart, refused))
         except Exception as error:
-            death = failure_of_start(error)
-            self._post(lambda: self._restart_failed(restart, death))
+            failure = failure_of_start(error)
+            self._post(lambda: self._restart_failed(restart, failure))
         else:
             self._post(lambda: self._restarted(restart, resumed))
 
@@ -265,21 +265,21 @@ class QueryLife:
         self._query.start(self.resumed.directory)
         return self.resumed
 
-    def _resume_elsewhere(self, death: QueryFailure) -> Resumed:
-        return self._candidates.start(self._candidates.after(self.resumed, death))
+    def _resume_elsewhere(self, failure: QueryFailure) -> Resumed:
+        return self._candidates.start(self._candidates.after(self.resumed, failure))
 
-    def _cannot_resume(self, restart: Restart, failure: HoldfastError) -> None:
+    def _cannot_resume(self, restart: Restart, error: HoldfastError) -> None:
         self._record(restart, None)
-        self._fail_permanently(failure)
+        self._fail_permanently(error)
 
-    def _restart_failed(self, failed: Restart, death: QueryFailure) -> None:
+    def _restart_failed(self, failed: Restart, failure: QueryFailure) -> None:
         self._record(failed, None)
         self._died_at = self._clock.monotonic()
-        verdict = self._supervision.died(death, self._died_at)
+        verdict = self._supervision.died(failure, self._died_at)
         if isinstance(verdict, PermanentFailure):
             self._end_for(verdict)
             return
-        self._warn(f"the restart failed ({death.cause}), trying again: {death.message}", death)
+        self._warn(f"the restart failed ({failure.cause}), trying again: {failure.message}", failure)
         # A directory that was abandoned stays abandoned: the sink may have discarded what was staged from it.
         self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
         self.restarts += 1
@@ -294,18 +294,18 @@ class QueryLife:
         self._told.started(resumed, replaced)
 
     def _record(self, restart: Restart, seconds: float | None) -> None:
-        """A place in the history for each restart, with the time from the death until the query ran again."""
-        number, journal, death = self.restarts, self._journal, restart.death
+        """A place in the history for each restart, with the time from the failure until the query ran again."""
+        number, journal, failure = self.restarts, self._journal, restart.failure
 
         def record() -> None:
             try:
                 journal.append(
                     lambda stamp: QueryRestarted(
                         **stamp,
-                        cause=death.cause.value,
-                        message=masked(death.message),
+                        cause=failure.cause.value,
+                        message=masked(failure.message),
                         attempt_number=number,
-                        hint=death.hint,
+                        hint=failure.hint,
                         duration_ms=None if seconds is None else round(seconds * 1000),
                     )
                 )

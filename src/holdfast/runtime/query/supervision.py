@@ -26,16 +26,16 @@ class Restart:
     at: float
     elsewhere: bool
     """The work directory is under suspicion: look at it, and resume from the next candidate if it is to blame."""
-    death: QueryFailure
+    failure: QueryFailure
 
 
 @dataclass(frozen=True)
 class PermanentFailure:
-    death: QueryFailure
+    failure: QueryFailure
     message: str
 
     def error(self, job: JobName) -> HoldfastError:
-        return ending_of(self.death.cause)(f"job {job!r} failed permanently: {self.message}", hint=self.death.hint)
+        return ending_of(self.failure.cause)(f"job {job!r} failed permanently: {self.message}", hint=self.failure.hint)
 
 
 class Supervision:
@@ -60,42 +60,42 @@ class Supervision:
         self.overridden = False
         self._previous = None
 
-    def died(self, death: QueryFailure, now: float, *, resumed: bool = False) -> Restart | PermanentFailure:
+    def died(self, failure: QueryFailure, now: float, *, resumed: bool = False) -> Restart | PermanentFailure:
         """`resumed` says that the query had come from somewhere: if that is unreadable, there may be another place."""
-        death = self.blamed(death)
-        self._repeated = self._repeated + 1 if self._previous and death.repeats(self._previous) else 1
-        self._previous = death
-        if (message := self._hopeless(death, resumed)) is not None:
-            return PermanentFailure(death, message)
+        failure = self.blamed(failure)
+        self._repeated = self._repeated + 1 if self._previous and failure.repeats(self._previous) else 1
+        self._previous = failure
+        if (message := self._hopeless(failure, resumed)) is not None:
+            return PermanentFailure(failure, message)
         delay = min(self._delay * 2.0 ** min(self.restarts, 30), _LONGEST_DELAY_S)
         self.restarts += 1
-        return Restart(now + delay, death.cause in SUSPICIONS, death)
+        return Restart(now + delay, failure.cause in SUSPICIONS, failure)
 
-    def blamed(self, death: QueryFailure) -> QueryFailure:
+    def blamed(self, failure: QueryFailure) -> QueryFailure:
         """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
-        if death.cause in SUSPICIONS and self.overridden:
-            return QueryFailure(Cause.INCOMPATIBLE, death.message)
-        return death
+        if failure.cause in SUSPICIONS and self.overridden:
+            return QueryFailure(Cause.INCOMPATIBLE, failure.message)
+        return failure
 
-    def _hopeless(self, death: QueryFailure, resumed: bool) -> str | None:
+    def _hopeless(self, failure: QueryFailure, resumed: bool) -> str | None:
         """Why another restart would not help, None when it may."""
-        match death.cause:
+        match failure.cause:
             case Cause.FENCED:
-                return death.message
+                return failure.message
             case Cause.SPARK_GONE:
-                return f"{death.message}; only a new process can start it again"
+                return f"{failure.message}; only a new process can start it again"
             case Cause.INCOMPATIBLE:
-                return f"Spark could not go on with this query: {death.message}"
+                return f"Spark could not go on with this query: {failure.message}"
             case Cause.USER_CODE if self._repeated >= self._same_error:
-                return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {death.message}"
-            case Cause.SOURCE if death.input_is_deleted and self._repeated >= self._same_error:
-                return f"what the query was to read next is no longer in its source: {death.message}"
+                return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {failure.message}"
+            case Cause.SOURCE if failure.input_is_deleted and self._repeated >= self._same_error:
+                return f"what the query was to read next is no longer in its source: {failure.message}"
             case Cause.STATE_UNREADABLE if resumed:
                 return None  # each restart sets one place aside: recovery says when there is no other
         if self.restarts >= self._attempts:
-            deaths = _times(self.restarts + 1)
             return (
-                f"the query died {deaths} without completing a batch, the last time of {death.cause}: {death.message}"
+                f"the query died {_times(self.restarts + 1)} without completing a batch, the last time of "
+                f"{failure.cause}: {failure.message}"
             )
         return None
 

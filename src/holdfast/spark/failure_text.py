@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError
 from holdfast.runtime.query.causes import WHILE_STAGING
 
 
-def death_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exception | None) -> str | None:
+def failure_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exception | None) -> str | None:
     """None when the query ended by itself. `staging_failed` is what the sink raised in the query's last batch."""
     caught = query._jsq.exception()
     if not caught.isDefined():
