@@ -189,4 +189,4 @@ class SimulatedLanes:
         self._idle[lane] += 1
 
 
-_LANES = ("journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub", "telling")
+_LANES = ("journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub", "state_file")

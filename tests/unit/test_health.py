@@ -80,11 +80,11 @@ def test_every_reading_command_has_an_exit_code_for_health(
     assert read(capsys, here.home, "doctor", job="churn")[0] == 1
 
 
-def test_the_history_says_what_it_could_not_be_told(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_history_says_what_could_not_be_recorded(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert read(capsys, here.home, "checkpoints", job="churn")[2] == ""
     here.fail(3)
     said = read(capsys, here.home, "checkpoints", job="churn")[2]
-    assert "3 failures in a row, of which the home could not be told all; the last one: storage_full" in said
+    assert "3 failures in a row, not all of them recorded in the home; the last one: storage_full" in said
 
 
 def test_a_probe_that_is_asked_for_health_ends_by_it(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,7 +151,7 @@ def gone(tmp_path: Path) -> History:
 
 
 @pytest.mark.parametrize("command", [*READING, ("doctor",)])
-def test_an_owner_gone_for_five_hours_is_told(
+def test_an_owner_gone_for_five_hours_is_reported(
     gone: History, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
     flag = () if command == ("doctor",) else ("--health",)
@@ -230,9 +230,7 @@ def running(tmp_path: Path, *, minutes: float, **report: Any) -> History:
     return history
 
 
-def test_a_checkpoint_is_late_by_the_interval_that_the_run_was_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_checkpoint_is_late_by_the_interval_of_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also when there are too few to guess the interval from."""
     history = running(tmp_path, minutes=8.2)
     code, out, _ = read(capsys, history.home, "status", "--health")

@@ -56,11 +56,11 @@ def _asked(
     assert run is not None
     with waiting(f"waiting for run {run.fencing_epoch} on {run.host} to {doing}") as say_now:
 
-        def told(entry: AnyEntry) -> None:
+        def on_entry(entry: AnyEntry) -> None:
             if isinstance(entry, CheckpointStarted) and name is not None and entry.name == name:
                 say_now(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is being made")
 
-        asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, told)
+        asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, on_entry)
         answered = ask(
             JobName(seen.job), store, seen.state, kind, name=name, checkpoint=checkpoint, timeout=timeout, asker=asker
         )

@@ -47,7 +47,7 @@ def _print(seen: Observation, limit: int | None) -> None:
     document = checkpoint_list(seen)
     history = document.checkpoints
     shown = history[: limit or _SHOWN]
-    _say_untold(seen)
+    _print_unrecorded(seen)
     if shown:
         print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
     else:
@@ -59,14 +59,14 @@ def _print(seen: Observation, limit: int | None) -> None:
         print_table(_restarts_table(restarts, seen.now))
 
 
-def _say_untold(seen: Observation) -> None:
+def _print_unrecorded(seen: Observation) -> None:
     """Failures are in the history when the home can be written; until then the process tells."""
     last = job_status(seen).last_failure
-    untold = last is not None and last.id is None and last not in checkpoint_list(seen).checkpoints
-    if seen.report and untold and last is not None and last.failure is not None:
+    unrecorded = last is not None and last.id is None and last not in checkpoint_list(seen).checkpoints
+    if seen.report and unrecorded and last is not None and last.failure is not None:
         count = figures.counted(seen.report.consecutive_failures, "failure")
         why = f"{last.failure.reason}: {last.failure.message}"
-        say(f"{count} in a row, of which the home could not be told all; the last one: {why}")
+        say(f"{count} in a row, not all of them recorded in the home; the last one: {why}")
 
 
 @dataclass(frozen=True)

@@ -79,17 +79,17 @@ def collect(
     running = seen.state.fencing_epoch if seen.running else None
     plan = plan_collection(store, found, seen.state, rule, seen.now, running)
     freed = None
-    told = None
+    answer = None
     worth_it = plan.retire or any(not item.wait_s for item in plan.objects)
     if worth_it and not (dry_run or seen.running):
         plan, freed = _execute(store, seen, found, rule, on_conflict)
     elif seen.running and not dry_run:
         from holdfast.cli.asking_owner import ask_to_collect
 
-        told = ask_to_collect(store, seen, seconds("timeout", timeout))
+        answer = ask_to_collect(store, seen, seconds("timeout", timeout))
     local = _leftovers(store, seen)
     removed = {} if dry_run else {item.path: remove(item) for item in local if not item.wait_s}
-    document = with_local(document_of(seen, rule, plan, freed, told), local, removed, seen.now)
+    document = with_local(document_of(seen, rule, plan, freed, answer), local, removed, seen.now)
     if as_json:
         print_json(document)
     else:

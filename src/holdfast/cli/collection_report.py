@@ -119,7 +119,7 @@ def _local(item: "Leftover", now: datetime) -> LocalDocument:
 
 
 def document_of(
-    seen: Observation, rule: Retention | None, plan: "CollectionPlan", freed: "Freed | None", told: str | None
+    seen: Observation, rule: Retention | None, plan: "CollectionPlan", freed: "Freed | None", answer_text: str | None
 ) -> CollectionDocument:
     ready = [item for item in plan.objects if not item.wait_s]
     reasons = sorted({item.why.value for item in ready})
@@ -149,7 +149,7 @@ def document_of(
         foreign=plan.foreign,
         freed=Amount(objects=freed.objects, bytes=freed.bytes) if freed else Amount(objects=0, bytes=0),
         failed=tuple(FailedDocument(key=key, error=error) for key, error in freed.failed.items()) if freed else (),
-        answer=told,
+        answer=answer_text,
     )
 
 

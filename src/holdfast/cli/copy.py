@@ -12,7 +12,7 @@ from holdfast.cli.choosing import to_restore
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
 from holdfast.cli.output import answer, print_json, say
-from holdfast.cli.owning import telling
+from holdfast.cli.owning import reporting_environment
 from holdfast.cli.progress import byte_progress
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import job_name
@@ -120,7 +120,7 @@ def _copied(
 
     if dry_run:
         return planned(source, target, entries, whole=everything)
-    return Copy(source, target, _progress, telling()).run(entries, whole=everything)
+    return Copy(source, target, _progress, reporting_environment()).run(entries, whole=everything)
 
 
 @contextmanager

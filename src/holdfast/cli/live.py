@@ -48,7 +48,7 @@ def live_document(home: str, job: str, work: str | None) -> LiveDocument:
     return _document(home, job, _liveness(home.rstrip("/") or home, job_name(job), work))
 
 
-def told_here(home: str, job: str, work: str | None) -> LiveDocument | None:
+def reported_here(home: str, job: str, work: str | None) -> LiveDocument | None:
     """What a run of the job says on this host, without asking the home; None when nobody says anything."""
     local = _local_state(home.rstrip("/") or home, job_name(job), work)
     said = _by(local) if local is not None else None
@@ -56,7 +56,7 @@ def told_here(home: str, job: str, work: str | None) -> LiveDocument | None:
 
 
 def _liveness(home: str, job: str, work: str | None) -> Liveness:
-    """What is told on this host is asked first: it costs nothing, and is there when the home is not."""
+    """What the run reports on this host is read first: it costs nothing and needs no home."""
     local = _local_state(home, job, work)
     said = _by(local) if local is not None else None
     if said is not None and not said.over:
@@ -104,7 +104,7 @@ def _document(home: str, job: str, said: Liveness) -> LiveDocument:
         live=said.alive,
         why=said.why,
         source=said.source,
-        seconds_since_told=None if said.told_s is None else round(said.told_s, 3),
+        seconds_since_told=None if said.age_s is None else round(said.age_s, 3),
         host=said.process.host if said.process else None,
         pid=said.process.pid if said.process else None,
         phase=report.phase if said.report else None,
@@ -128,7 +128,7 @@ def live_lines(document: LiveDocument, now: datetime) -> Iterator["Text"]:
     yield Text.assemble((document.job, "bold"), "  ", word)
     yield labelled("by", document.why)
     if document.seconds_since_told is not None:
-        yield labelled("told", f"{figures.duration(document.seconds_since_told * 1000)} ago")
+        yield labelled("reported", f"{figures.duration(document.seconds_since_told * 1000)} ago")
     if document.phase == "starting":
         yield labelled("query", ("is being started", "yellow"))
     elif document.query_runs is False and document.live:

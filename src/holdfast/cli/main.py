@@ -93,28 +93,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     """The command, and what it has to say as JSON."""
-    told = Ended(0)
+    ended = Ended(0)
     interrupt = Interrupt()
     try:
         with interruptible(arguments, lambda code: _say_interrupted(arguments, code)) as interrupt:
             result = app(args=arguments, prog_name="holdfast", standalone_mode=False)
-        told = Ended(result if isinstance(result, int) else 0)
+        ended = Ended(result if isinstance(result, int) else 0)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        told = Ended(interrupt.exit_code, "interrupted")
+        ended = Ended(interrupt.exit_code, "interrupted")
     except SystemExit as error:
-        told = Ended(error.code if isinstance(error.code, int) else 1)
+        ended = Ended(error.code if isinstance(error.code, int) else 1)
     except Exception as error:
         if isinstance(error, OSError) and _is_about_standard_output(error):
             raise
-        told = _explain(error) if interrupt.number is None else Ended(1)
-    if interrupt.number is not None and told.exit_code != 0:
-        told = _interrupted(interrupt.exit_code)
-    write_document(told.document() if told.message and _wants_json(arguments) else None)
-    if told.at_once:
-        leave_at_once(told.exit_code)
-    return told.exit_code
+        ended = _explain(error) if interrupt.number is None else Ended(1)
+    if interrupt.number is not None and ended.exit_code != 0:
+        ended = _interrupted(interrupt.exit_code)
+    write_document(ended.document() if ended.message and _wants_json(arguments) else None)
+    if ended.at_once:
+        leave_at_once(ended.exit_code)
+    return ended.exit_code
 
 
 def _interrupted(exit_code: int) -> "Ended":
@@ -126,8 +126,8 @@ def _say_interrupted(arguments: Sequence[str], exit_code: int) -> None:
     """By another thread, since the command's own does not come to it."""
     if sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
-    told = _interrupted(exit_code)
-    write_document(told.document() if _wants_json(arguments) else None)
+    ended = _interrupted(exit_code)
+    write_document(ended.document() if _wants_json(arguments) else None)
     sys.stdout.flush()
 
 
@@ -152,8 +152,8 @@ def _explain(error: Exception) -> Ended:
     if os.environ.get("HOLDFAST_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, HoldfastError):
-        told = _report(error.exit_code, error.message, error.hint)
-        return replace(told, at_once=isinstance(error, StopOverdue))
+        ended = _report(error.exit_code, error.message, error.hint)
+        return replace(ended, at_once=isinstance(error, StopOverdue))
     if isinstance(error, _UsageError):
         return _explain_usage(error)
     hint = None if os.environ.get("HOLDFAST_DEBUG") else "HOLDFAST_DEBUG=1 shows where it happened; please report it"

@@ -11,7 +11,7 @@ from holdfast.errors import InvalidSettings, NotFound, StorageError
 from holdfast.identifiers import CheckpointId, JobName, job_name
 from holdfast.repository.glance import found_damaged
 from holdfast.repository.journal import PREFIX, read_entries
-from holdfast.repository.liveness import Liveness, by_heartbeat, by_state_file, is_told_here
+from holdfast.repository.liveness import Liveness, by_heartbeat, by_state_file, is_on_this_host
 from holdfast.repository.ownership import Held, current_process, read_heartbeat, refusal, seems_alive, standing
 from holdfast.repository.self_report import read_local_state
 from holdfast.repository.state import JobState
@@ -50,13 +50,13 @@ def examine(home: str, job: str, store: ObjectStore | None = None) -> Observatio
         seen = observe(home, job, store)
         kept = {entry.id for entry in seen.state.restorable()}
         damaged = {id: why for id, why in damaged.items() if id in kept}
-    told = _told(seen)
-    return replace(seen, damaged=damaged, told=told, alive=seen.alive or _speaks_here(seen.state, told))
+    liveness = _liveness(seen)
+    return replace(seen, damaged=damaged, liveness=liveness, alive=seen.alive or _speaks_here(seen.state, liveness))
 
 
-def _speaks_here(state: JobState, told: Liveness | None) -> bool:
+def _speaks_here(state: JobState, liveness: Liveness | None) -> bool:
     """Also a process in another container of this host, which nobody sees from here, but whose state file is fresh."""
-    return told is not None and told.alive and told.source == "process" and state.run is state.pipeline
+    return liveness is not None and liveness.alive and liveness.source == "process" and state.run is state.pipeline
 
 
 def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
@@ -67,12 +67,12 @@ def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
         return {}
 
 
-def _told(seen: Observation) -> Liveness | None:
+def _liveness(seen: Observation) -> Liveness | None:
     """On the host of the run it is the process that tells, else the heartbeat."""
     run, here = seen.state.pipeline, current_process()
     if run is None or seen.state.pipeline_ended is not None:
         return None
-    local = read_local_state(Path(run.state_file)) if run.state_file and is_told_here(run.process, here) else None
+    local = read_local_state(Path(run.state_file)) if run.state_file and is_on_this_host(run.process, here) else None
     if local is not None and local.claim == run.attempt:
         return by_state_file(local, here, time.monotonic())
     beat = seen.heartbeat

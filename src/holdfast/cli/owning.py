@@ -20,11 +20,11 @@ def owning(job: str, home: str, store: ObjectStore, doing: str, on_conflict: str
     from holdfast.runtime.commands.maintenance import maintenance
 
     choice = conflict_choice(on_conflict)
-    with maintenance(job_name(job), home, store, doing, telling(), on_conflict=choice) as journal:
+    with maintenance(job_name(job), home, store, doing, reporting_environment(), on_conflict=choice) as journal:
         yield journal
 
 
-def telling() -> "Environment":
+def reporting_environment() -> "Environment":
     """Environment of a command that says what it waits for."""
     from holdfast.runtime.run.launching import Environment
 

@@ -94,16 +94,16 @@ def interrupted() -> Iterator[threading.Event]:
 
 
 class News:
-    """Findings as more and more is seen: each is told once, and again when it becomes critical."""
+    """Findings as more and more is seen: each is reported once, and again when it becomes critical."""
 
     def __init__(self, tell: Callable[[Finding], None]) -> None:
         self._tell = tell
         self._seen: list[Sighting] = []
-        self._told: dict[tuple[str, str | None, str], str] = {}
+        self._reported: dict[tuple[str, str | None, str], str] = {}
 
     @property
     def critical(self) -> bool:
-        return "critical" in self._told.values()
+        return "critical" in self._reported.values()
 
     def take(self, sightings: Sequence[Sighting]) -> None:
         from holdfast.doctor.diagnosis.diagnosing import diagnose
@@ -112,10 +112,10 @@ class News:
         self._seen = merged([*self._seen, *sightings])
         for finding in diagnose(self._seen):
             key = (finding.code, finding.job, finding.cause)
-            known = self._told.get(key)
+            known = self._reported.get(key)
             if known is None or (known != "critical" and finding.severity == "critical"):
                 self._tell(finding)
-                self._told[key] = finding.severity
+                self._reported[key] = finding.severity
 
 
 def _on_spark(inputs: Inputs, keep: str | None, master: str | None) -> Examination:

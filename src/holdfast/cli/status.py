@@ -11,7 +11,7 @@ from holdfast.cli import figures
 from holdfast.cli.doctor_text import STYLES
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
-from holdfast.cli.live import live_document, live_lines, told_here
+from holdfast.cli.live import live_document, live_lines, reported_here
 from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
@@ -62,7 +62,7 @@ def status(
     try:
         seen = examine(home, job)
     except (StorageError, NotFound):
-        _print_told_here(home, job, work, as_json)
+        _print_reported_here(home, job, work, as_json)
         raise
     document, findings = judged(seen)
     if as_json:
@@ -77,9 +77,9 @@ def status(
         require_well(seen, findings)
 
 
-def _print_told_here(home: str, job: str, work: str | None, as_json: bool) -> None:
+def _print_reported_here(home: str, job: str, work: str | None, as_json: bool) -> None:
     """The home cannot be asked, or what is mounted there is another one; the process may be here, and tell."""
-    document = told_here(home, job, work)
+    document = reported_here(home, job, work)
     if document is None:
         return
     if as_json:

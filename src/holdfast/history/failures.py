@@ -42,11 +42,11 @@ def failing(numbers: Numbers) -> Finding | None:
 
 
 def _failed(numbers: Numbers, count: int) -> list[CheckpointDocument]:
-    """The newest that the process has told, which the home may not know; then those of the history."""
+    """The newest failure that the process reports, which the home may not have; then those of the history."""
     known = [item for item in numbers.history if item.failure and item.failure.counted]
     last = job_status(numbers.seen).last_failure
-    told = [last] if last is not None and last.id is None and last not in known else []
-    return [*told, *known][:count]
+    unrecorded = [last] if last is not None and last.id is None and last not in known else []
+    return [*unrecorded, *known][:count]
 
 
 def _settings(reason: str, longest_ms: float) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ def _why(item: CheckpointDocument) -> str:
 
 
 def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
-    """The pipeline runs, and yet the newest checkpoint grows old; by the interval that the run was told, where the
+    """The pipeline runs, and yet the newest checkpoint grows old; by the interval of the run's settings, where the
     journal says it."""
     status = job_status(numbers.seen)
     interval_s = status.interval_s or (numbers.interval_ms or 0.0) / 1000
@@ -96,10 +96,11 @@ def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
 
 def _holds_everything(numbers: Numbers, status: JobStatus) -> bool:
     """The process has just said that no batch came after the newest checkpoint: the source is silent."""
-    told = numbers.seen.told
-    if told is None or not told.alive or told.report is None or told.report.batch is None or not status.last_completed:
+    liveness = numbers.seen.liveness
+    report = liveness.report if liveness is not None and liveness.alive else None
+    if report is None or report.batch is None or not status.last_completed:
         return False
-    return (status.last_completed.barrier_batch_id or 0) >= told.report.batch
+    return (status.last_completed.barrier_batch_id or 0) >= report.batch
 
 
 def damaged(numbers: Numbers) -> Finding | None:

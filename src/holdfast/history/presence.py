@@ -54,27 +54,33 @@ def run_failed(numbers: Numbers) -> Finding | None:
 
 def unmoved(numbers: Numbers) -> Finding | None:
     """The process can be seen, and yet it does not speak: to its state file, or to the home."""
-    told, run = numbers.seen.told, numbers.seen.state.pipeline
-    if run is None or told is None or told.told_s is None or not numbers.seen.running:
+    liveness, run = numbers.seen.liveness, numbers.seen.state.pipeline
+    if run is None or liveness is None or liveness.age_s is None or not numbers.seen.running:
         return None
-    if told.told_s <= _LATE_BEATS * run.heartbeat_s:
+    if liveness.age_s <= _LATE_BEATS * run.heartbeat_s:
         return None
     finding = numbers.finding(
         "process-silent",
         "critical",
         "the process of the job is there, and holdfast in it does not move",
-        f"{told.why}: it is paused, or stuck",
+        f"{liveness.why}: it is paused, or stuck",
         ("# look at the process: is it stopped, is the machine out of memory or disk? Restart it if it stays so",),
         (),
         count=1,
     )
-    return _seen(finding, numbers, None, told.why)
+    return _seen(finding, numbers, None, liveness.why)
 
 
 def home_silent(numbers: Numbers) -> Finding | None:
     """The process says on its host that it is well, and the home hears nothing of it."""
-    told, run, beat = numbers.seen.told, numbers.seen.state.pipeline, numbers.seen.heartbeat
-    if run is None or beat is None or told is None or not _speaks(told) or beat.fencing_epoch != run.fencing_epoch:
+    liveness, run, beat = numbers.seen.liveness, numbers.seen.state.pipeline, numbers.seen.heartbeat
+    if (
+        run is None
+        or beat is None
+        or liveness is None
+        or not _speaks(liveness)
+        or beat.fencing_epoch != run.fencing_epoch
+    ):
         return None
     silent = (numbers.seen.now - beat.heartbeat_at).total_seconds()
     if silent <= _LATE_BEATS * run.heartbeat_s:
@@ -91,15 +97,15 @@ def home_silent(numbers: Numbers) -> Finding | None:
     return _seen(finding, numbers, beat.heartbeat_at, f"last heartbeat in the home: {beat.heartbeat_at.isoformat()}")
 
 
-def _speaks(told: Liveness) -> bool:
-    return told.alive and told.source == "process"
+def _speaks(liveness: Liveness) -> bool:
+    return liveness.alive and liveness.source == "process"
 
 
 def alarms(numbers: Numbers, known: Iterable[str]) -> Iterator[Finding]:
     """What the process has raised, beyond what the history shows by itself."""
-    report, told = numbers.seen.report, set(known)
+    report, reported = numbers.seen.report, set(known)
     for alarm in report.alarms if report else ():
-        if alarm.severity != "info" and (code := alarm.code.replace("_", "-")) not in told:
+        if alarm.severity != "info" and (code := alarm.code.replace("_", "-")) not in reported:
             yield _of_alarm(numbers, code, alarm)
 
 

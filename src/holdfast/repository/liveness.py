@@ -19,7 +19,7 @@ class Liveness:
     why: str
     source: Literal["process", "heartbeat", "nothing"]
     """Who says so."""
-    told_s: float | None = None
+    age_s: float | None = None
     """Seconds since the run said something."""
     process: Process | None = None
     report: SelfReport | None = None
@@ -31,35 +31,35 @@ class Liveness:
 NO_HEARTBEAT = Liveness(False, "it has shown no heartbeat: it never ran, or its owner.json was removed", "nothing")
 
 
-def is_told_here(process: Process, here: Process) -> bool:
+def is_on_this_host(process: Process, here: Process) -> bool:
     """Whether both count the time since the same boot of the same host."""
     return bool(process.boot_id) and process.boot_id == here.boot_id
 
 
 def by_state_file(local: LocalState, here: Process, uptime_s: float) -> Liveness | None:
     """None when the state file is that of another host, or of a time before the last boot."""
-    if not is_told_here(local.process, here):
+    if not is_on_this_host(local.process, here):
         return None
-    told = max(0.0, uptime_s - local.uptime_s)
+    age = max(0.0, uptime_s - local.uptime_s)
     process = f"process {local.process.pid} on this host"
     alive = over = False
     if local.report.phase == "ended":
         over, why = True, f"it has ended: {local.report.ended_reason}"
     elif known_dead(local.process, here):
         over, why = True, f"{process} is gone, and has not said that it ended"
-    elif told > local.heartbeat_s * MISSED_BEATS:
-        why = f"{process} is there, but holdfast in it has not moved for {told:.0f} s"
+    elif age > local.heartbeat_s * MISSED_BEATS:
+        why = f"{process} is there, but holdfast in it has not moved for {age:.0f} s"
     else:
         alive, why = True, f"{process} says so"
-    return Liveness(alive, why, "process", told, local.process, local.report, over)
+    return Liveness(alive, why, "process", age, local.process, local.report, over)
 
 
 def by_heartbeat(beat: Heartbeat, here: Process, now: datetime) -> Liveness:
-    told = max(0.0, (now - beat.heartbeat_at.astimezone(UTC)).total_seconds())
+    age = max(0.0, (now - beat.heartbeat_at.astimezone(UTC)).total_seconds())
     process = f"process {beat.process.pid} on {beat.process.host}"
-    alive, why = beat.looks_fresh(now), f"{process} showed its last heartbeat {told:.0f} s ago"
+    alive, why = beat.looks_fresh(now), f"{process} showed its last heartbeat {age:.0f} s ago"
     if known_dead(beat.process, here):
         alive, why = False, f"process {beat.process.pid} on this host is gone"
     elif not alive and known_alive(beat.process, here):
-        why = f"process {beat.process.pid} on this host is there, but its last heartbeat is {told:.0f} s old"
-    return Liveness(alive, why, "heartbeat", told, beat.process, beat.report)
+        why = f"process {beat.process.pid} on this host is there, but its last heartbeat is {age:.0f} s old"
+    return Liveness(alive, why, "heartbeat", age, beat.process, beat.report)

@@ -52,8 +52,8 @@ def succeeded(process: Process, here: Process) -> bool:
 def _visible(process: Process, here: Process) -> bool:
     """Whether `here` would see `process` among its processes."""
     place = (process.boot_id, process.pid_namespace)
-    told = process.boot_id and process.started_ticks and here.started_ticks
-    return bool(told) and place == (here.boot_id, here.pid_namespace)
+    comparable = process.boot_id and process.started_ticks and here.started_ticks
+    return bool(comparable) and place == (here.boot_id, here.pid_namespace)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
         return self.interval_s * MISSED_BEATS
 
     def looks_fresh(self, now: datetime) -> bool:
-        """For people, who are told its age too. It compares two clocks, so nothing is decided by it."""
+        """For people, who see its age too. It compares two clocks, so nothing is decided by it."""
         age = (now - self.heartbeat_at).total_seconds()
         return -self.life <= age <= self.life
 

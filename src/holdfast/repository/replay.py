@@ -78,9 +78,9 @@ def _goes_back(entry: AnyEntry, source: JobState, target: JobState, have: Collec
 
 
 def _last_word(source: JobState, target: JobState, found: list[AnyEntry]) -> Iterator[AnyEntry]:
-    """An older request that had to be told again must not be the last one."""
-    told = [entry for entry in found if isinstance(entry, WentBack)]
-    last = told[-1] if told else target.went_back
+    """An older request that had to be appended again must not be the last one."""
+    requests = [entry for entry in found if isinstance(entry, WentBack)]
+    last = requests[-1] if requests else target.went_back
     if source.went_back is not None and not _is_same(source.went_back, last):
         yield source.went_back
 
@@ -175,8 +175,8 @@ def as_copied(entry: AnyEntry) -> AnyEntry:
     return msgspec.structs.replace(entry, head=None) if isinstance(entry, CheckpointFailed) else entry
 
 
-def told(entry: AnyEntry) -> str | None:
-    """The decision for people, None of what is told otherwise."""
+def decision_text(entry: AnyEntry) -> str | None:
+    """The decision in words, None when it is reported elsewhere."""
     match entry:
         case WentBack():
             return f"went back to checkpoint {entry.chosen}, as asked: {entry.asked}"

@@ -56,12 +56,12 @@ class Observation:
     now: datetime
     damaged: Mapping[CheckpointId, str] = field(default_factory=dict)
     """What a look at the home has found wrong with checkpoints, which the journal does not say."""
-    told: Liveness | None = None
+    liveness: Liveness | None = None
     """What the newest run of the pipeline, which has not said that it ended, says of itself."""
 
     @property
     def report(self) -> SelfReport | None:
-        return self.told.report if self.told else None
+        return self.liveness.report if self.liveness else None
 
     @property
     def running(self) -> bool:
@@ -159,7 +159,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     last_usable: CheckpointDocument | None = None
     """What a start goes on from; another one than `last_completed` when that is damaged."""
     interval_s: float | None = None
-    """Between checkpoints, as the newest run was told; null when it does not say."""
+    """Between checkpoints, by the newest run's settings; null when it does not say."""
     alarms: tuple[ReportedAlarm, ...] = ()
     """Those that the running process has raised and that are not over."""
     health: Health = "well"
@@ -357,7 +357,7 @@ def _unusable(entry: CheckpointCompleted, state: JobState, damage: str | None) -
 
 
 def _last_failure(failures: list[CheckpointFailed], seen: Observation) -> CheckpointDocument | None:
-    """What the process says counts when it has counted further than the home was told."""
+    """What the process says counts when it has counted further than the home knows."""
     report = seen.report
     if report is None or report.last_failure is None or report.consecutive_failures <= len(failures):
         return _brief(_of_failed(max(failures, key=_order_of_failure))) if failures else None

@@ -9,7 +9,7 @@ programs use locks for. The lanes:
     heartbeat   the heartbeat and the look whether a newer run has claimed the job
     collect     deletion of what retention dropped
     scrub       reading back what the home holds, in the background
-    telling     the state file on this host
+    state_file  the state file on this host
 """
 
 import queue
@@ -29,11 +29,11 @@ DOING = {
     "heartbeat": "the heartbeat",
     "collect": "deleting from the home",
     "scrub": "reading back from the home",
-    "telling": "writing the state file",
+    "state_file": "writing the state file",
 }
 """What a lane is at, for messages."""
 
-Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub", "telling"]
+Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub", "state_file"]
 Work = Callable[[], None]
 
 
@@ -58,7 +58,7 @@ class ThreadLanes:
             "heartbeat": 1,
             "collect": 1,
             "scrub": 1,
-            "telling": 1,
+            "state_file": 1,
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths

@@ -51,7 +51,7 @@ class RemoteCopier:
         self._home = home
         self._worthwhile = worthwhile
         self._witness: tuple[str, Digest] | None = None
-        self._told = ""
+        self._warned = ""
 
     def __call__(
         self,
@@ -126,8 +126,8 @@ class RemoteCopier:
 
     def _tell(self, why: str) -> None:
         """Once, as long as nothing else is the matter."""
-        if why != self._told:
-            self._told = why
+        if why != self._warned:
+            self._warned = why
             log.warning("the driver copies by itself: %s", why)
 
 

@@ -178,23 +178,23 @@ class LocalStore:
             if not stat.S_ISREG(status.st_mode):
                 os.close(handle)
                 raise FileNotFoundError(errno.ENOENT, "no file has that name")
-        with os.fdopen(handle, "rb") as file, self._told("read", key):
+        with os.fdopen(handle, "rb") as file, self._translated("read", key):
             yield file, status.st_size
 
     @contextmanager
     def _parent(self, operation: str, key: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """A handle on the folder that the object is in, and its name there."""
         parent, _, name = checked_key(operation, key, self.url).rpartition("/")
-        with self._told(operation, key), self._root.folder(self._below(parent), make=make) as folder:
+        with self._translated(operation, key), self._root.folder(self._below(parent), make=make) as folder:
             yield folder, name
 
     @contextmanager
     def _within_root(self, operation: str, folder: str) -> Iterator[int]:
-        with self._told(operation, folder), self._root.folder(self._below(folder)) as handle:
+        with self._translated(operation, folder), self._root.folder(self._below(folder)) as handle:
             yield handle
 
     @contextmanager
-    def _told(self, operation: str, key: str) -> Iterator[None]:
+    def _translated(self, operation: str, key: str) -> Iterator[None]:
         """What goes wrong, in the words of a store."""
         path = self._base / key
         try:

@@ -1,4 +1,4 @@
-"""From what is seen to the lines that are told: one per checkpoint, failure and turn of events, not one per batch."""
+"""From what is seen to the lines that are printed: one per checkpoint, failure and turn of events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ class Narrator:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._rows = 0
-        self._rows_told = 0
+        self._rows_reported = 0
         self._first_batch: int | None = None
         self._last_batch = -1
         self._new_run = False
         self._explained: set[str] = set()
         self._held: CheckpointCompleted | None = None
-        """A completed checkpoint, told together with what it made visible in the table."""
+        """A completed checkpoint, printed together with what it made visible in the table."""
         self._held_for = 0
 
     def tell(self, sight: Sight) -> Iterator[Line]:
@@ -51,7 +51,7 @@ class Narrator:
     def turn_ends(self) -> Iterator[Line]:
         """Call it after every look: nothing is held back for longer than a few of them."""
         self._held_for += 1
-        if self._rows != self._rows_told or self._held_for > _HELD_FOR:
+        if self._rows != self._rows_reported or self._held_for > _HELD_FOR:
             yield from self.let_go()
 
     def let_go(self) -> Iterator[Line]:
@@ -78,7 +78,7 @@ class Narrator:
                 yield Line(f"run {entry.fencing_epoch} ended: {entry.reason}")
 
     def _checkpoint(self, entry: CheckpointCompleted) -> Line:
-        more, self._rows_told = self._rows - self._rows_told, self._rows
+        more, self._rows_reported = self._rows - self._rows_reported, self._rows
         added = f" (+{more})" if more > 0 else ""
         return Line(
             f"checkpoint {entry.id:<3} {self._batches(entry):<13}{figures.duration(entry.duration_ms):>6}  "

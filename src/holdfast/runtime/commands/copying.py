@@ -21,7 +21,7 @@ from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointsRetired
 from holdfast.repository.journal import Journal, read_entries
-from holdfast.repository.replay import as_copied, missing, taken_id, to_retire, to_unname, told
+from holdfast.repository.replay import as_copied, decision_text, missing, taken_id, to_retire, to_unname
 from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
@@ -87,7 +87,7 @@ def planned(source: Place, target: Place, entries: list[CheckpointCompleted], *,
     require_possible(source, target, source_state, target_state)
     transfer = Transfer(source.store, target.store)
     steps = missing(source_state, target_state, {entry.id for entry in entries}, whole=whole)
-    copied = Copied(decisions=[decision for step in steps if (decision := told(step)) is not None])
+    copied = Copied(decisions=[decision for step in steps if (decision := decision_text(step)) is not None])
     counted: set[str] = set()
     for entry in entries:
         if entry.id in target_state.completed:
@@ -120,7 +120,7 @@ class Copy:
         it retired and how much it keeps.
 
         What the target has is not sent again. Raises `OwnedByAnotherRun` when somebody owns the target, `Fenced` when
-        somebody takes it. Damage and retirement at the source are told, and do not stop the rest.
+        somebody takes it. Damage and retirement at the source are reported and do not stop the rest.
         """
         state, there = self._source.state(), self._target.state()
         require_possible(self._source, self._target, state, there)
@@ -156,7 +156,7 @@ class Copy:
             if not self._send(transfer, entry, copied):
                 return
             copied.checkpoints.append(entry.id)
-        elif (decision := told(entry)) is not None:
+        elif (decision := decision_text(entry)) is not None:
             copied.decisions.append(decision)
         _append(journal, as_copied(entry))
 

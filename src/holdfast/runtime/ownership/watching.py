@@ -35,7 +35,7 @@ class Watcher:
     process: Process
     clock: Clock
     sleep: Callable[[float], None]
-    told: Callable[[str], None]
+    notify: Callable[[str], None]
     """Hears what is being waited for."""
 
     def answer(self, journal: Journal, watched: Silence | None = None) -> Claimable | Held:
@@ -61,7 +61,7 @@ class Watcher:
         step = life / MISSED_BEATS / _LOOKS_PER_BEAT
         silent, looked = 0.0, self.clock.monotonic()
         while silent < life:
-            self.told(f"watching the heartbeat of {_run(owner)}: {silent:.0f} of {life:.0f} s")
+            self.notify(f"watching the heartbeat of {_run(owner)}: {silent:.0f} of {life:.0f} s")
             self.sleep(step)
             begun = self.clock.monotonic()
             if self._moved(before):

@@ -1,7 +1,7 @@
 """The query's life within a run: barriers, failure, restart. Called on the loop's thread unless said otherwise.
 
 A query that died is started again in the same directory, or, when that is unreadable, from the next candidate. What
-`supervision` decides is done here; what becomes of it is told to the rest of the runtime through `QueryCallbacks`.
+`supervision` decides is done here; the rest of the runtime hears of it through `QueryCallbacks`.
 """
 
 import logging
@@ -66,7 +66,7 @@ class QueryLife:
         clock: Clock,
         lanes: Lanes,
         post: Callable[[Event | Callable[[], None]], None],
-        told: QueryCallbacks,
+        callbacks: QueryCallbacks,
     ) -> None:
         self._job = job
         self._query = query
@@ -77,7 +77,7 @@ class QueryLife:
         self._clock = clock
         self._lanes = lanes
         self._post = post
-        self._told = told
+        self._callbacks = callbacks
         self._restart: Restart | None = None
         self._died_at = 0.0
         self._gone = False
@@ -119,9 +119,9 @@ class QueryLife:
         if self.running:
             self.running = False
             self._note_barrier(seen)
-            self._told.event(QueryEnded())
+            self._callbacks.event(QueryEnded())
             if seen.unseen is not None:
-                self._told.end(seen.unseen)
+                self._callbacks.end(seen.unseen)
 
     def look(self) -> Seen:
         """On any lane: a mount that hangs, or a JVM that does not answer, must not hold up who decides.
@@ -192,7 +192,7 @@ class QueryLife:
                     log.info("the first batch of this run is committed: %s", barrier)
                 self._supervision.progressed()
                 self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
-            self._told.event(BarrierReached(barrier))
+            self._callbacks.event(BarrierReached(barrier))
 
     def _note_end(self, seen: Seen) -> None:
         if seen.end_reason is None or self.stop_asked:
@@ -205,35 +205,35 @@ class QueryLife:
         self.running = False
         self._died_at = self._clock.monotonic()
         if seen.end_reason == "":
-            self._told.event(QueryEnded())
-            self._told.end(seen.unseen)
+            self._callbacks.event(QueryEnded())
+            self._callbacks.end(seen.unseen)
         else:
             self._died(failure)
 
     def _died(self, failure: QueryFailure) -> None:
         verdict = self._supervision.died(failure, self._died_at, resumed=self.resumed.barrier is not None)
         if isinstance(verdict, PermanentFailure):
-            self._told.event(QueryEnded())
+            self._callbacks.event(QueryEnded())
             self._end_for(verdict)
             return
         delay = verdict.at - self._died_at
         self._warn(f"the query died ({failure.cause}), restarting in {delay:.1f} s: {failure.message}", failure)
         self._restart = verdict
         self.restarts += 1
-        self._told.event(QueryEnded(replaced=verdict.elsewhere))
+        self._callbacks.event(QueryEnded(replaced=verdict.elsewhere))
 
     def _warn(self, message: str, failure: QueryFailure) -> None:
         self._alarms.raise_alarm(QUERY_DIED, "warning", message, failure.hint)
 
     def _end_for(self, verdict: PermanentFailure) -> None:
         if verdict.failure.cause is Cause.FENCED:
-            self._told.event(RunFenced(verdict.failure.message))
+            self._callbacks.event(RunFenced(verdict.failure.message))
         else:
             self._fail_permanently(verdict.error(self._job))
 
     def _fail_permanently(self, error: HoldfastError) -> None:
         self._alarms.raise_alarm(QUERY_DIED, "critical", error.message, error.hint or "")
-        self._told.end(error)
+        self._callbacks.end(error)
 
     def _begin_restart(self, restart: Restart) -> None:
         self._restart = None
@@ -291,7 +291,7 @@ class QueryLife:
         if replaced:
             self.resumed = resumed
             self.barrier = None
-        self._told.started(resumed, replaced)
+        self._callbacks.started(resumed, replaced)
 
     def _record(self, restart: Restart, seconds: float | None) -> None:
         """A place in the history for each restart, with the time from the failure until the query ran again."""

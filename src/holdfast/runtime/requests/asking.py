@@ -25,7 +25,7 @@ class Asker:
     sleep: Callable[[float], None]
     process: Process
     new_id: Callable[[], str]
-    told: Callable[[AnyEntry], None] = lambda entry: None
+    on_entry: Callable[[AnyEntry], None] = lambda entry: None
     """Hears of every journal entry that comes while waiting."""
 
 
@@ -97,7 +97,7 @@ class _Waiting:
         void = False
         for entry in read_entries_after(self._store, self._head):
             self._head = entry.sequence
-            self._asker.told(entry)
+            self._asker.on_entry(entry)
             if isinstance(entry, RequestAnswered) and entry.request == self._request.id:
                 return entry
             ended = entry if isinstance(entry, RunEnded) else None

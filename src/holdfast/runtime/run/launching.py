@@ -51,9 +51,9 @@ from holdfast.runtime.recovery.recovery import Known, Recovery, Resumed, foresee
 from holdfast.runtime.recovery.resuming import Consent, Resuming
 from holdfast.runtime.reports.alarms import Alarms, AtOnce, Delivery, InThread
 from holdfast.runtime.reports.history_watch import HistoryWatch
+from holdfast.runtime.reports.state_reporter import BothBeats, StateFile, StateReporter
 from holdfast.runtime.reports.status import storage_use
 from holdfast.runtime.reports.stuck_watch import StuckWatch
-from holdfast.runtime.reports.telling import BothBeats, StateFile, Telling
 from holdfast.runtime.run.comparing import Outside, compare, compare_here, known_to
 from holdfast.runtime.run.loop import Item, Runtime, RuntimeComponents
 from holdfast.runtime.run.places import require_apart
@@ -467,7 +467,7 @@ def _put_together(
         home_replaced=lambda error: post(lambda: _tell_replaced(alarms, error)),
         report=lambda: telling.latest,
     )
-    telling = Telling(_state_file(place, claimed), lanes, around.clock)
+    telling = StateReporter(_state_file(place, claimed), lanes, around.clock)
     blobs = Blobs(_limited(place.store, settings.copy_rate()), claimed.fencing_epoch)
     alarms = Alarms(place.job, settings.alarms, around.clock, around.deliver)
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, alarms)

@@ -56,9 +56,9 @@ from holdfast.runtime.recovery.recovery import Recovery, Resumed
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.runtime.reports.history_watch import HistoryWatch
+from holdfast.runtime.reports.state_reporter import StateReporter, report_of
 from holdfast.runtime.reports.status import JobStatus, StorageUse
 from holdfast.runtime.reports.stuck_watch import StuckWatch
-from holdfast.runtime.reports.telling import Telling, report_of
 from holdfast.runtime.requests.serving import Abilities, Reply, Serving
 from holdfast.runtime.run.run_end import record_run_end
 from holdfast.runtime.upkeep.collecting import Collector
@@ -98,7 +98,7 @@ class RuntimeComponents:
     history: HistoryWatch
     alarms: Alarms
     stuck: StuckWatch
-    telling: Telling
+    telling: StateReporter
     query: Query
     clock: Clock
     lanes: Lanes
@@ -146,7 +146,7 @@ class Runtime:
             clock=components.clock,
             lanes=components.lanes,
             post=components.post,
-            told=QueryCallbacks(self.turn, self._query_started, self._end_with),
+            callbacks=QueryCallbacks(self.turn, self._query_started, self._end_with),
         )
         self._serving = Serving(
             store=components.store,
@@ -201,7 +201,7 @@ class Runtime:
 
     def _show(self, *, beat: bool) -> None:
         self.status = self._snapshot()
-        self._components.telling.tell(report_of(self.status, self._components.journal.state), due=beat)
+        self._components.telling.report(report_of(self.status, self._components.journal.state), due=beat)
 
     def _beat(self) -> None:
         """One at a time: those that a home in trouble holds up are not made up for."""

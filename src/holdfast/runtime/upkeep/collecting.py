@@ -60,7 +60,7 @@ class Condemned:
     in_grace: int
 
 
-Told = Callable[[Condemned, StorageError | None], None]
+OnSweep = Callable[[Condemned, StorageError | None], None]
 
 
 class Collector:
@@ -94,7 +94,7 @@ class Collector:
         self._leftovers: tuple[str, ...] | None = None
         """Manifests to be looked through in the sweep that is still to be done."""
         self._earlier_manifests: set[str] = set()
-        self._asking: list[Told] = []
+        self._asking: list[OnSweep] = []
         self._failures = 0
         self._paused_until = 0.0
         self._named: dict[CheckpointId, frozenset[str]] = {}
@@ -117,9 +117,9 @@ class Collector:
         """
         self._submit(lambda: self._expect_sweep(manifests))
 
-    def sweep_again(self, told: Told) -> None:
-        """Somebody asked. `told` hears, on the lane, how much is going to be deleted, or why that is not known."""
-        self._submit(lambda: self._expect_sweep_again(told))
+    def sweep_again(self, on_sweep: OnSweep) -> None:
+        """Somebody asked. Calls `on_sweep` on the lane with how much will be deleted, or why that is not known."""
+        self._submit(lambda: self._expect_sweep_again(on_sweep))
 
     def retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         """The journal has retired these."""
@@ -155,16 +155,16 @@ class Collector:
     def _expect_folded(self) -> None:
         self._folded = self._journal.state.folded is not None
 
-    def _expect_sweep_again(self, told: Told) -> None:
-        self._asking.append(told)
+    def _expect_sweep_again(self, on_sweep: OnSweep) -> None:
+        self._asking.append(on_sweep)
         self._leftovers = tuple(sorted(self._earlier_manifests))
         self._failures, self._paused_until = 0, 0.0
 
     def _answer(self, problem: StorageError | None) -> None:
         asking, self._asking = self._asking, []
         ready, in_grace = self._deletions.amount(self._clock.monotonic())
-        for told in asking:
-            told(Condemned(ready, in_grace), problem)
+        for on_sweep in asking:
+            on_sweep(Condemned(ready, in_grace), problem)
 
     def _condemn_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         for entry in checkpoints:

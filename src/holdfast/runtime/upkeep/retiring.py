@@ -49,11 +49,11 @@ class Retiring:
     def collect(self, reply: Reply) -> None:
         """On request: apply retention and look for leftovers now. What there is is deleted in the background."""
 
-        def told(condemned: Condemned, problem: StorageError | None) -> None:
+        def on_sweep(condemned: Condemned, problem: StorageError | None) -> None:
             reply(_outcome(condemned, problem))
 
         self.retire()
-        self._lanes.submit("journal", lambda: self._collector.sweep_again(told))
+        self._lanes.submit("journal", lambda: self._collector.sweep_again(on_sweep))
 
     def _retire(self) -> None:
         try:

@@ -1,7 +1,7 @@
-"""What this run says of itself: to whoever reads its heartbeat, and to whoever asks on this host.
+"""What this run reports about itself: in its heartbeat, and in a state file on this host.
 
-The state file is written on a lane of its own at the word of the thread that decides. So its age tells whether that
-thread lives, whatever hangs besides, and it says what the home cannot be told.
+The state file is written on a lane of its own whenever the deciding thread asks for it. So its age shows whether that
+thread is alive, whatever else hangs. It also has what cannot be written to the home.
 """
 
 from contextlib import suppress
@@ -54,7 +54,7 @@ class StateFile:
             log.debug("could not write the state file %s: %s", self.path, error)
 
 
-class Telling:
+class StateReporter:
     def __init__(self, file: StateFile | None, lanes: Lanes, clock: Clock) -> None:
         self._file = file
         self._clock = clock
@@ -70,7 +70,7 @@ class Telling:
                 self._file.path.parent.mkdir(parents=True, exist_ok=True)
             self._file.write(self.latest)
 
-    def tell(self, report: SelfReport, *, due: bool) -> None:
+    def report(self, report: SelfReport, *, due: bool) -> None:
         """On the thread that decides. What nobody is woken up for is written when a heartbeat is `due`."""
         if self.latest.phase == "ended":
             return
@@ -95,10 +95,10 @@ class Telling:
         if self._file is None or self._waiting:
             return
         self._waiting = True
-        self._lanes.submit("telling", self._write)
+        self._lanes.submit("state_file", self._write)
 
     def _write(self) -> None:
-        self._waiting = False  # what is told from here on is written once more
+        self._waiting = False  # what is reported from here on is written once more
         if self._file is not None:
             self._file.write(self.latest)
 
@@ -107,11 +107,11 @@ class Telling:
 class BothBeats:
     """Until there is a thread that decides: the state file first, because the home may keep one waiting."""
 
-    telling: Telling
+    reporter: StateReporter
     watch: Beats
 
     def beat(self) -> None:
-        self.telling.starting()
+        self.reporter.starting()
         self.watch.beat()
 
 
