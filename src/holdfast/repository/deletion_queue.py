@@ -14,7 +14,7 @@ class DeletionQueue:
         return key in self._at
 
     def schedule(self, keys: Iterable[str], at: float) -> None:
-        """They may be deleted from `at` on; one that was condemned before, not before the later of the two."""
+        """They may be deleted from `at` on; one that was scheduled before, not before the later of the two times."""
         for key in keys:
             self._at[key] = max(at, self._at.get(key, at))
 

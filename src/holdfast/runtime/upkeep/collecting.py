@@ -53,14 +53,14 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Condemned:
+class PendingDeletions:
     """How many objects are going to be deleted."""
 
     ready: int
     in_grace: int
 
 
-OnSweep = Callable[[Condemned, StorageError | None], None]
+OnSweep = Callable[[PendingDeletions, StorageError | None], None]
 
 
 class Collector:
@@ -123,7 +123,7 @@ class Collector:
 
     def retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         """The journal has retired these."""
-        self._submit(lambda: self._condemn_retired(checkpoints))
+        self._submit(lambda: self._schedule_retired(checkpoints))
 
     def orphaned(self, keys: frozenset[str]) -> None:
         """Objects of this run that nothing names, nor ever did."""
@@ -164,9 +164,9 @@ class Collector:
         asking, self._asking = self._asking, []
         ready, in_grace = self._deletions.amount(self._clock.monotonic())
         for on_sweep in asking:
-            on_sweep(Condemned(ready, in_grace), problem)
+            on_sweep(PendingDeletions(ready, in_grace), problem)
 
-    def _condemn_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
+    def _schedule_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         for entry in checkpoints:
             if manifest := self._manifests.pop(entry.id, None):
                 self._schedule(keys_of(entry, manifest), self._pace.grace_s)
@@ -319,7 +319,7 @@ class Collector:
         """Those that a retained checkpoint names, as far as their manifests could be read.
 
         Also those of a checkpoint of which it is not known yet whether it completed, and of one that was retired but
-        not condemned yet: it has the whole grace before it.
+        not scheduled yet: it has the whole grace before it.
         """
         manifests = list(self._manifests.items())
         self._named = {id: self._named.get(id) or _keys_in(manifest) for id, manifest in manifests}

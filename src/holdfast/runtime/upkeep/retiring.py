@@ -17,7 +17,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import reason_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.requests.serving import Outcome, Reply
-from holdfast.runtime.upkeep.collecting import Collector, Condemned
+from holdfast.runtime.upkeep.collecting import Collector, PendingDeletions
 from holdfast.runtime.upkeep.freeing import append_retirement, fold
 
 
@@ -49,8 +49,8 @@ class Retiring:
     def collect(self, reply: Reply) -> None:
         """On request: apply retention and look for leftovers now. What there is is deleted in the background."""
 
-        def on_sweep(condemned: Condemned, problem: StorageError | None) -> None:
-            reply(_outcome(condemned, problem))
+        def on_sweep(pending: PendingDeletions, problem: StorageError | None) -> None:
+            reply(_outcome(pending, problem))
 
         self.retire()
         self._lanes.submit("journal", lambda: self._collector.sweep_again(on_sweep))
@@ -73,9 +73,9 @@ class Retiring:
         self._collector.look_at_packs()
 
 
-def _outcome(condemned: Condemned, problem: StorageError | None) -> Outcome:
+def _outcome(pending: PendingDeletions, problem: StorageError | None) -> Outcome:
     if problem is not None:
         reason = reason_of(problem)
         return Outcome(failure=Failure(reason.value, problem.message, False, reason.rule.hint))
-    waiting = f"; {condemned.in_grace} more wait for their grace to end" if condemned.in_grace else ""
-    return Outcome(message=f"{condemned.ready} objects are deleted in the background{waiting}")
+    waiting = f"; {pending.in_grace} more wait for their grace to end" if pending.in_grace else ""
+    return Outcome(message=f"{pending.ready} objects are deleted in the background{waiting}")
