@@ -120,7 +120,7 @@ class Checkers:
         self.polite: set[Process] = set()
         """Who takes a job only from a run that is dead."""
         self._beats: dict[Process, list[float]] = {}
-        self._said_goodbye: set[Process] = set()
+        self._recorded_its_end: set[Process] = set()
 
     # --- a home that others handle ---
 
@@ -213,7 +213,7 @@ class Checkers:
     def _require_dead(self, owner: Process, by: Process) -> None:
         """Whoever watched the owner for as long as its heartbeat lives has seen it change."""
         beats = [at for at in self._beats.get(owner, ()) if at > self._world.now - _BEATS_WATCHED]
-        lives = owner.alive and owner.stalled_until <= self._world.now and owner not in self._said_goodbye
+        lives = owner.alive and owner.stalled_until <= self._world.now and owner not in self._recorded_its_end
         awake = by.stalled_until < self._world.now - _BEATS_WATCHED
         seen = lives and awake and len(beats) >= _BEATS_WATCHED
         self.require(not seen, f"{by.name} takes the job from {owner.name}, whose heart beats")
@@ -266,7 +266,7 @@ class Checkers:
             case SavepointDeleted():
                 self.require(self._names.pop(entry.id, None) == entry.name, f"{entry.name} is deleted, but not there")
             case RunEnded():
-                self._said_goodbye.add(process)
+                self._recorded_its_end.add(process)
             case RequestAnswered():
                 self.require(entry.request not in self._answered, f"request {entry.request} is answered twice")
                 self._answered.add(entry.request)

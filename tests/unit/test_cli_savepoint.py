@@ -68,7 +68,7 @@ def test_a_checkpoint_that_exists_gets_a_name(stopped: History, capsys: pytest.C
     assert (document["id"], document["kind"], document["name"]) == (1, "savepoint", "release")
     assert state_of(stopped).savepoint("release").id == 1  # type: ignore[union-attr]
     assert "release" in succeeding(capsys, "savepoint", "list")
-    assert state_of(stopped).ended is not None, "the command has said goodbye"
+    assert state_of(stopped).ended is not None, "the command has recorded its end"
 
 
 def test_the_same_command_again_changes_nothing(stopped: History, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,7 +93,7 @@ def test_an_abandoned_history_is_refused_and_nothing_changes(lives: Lives) -> No
     with pytest.raises(InvalidSettings, match="history that was abandoned"):
         lives.run(from_checkpoint=newest)
     assert len(lives.went_back) == 1
-    assert state_of(lives.home).ended is not None, "a start that fails says goodbye"
+    assert state_of(lives.home).ended is not None, "a start that fails records its end"
 
 
 def test_a_savepoint_that_does_not_exist_is_named(lives: Lives) -> None:

@@ -158,7 +158,7 @@ def test_an_answer_that_could_not_be_written_is_written_later(desk: Desk) -> Non
     assert desk.answer(request).checkpoint == desk.completed("one")[0]
 
 
-def test_a_stop_with_a_savepoint_is_answered_before_the_goodbye(desk: Desk) -> None:
+def test_a_stop_with_a_savepoint_is_answered_before_the_end_is_recorded(desk: Desk) -> None:
     run = desk.run()
     run.query.batch()
     run.wait(0.5)
@@ -166,8 +166,8 @@ def test_a_stop_with_a_savepoint_is_answered_before_the_goodbye(desk: Desk) -> N
     answered_by(run)
     assert run.over
     assert run.failure is None
-    *_, answer, goodbye = (entry for _, entry in desk.state.sequences)
-    assert isinstance(goodbye, RunEnded)
+    *_, answer, end = (entry for _, entry in desk.state.sequences)
+    assert isinstance(end, RunEnded)
     assert answer == desk.answer(request)
     assert desk.completed("last") == [desk.answer(request).checkpoint]
 

@@ -53,7 +53,7 @@ def watching() -> Environment:
     return dataclasses.replace(Environment.real(), clock=clock, sleep=clock.sleep)
 
 
-def test_it_claims_writes_and_says_goodbye(history: History) -> None:
+def test_it_claims_writes_and_records_its_end(history: History) -> None:
     history.end()
     with maintained(history) as journal:
         assert state_of(history).run.purpose == "maintenance"  # type: ignore[union-attr]
@@ -114,7 +114,7 @@ def test_whoever_takes_the_job_from_it_fences_it(history: History) -> None:
     assert state_of(history).ended is None, "it does not end the run that replaced it"
 
 
-def test_work_that_failed_still_says_goodbye(history: History) -> None:
+def test_work_that_failed_still_records_its_end(history: History) -> None:
     history.end()
     with pytest.raises(ZeroDivisionError), maintained(history, "collect garbage of"):
         raise ZeroDivisionError

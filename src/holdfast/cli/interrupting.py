@@ -1,6 +1,6 @@
 """SIGTERM and Ctrl-C for the commands that read and mend: they end within seconds, with one line and nothing half-made.
 
-The command is unwound: it withdraws what it asked for, says goodbye to the job that it owns, removes the directory that
+The command is unwound: it withdraws what it asked for, releases the job that it owns, removes the directory that
 it was building. When that does not come to an end, because the home does not answer, the process leaves without it:
 whatever it was writing to a home is complete there or is nobody's.
 """

@@ -34,7 +34,7 @@ CheckpointStatus = Literal["completed", "failed", "in_progress", "retired"]
 CheckpointKind = Literal["checkpoint", "savepoint"]
 Health = Literal["well", "warning", "critical"]
 RunState = Literal["running", "ended", "lost", "never_run"]
-"""`ended`: the newest run said goodbye. `lost`: it did not, and it is not alive."""
+"""`ended`: the newest run recorded its end. `lost`: it did not, and it is not alive."""
 
 RUN_ENDED = Failure(
     reason="run_ended",

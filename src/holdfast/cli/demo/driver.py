@@ -75,7 +75,7 @@ class Driver:
             self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9, the JVM included: nothing gets the chance to say goodbye."""
+        """kill -9, the JVM included: nothing gets the chance to record its end."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

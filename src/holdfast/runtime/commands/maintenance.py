@@ -1,4 +1,4 @@
-"""Writing to a job whose pipeline does not run: a claim like a run's, heartbeats, entries, and a goodbye.
+"""Writing to a job whose pipeline does not run: a claim like a run's, heartbeats, entries, and an end.
 
 Maintenance owns the job for as long as it takes, so everything that holds for owners holds for it: it fences whoever
 stalled, and it is fenced by whoever claims after it. It makes no batches, touches no work directory and opens no sink.

@@ -37,7 +37,7 @@ class Abilities:
     checkpoint: Callable[[str, Callable[[AnswerRequest], None]], None]
     """Make a savepoint of this name."""
     stop: Callable[[str | None, Callable[[AnswerRequest], None]], None]
-    """Stop, with a savepoint of this name; answers early enough for an entry before the run says goodbye."""
+    """Stop, with a savepoint of this name; answers early enough for an entry before the run records its end."""
     retire: Callable[[], None]
     collect: Callable[[Reply], None]
 
