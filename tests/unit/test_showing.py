@@ -13,7 +13,7 @@ from holdfast.checkpoint.compatibility import differences
 from holdfast.checkpoint.query_facts import QueryFacts, Source
 from holdfast.cli.logs import OneLineFormatter
 from holdfast.cli.main import main
-from holdfast.cli.output import json_text, say
+from holdfast.cli.output import json_text, print_message
 from holdfast.cli.terminal import SafeConsole
 from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.job_log import log
@@ -34,7 +34,7 @@ def test_control_characters_are_spelt_out_and_text_stays() -> None:
 
 
 def test_messages_and_tables_are_harmless(capsys: pytest.CaptureFixture[str]) -> None:
-    say(f"owner is {EVIL}")
+    print_message(f"owner is {EVIL}")
     console = SafeConsole(file=(out := io.StringIO()), force_terminal=True, width=200, highlight=False)
     console.print(f"owner is {EVIL}", style="bold")
     assert harmless(capsys.readouterr().err)

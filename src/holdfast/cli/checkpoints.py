@@ -11,7 +11,7 @@ from holdfast.cli import figures
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home, Job
-from holdfast.cli.output import answer, plain_table, print_json, print_table, say
+from holdfast.cli.output import answer, plain_table, print_json, print_message, print_table
 from holdfast.repository.views import CheckpointDocument, Observation, RestartDocument, checkpoint_list, job_status
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def _print(seen: Observation, limit: int | None) -> None:
     if shown:
         print_table(_table(shown, seen.now, wide=answer().width >= _WIDE))
     else:
-        say(f"job {seen.job!r} has no checkpoint yet")
+        print_message(f"job {seen.job!r} has no checkpoint yet")
     if len(shown) < len(history):
-        say(f"{len(history) - len(shown)} older: --limit {len(history)} shows all")
+        print_message(f"{len(history) - len(shown)} older: --limit {len(history)} shows all")
     since = shown[-1].triggered_at if len(shown) < len(history) else None
     if restarts := [item for item in document.restarts if since is None or item.at >= since][: limit or _SHOWN]:
         print_table(_restarts_table(restarts, seen.now))
@@ -66,7 +66,7 @@ def _print_unrecorded(seen: Observation) -> None:
     if seen.report and unrecorded and last is not None and last.failure is not None:
         count = figures.counted(seen.report.consecutive_failures, "failure")
         why = f"{last.failure.reason}: {last.failure.message}"
-        say(f"{count} in a row, not all of them recorded in the home; the last one: {why}")
+        print_message(f"{count} in a row, not all of them recorded in the home; the last one: {why}")
 
 
 @dataclass(frozen=True)

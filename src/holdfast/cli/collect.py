@@ -15,7 +15,7 @@ from holdfast.cli import figures
 from holdfast.cli.collection_report import document_of, print_document, with_local
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, Home, Job, OnConflict
-from holdfast.cli.output import print_json, say
+from holdfast.cli.output import print_json, print_message
 from holdfast.cli.owning import owning
 from holdfast.cli.progress import count_progress
 from holdfast.errors import InvalidSettings, StorageError, StorageFull
@@ -146,7 +146,7 @@ def _execute(
     try:
         return _execute_as_owner(store, seen, found, rule, on_conflict)
     except StorageFull as error:
-        say(f"{error.message}; freeing first what needs no entry in the journal")
+        print_message(f"{error.message}; freeing first what needs no entry in the journal")
         waiting = retired_keys(store, seen.state, in_grace(seen.state, rule.grace_s if rule else 0.0, seen.now))
         known = plan_collection(store, found, seen.state, None, seen.now)
         ready = [item for item in known.objects if item.key not in waiting]

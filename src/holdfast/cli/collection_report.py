@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.cli import figures
-from holdfast.cli.output import answer, labelled, say
+from holdfast.cli.output import answer, labelled, print_message
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.entries import Retention
 from holdfast.repository.views import Observation
@@ -181,12 +181,12 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
         names = figures.counted(len(document.foreign), "name")
         console.print(labelled("foreign", names, f" that holdfast did not give, left alone: {document.foreign[0]}"))
     if document.unreadable:
-        say(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not freed")
-        say("Try: holdfast verify --repair")
+        print_message(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not freed")
+        print_message("Try: holdfast verify --repair")
     if document.missing:
         lost = figures.counted(len(document.missing), "object")
-        say(f"{lost} that checkpoints need are gone from the home, such as {document.missing[0]}")
-        say("Try: holdfast verify --repair; a running job repairs what its work directory still has")
+        print_message(f"{lost} that checkpoints need are gone from the home, such as {document.missing[0]}")
+        print_message("Try: holdfast verify --repair; a running job repairs what its work directory still has")
     for item in document.local:
         console.print(labelled(item.why, f"{item.path}, {figures.size(item.bytes)}, ", _until(item)))
     console.print(_ending(document, dry_run=dry_run))

@@ -11,7 +11,7 @@ from holdfast.cli import figures
 from holdfast.cli.choosing import to_restore
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
-from holdfast.cli.output import answer, print_json, say
+from holdfast.cli.output import answer, print_json, print_message
 from holdfast.cli.owning import reporting_environment
 from holdfast.cli.progress import byte_progress
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
@@ -165,9 +165,9 @@ def _print(document: CopyDocument) -> None:
     for decision in document.decisions:
         console.print(f"as in the source: {decision}")
     for id in document.vanished:
-        say(f"checkpoint {id} was retired while it was being copied")
+        print_message(f"checkpoint {id} was retired while it was being copied")
     for id, why in document.damaged.items():
-        say(f"not copied: checkpoint {id} is damaged: {why}")
+        print_message(f"not copied: checkpoint {id} is damaged: {why}")
 
 
 def _ids(ids: tuple[int, ...]) -> str:

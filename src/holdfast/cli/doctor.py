@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.options import AsJson
-from holdfast.cli.output import answer, json_text, say, write_json
+from holdfast.cli.output import answer, json_text, print_message, write_json
 from holdfast.errors import InvalidSettings
 from holdfast.showing import visible
 
@@ -151,4 +151,4 @@ def _deliver(text: str, output: Path | None) -> None:
         raise InvalidSettings(
             f"could not write the report to {output}: {error.strerror or error}", hint="another path for --output"
         ) from None
-    say(f"wrote {output}")
+    print_message(f"wrote {output}")

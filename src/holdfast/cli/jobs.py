@@ -7,7 +7,7 @@ from holdfast.cli import figures
 from holdfast.cli.health import STYLES, judged
 from holdfast.cli.observing import examine, job_names
 from holdfast.cli.options import AsJson, Health, Home
-from holdfast.cli.output import plain_table, print_json, print_table, say
+from holdfast.cli.output import plain_table, print_json, print_message, print_table
 from holdfast.errors import HoldfastError, JobFailed
 from holdfast.repository.views import CheckpointDocument, JobList, JobStatus
 from holdfast.storage.interface import ObjectStore
@@ -30,7 +30,7 @@ def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
     elif readable:
         print_table(_table(readable, datetime.now(UTC)))
     elif not unreadable:
-        say(f"{home} holds no job yet. Start one: holdfast run FILE --home {home}")
+        print_message(f"{home} holds no job yet. Start one: holdfast run FILE --home {home}")
     if unreadable:
         # The others were shown; what could not be read decides how the command ends.
         raise unreadable[0]
@@ -59,7 +59,7 @@ def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[Holdf
             error.message = f"job {name!r}: {error.message}"
             unreadable.append(error)
     for further in unreadable[1:]:
-        say(f"holdfast: {further.message}")
+        print_message(f"holdfast: {further.message}")
     return readable, unreadable
 
 

@@ -24,7 +24,7 @@ import typer
 from holdfast.cli import checkpoints, collect, copy, doctor, jobs, restore, run, savepoint, show, status, verify
 from holdfast.cli.demo import command as demo
 from holdfast.cli.interrupting import Interrupt, interruptible
-from holdfast.cli.output import say, write_document
+from holdfast.cli.output import print_message, write_document
 from holdfast.cli.standard_streams import with_standard_streams
 from holdfast.errors import HoldfastError, StopOverdue
 from holdfast.showing import shown
@@ -83,10 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         _abandon_standard_output()
-        say(f"holdfast: could not write to standard output: {error.strerror or error}")
+        print_message(f"holdfast: could not write to standard output: {error.strerror or error}")
         return 1
     if closed is not None and closed.used:
-        say("holdfast: could not write to standard output: it is closed")
+        print_message("holdfast: could not write to standard output: it is closed")
         return code or 1
     return code
 
@@ -118,7 +118,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _interrupted(exit_code: int) -> "Ended":
-    say("holdfast: interrupted")
+    print_message("holdfast: interrupted")
     return Ended(exit_code, "interrupted", at_once=True)
 
 
@@ -164,15 +164,15 @@ def _explain_usage(error: Exception) -> Ended:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "holdfast"
     if type(error).__name__ == "NoArgsIsHelpError":
-        say(context.get_help() if context else str(error))
+        print_message(context.get_help() if context else str(error))
         return Ended(2, "no command was given", f"{command} --help")
     return _report(2, error.format_message(), f"{command} --help")  # type: ignore[attr-defined]
 
 
 def _report(exit_code: int, message: str, hint: str | None) -> Ended:
-    say(f"holdfast: {' '.join(message.split())}")
+    print_message(f"holdfast: {' '.join(message.split())}")
     if hint:
-        say(f"Try: {' '.join(hint.split())}")
+        print_message(f"Try: {' '.join(hint.split())}")
     return Ended(exit_code, shown(message), None if hint is None else shown(hint))
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from holdfast.cli.output import say
+from holdfast.cli.output import print_message
 from holdfast.errors import InvalidSettings, NotFound, StorageError
 from holdfast.identifiers import CheckpointId, JobName, job_name
 from holdfast.repository.glance import found_damaged
@@ -63,7 +63,7 @@ def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
     try:
         return found_damaged(store, state)
     except StorageError as error:
-        say(f"holdfast: could not look whether the newest checkpoint is whole: {error.message}")
+        print_message(f"holdfast: could not look whether the newest checkpoint is whole: {error.message}")
         return {}
 
 

@@ -97,7 +97,7 @@ def labelled(label: str, *parts: "str | Text | tuple[str, str]") -> "Text":
     return Text.assemble("  ", (f"{label:<{_LABEL_WIDTH}}", "dim"), *parts)
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """A message for the person at the terminal, never on standard output."""
     print(shown(message), file=sys.stderr)  # noqa: T201
 

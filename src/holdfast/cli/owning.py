@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.cli.output import say
+from holdfast.cli.output import print_message
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import job_name
 from holdfast.repository.journal import Journal
@@ -28,7 +28,7 @@ def reporting_environment() -> "Environment":
     """Environment of a command that says what it waits for."""
     from holdfast.runtime.run.launching import Environment
 
-    return replace(Environment.real(), told=say)
+    return replace(Environment.real(), told=print_message)
 
 
 def conflict_choice(text: str) -> Literal["refuse", "takeover"]:

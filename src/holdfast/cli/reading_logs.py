@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.cli.output import say, standard_output_kept_clean
+from holdfast.cli.output import print_message, standard_output_kept_clean
 from holdfast.cli.requirements import require_java_and_packages
 from holdfast.cli.run import add_spark_arguments
 from holdfast.doctor.reports.document import LogsRead, Report
@@ -66,7 +66,7 @@ def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding],
         checkpoint = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-doctor-"))
         spark = _session(stack, master)
         query = follow(spark, os.path.abspath(names[0]), RULES, Path(checkpoint), _EVERY, news.take)
-        say(f"Following {names[0]}; Ctrl-C ends it.")
+        print_message(f"Following {names[0]}; Ctrl-C ends it.")
         try:
             with interrupted() as asked:
                 while query.isActive and not asked.wait(_PATIENCE_S):
@@ -78,7 +78,7 @@ def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding],
             raise HoldfastError(
                 f"Following {names[0]} failed: {reason}", hint="start it again: it reads from the beginning"
             )
-    say("Ended.")
+    print_message("Ended.")
     return news.critical
 
 
@@ -146,7 +146,7 @@ def _keep(spark: SparkSession, found: Examination, keep: str) -> None:
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
         raise HoldfastError(f"could not keep the events in {keep}: {reason}", hint="another directory") from None
-    say(f"kept {found.events:,} events in {keep}")
+    print_message(f"kept {found.events:,} events in {keep}")
 
 
 def _require_free(keep: str | None) -> None:

@@ -18,7 +18,7 @@ import typer
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, Home
-from holdfast.cli.output import messages, print_json, say, standard_output_kept_clean
+from holdfast.cli.output import messages, print_json, print_message, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
 from holdfast.cli.progress import byte_progress
 from holdfast.cli.requirements import require_java_and_packages
@@ -109,7 +109,7 @@ def run_pipeline(
         try:
             _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, settings)
         except (StopAsked, KeyboardInterrupt):
-            say("holdfast: stopped before the job was touched")
+            print_message("holdfast: stopped before the job was touched")
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:

@@ -14,7 +14,7 @@ from holdfast.cli import figures
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.observing import examine, job_store, observe
 from holdfast.cli.options import AsJson, Health, Home, Job, OnConflict
-from holdfast.cli.output import answer, plain_table, print_json, print_table, say
+from holdfast.cli.output import answer, plain_table, print_json, print_message, print_table
 from holdfast.cli.owning import owning
 from holdfast.errors import CheckpointFailed, InvalidSettings
 from holdfast.identifiers import CheckpointId, savepoint_name
@@ -149,7 +149,7 @@ def list_savepoints(home: Home, job: Job, health: Health = False, as_json: AsJso
     elif document.savepoints:
         print_table(_table(document, seen.now))
     else:
-        say(f"job {job!r} has no savepoint")
+        print_message(f"job {job!r} has no savepoint")
     if health:
         require_well(seen, judged(seen)[1])
 

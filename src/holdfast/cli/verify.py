@@ -12,7 +12,7 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.observing import job_names, job_store
 from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict
-from holdfast.cli.output import answer, print_json, say
+from holdfast.cli.output import answer, print_json, print_message
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
 from holdfast.storage.urls import open_store
 
@@ -162,10 +162,10 @@ def _reports(home: str, job: str | None, scope: "Scope", mending: Mending) -> It
         try:
             yield _report(home, name, root.scoped(name), scope, mending)
         except NotFound:
-            say(f"job {name!r} has no checkpoint to verify")
+            print_message(f"job {name!r} has no checkpoint to verify")
         except HoldfastError as error:
             # The others are still looked at; what could not be read decides how the command ends.
-            say(f"holdfast: job {name!r}: {error.message}")
+            print_message(f"holdfast: job {name!r}: {error.message}")
             unreadable = error
     if unreadable is not None:
         raise unreadable
@@ -235,21 +235,21 @@ def _subject(report: "JobReport") -> str:
 def _say_damage(report: "JobReport") -> None:
     for item in report.corrupt:
         subject = f"checkpoint {item.checkpoint}: " if item.checkpoint is not None else ""
-        say(f"corrupt: {subject}{item.path}: expected {item.expected}, found {item.found}")
+        print_message(f"corrupt: {subject}{item.path}: expected {item.expected}, found {item.found}")
     for unread in report.unreadable:
-        say(f"unreadable: checkpoint {unread.checkpoint}: {unread.path}: {unread.why.message}")
+        print_message(f"unreadable: checkpoint {unread.checkpoint}: {unread.path}: {unread.why.message}")
     for key, where in report.mended.repaired.items():
-        say(f"repaired: {key}: the same bytes were found in {where}")
+        print_message(f"repaired: {key}: the same bytes were found in {where}")
     for id in report.mended.marked:
-        say(f"marked: checkpoint {id} is not chosen any more")
+        print_message(f"marked: checkpoint {id} is not chosen any more")
     for id in report.mended.cleared:
-        say(f"cleared: checkpoint {id} is sound again and may be chosen")
+        print_message(f"cleared: checkpoint {id} is sound again and may be chosen")
     if report.not_mended:
-        say(f"nothing of job {report.job!r} was marked or repaired: {report.not_mended}")
+        print_message(f"nothing of job {report.job!r} was marked or repaired: {report.not_mended}")
     if report.left:
-        say(f"Try: {_advice(report)}")
+        print_message(f"Try: {_advice(report)}")
     elif report.unreadable:
-        say(f"Try: {report.unreadable[0].why.hint or 'again, when the home answers'}")
+        print_message(f"Try: {report.unreadable[0].why.hint or 'again, when the home answers'}")
 
 
 def _advice(report: "JobReport") -> str:

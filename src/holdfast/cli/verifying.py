@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.cli.choosing import named_checkpoint, to_verify
 from holdfast.cli.observing import observe
-from holdfast.cli.output import say
+from holdfast.cli.output import print_message
 from holdfast.cli.owning import owning
 from holdfast.cli.progress import byte_progress
 from holdfast.errors import OwnedByAnotherRun, StorageError
@@ -122,7 +122,7 @@ def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[Checkp
     if len(chosen) == 1 and retired:
         named_checkpoint(now, chosen[0].id)  # says that it was retired
     for id in sorted(retired):
-        say(f"checkpoint {id} was retired while it was being verified")
+        print_message(f"checkpoint {id} was retired while it was being verified")
     report.corrupt = [item for item in report.corrupt if item.checkpoint not in retired]
 
 

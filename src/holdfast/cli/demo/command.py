@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.demo.places import JOB, Places, make_places
-from holdfast.cli.output import say
+from holdfast.cli.output import print_message
 from holdfast.cli.requirements import require_java_and_packages
 
 Directory = Annotated[
@@ -31,7 +31,7 @@ def demo(directory: Directory = None) -> int:
     require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
     places = make_places(directory)
 
-    # Only now: what they import is not needed to say that Java is missing.
+    # Only now: what they import is not needed to print_message that Java is missing.
     from holdfast.cli.demo.acts import all_held, play
     from holdfast.cli.demo.screen import Screen
     from holdfast.cli.demo.show import Show
@@ -44,7 +44,7 @@ def demo(directory: Directory = None) -> int:
             with _ended_by_signals():
                 outcomes = play(show)
         except BaseException:
-            say(f"stopped; what there is of it is in {places.root}")
+            print_message(f"stopped; what there is of it is in {places.root}")
             raise
         finally:
             show.close()
