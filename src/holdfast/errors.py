@@ -146,7 +146,7 @@ class OutcomeUnknown(StorageError):
 
 
 class DamagedJournal(Corrupt, StorageError):
-    """Whoever needs the entry cannot go on; whoever can wait for the home to be mended waits."""
+    """Whoever needs the entry cannot go on; whoever can wait until the home works again waits."""
 
 
 class CheckpointFailed(HoldfastError):

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C for the commands that read and mend: they end within seconds, with one line and nothing half-made.
+"""SIGTERM and Ctrl-C for the commands that read and repair: they end within seconds, with one line.
 
 The command is unwound: it withdraws what it asked for, releases the job that it owns, removes the directory that
 it was building. When that does not come to an end, because the home does not answer, the process leaves without it:

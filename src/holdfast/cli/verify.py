@@ -47,7 +47,7 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 
 
 @dataclass(frozen=True)
-class Mending:
+class OnDamage:
     """What is done about damage."""
 
     mark: bool
@@ -127,8 +127,8 @@ def verify(
     drawn = seed if seed is not None else random.SystemRandom().randrange(1 << 31)
     whole = everything or job is None or (sample is not None and checkpoint is None)
     scope = Scope(checkpoint, whole, percent, drawn)
-    mending = Mending(mark, repair, on_conflict)
-    reports = [*_reports(home, job, scope, mending)]
+    on_damage = OnDamage(mark, repair, on_conflict)
+    reports = [*_reports(home, job, scope, on_damage)]
     if as_json:
         print_json(_document(home, reports, scope))
     else:
@@ -149,9 +149,9 @@ def _percent(sample: str | None) -> float:
     return float(match[1])
 
 
-def _reports(home: str, job: str | None, scope: "Scope", mending: Mending) -> Iterator["JobReport"]:
+def _reports(home: str, job: str | None, scope: "Scope", on_damage: OnDamage) -> Iterator["JobReport"]:
     if job is not None:
-        yield _report(home, job, job_store(home, job), scope, mending)
+        yield _report(home, job, job_store(home, job), scope, on_damage)
         return
     root = open_store(home)
     names = [*job_names(root)]
@@ -160,7 +160,7 @@ def _reports(home: str, job: str | None, scope: "Scope", mending: Mending) -> It
     unreadable: HoldfastError | None = None
     for name in names:
         try:
-            yield _report(home, name, root.scoped(name), scope, mending)
+            yield _report(home, name, root.scoped(name), scope, on_damage)
         except NotFound:
             print_message(f"job {name!r} has no checkpoint to verify")
         except HoldfastError as error:
@@ -171,12 +171,12 @@ def _reports(home: str, job: str | None, scope: "Scope", mending: Mending) -> It
         raise unreadable
 
 
-def _report(home: str, job: str, store: "ObjectStore", scope: "Scope", mending: Mending) -> "JobReport":
-    from holdfast.cli.verifying import mend_job, verify_job
+def _report(home: str, job: str, store: "ObjectStore", scope: "Scope", on_damage: OnDamage) -> "JobReport":
+    from holdfast.cli.verifying import handle_job, verify_job
 
     report = verify_job(home, job, store, scope)
-    if (mending.mark or mending.repair) and (report.corrupt or report.suspected):
-        mend_job(home, store, report, repair=mending.repair, on_conflict=mending.on_conflict)
+    if (on_damage.mark or on_damage.repair) and (report.corrupt or report.suspected):
+        handle_job(home, store, report, repair=on_damage.repair, on_conflict=on_damage.on_conflict)
     return report
 
 
@@ -202,10 +202,10 @@ def _document(home: str, reports: Sequence["JobReport"], scope: "Scope") -> Veri
         repaired=tuple(
             RepairedDocument(report.job, key, where)
             for report in reports
-            for key, where in report.mended.repaired.items()
+            for key, where in report.handled.repaired.items()
         ),
-        marked=tuple(CheckpointOf(report.job, id) for report in reports for id in report.mended.marked),
-        cleared=tuple(CheckpointOf(report.job, id) for report in reports for id in report.mended.cleared),
+        marked=tuple(CheckpointOf(report.job, id) for report in reports for id in report.handled.marked),
+        cleared=tuple(CheckpointOf(report.job, id) for report in reports for id in report.handled.cleared),
     )
 
 
@@ -238,14 +238,14 @@ def _say_damage(report: "JobReport") -> None:
         print_message(f"corrupt: {subject}{item.path}: expected {item.expected}, found {item.found}")
     for unread in report.unreadable:
         print_message(f"unreadable: checkpoint {unread.checkpoint}: {unread.path}: {unread.why.message}")
-    for key, where in report.mended.repaired.items():
+    for key, where in report.handled.repaired.items():
         print_message(f"repaired: {key}: the same bytes were found in {where}")
-    for id in report.mended.marked:
+    for id in report.handled.marked:
         print_message(f"marked: checkpoint {id} is not chosen any more")
-    for id in report.mended.cleared:
+    for id in report.handled.cleared:
         print_message(f"cleared: checkpoint {id} is sound again and may be chosen")
-    if report.not_mended:
-        print_message(f"nothing of job {report.job!r} was marked or repaired: {report.not_mended}")
+    if report.not_handled:
+        print_message(f"nothing of job {report.job!r} was marked or repaired: {report.not_handled}")
     if report.left:
         print_message(f"Try: {_advice(report)}")
     elif report.unreadable:
@@ -255,6 +255,6 @@ def _say_damage(report: "JobReport") -> None:
 def _advice(report: "JobReport") -> str:
     if any(item.checkpoint is None for item in report.left):
         return "put the journal's entry back from a copy of the home; no command can guess it"
-    if report.mended.marked or report.not_mended:
+    if report.handled.marked or report.not_handled:
         return "nothing: recovery takes an older checkpoint; the next checkpoint of the job is whole"
     return "holdfast verify --repair when the job does not run; recovery passes over damaged ones by itself"

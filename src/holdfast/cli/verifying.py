@@ -16,7 +16,7 @@ from holdfast.cli.progress import byte_progress
 from holdfast.errors import OwnedByAnotherRun, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.repository import verification
-from holdfast.repository.damage import Mended, mend, readable_manifests
+from holdfast.repository.damage import DamageHandled, handle_damage, readable_manifests
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.inventory import objects_of
 from holdfast.repository.journal import survey_entries
@@ -51,16 +51,16 @@ class JobReport:
     corrupt: list[CorruptObject] = field(default_factory=list)
     unreadable: list[UnreadableObject] = field(default_factory=list)
     """Neither right nor wrong."""
-    mended: Mended = field(default_factory=lambda: Mended({}, (), ()))
+    handled: DamageHandled = field(default_factory=lambda: DamageHandled({}, (), ()))
     suspected: bool = False
     """A checkpoint that was read is marked as damaged, and may be cleared."""
-    not_mended: str | None = None
+    not_handled: str | None = None
     """Why nothing could be done about the damage."""
 
     @property
     def left(self) -> list[CorruptObject]:
         """Damage that is still there."""
-        return [item for item in self.corrupt if item.key not in self.mended.repaired]
+        return [item for item in self.corrupt if item.key not in self.handled.repaired]
 
 
 def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobReport:
@@ -126,16 +126,16 @@ def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[Checkp
     report.corrupt = [item for item in report.corrupt if item.checkpoint not in retired]
 
 
-def mend_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool, on_conflict: str = "refuse") -> None:
+def handle_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool, on_conflict: str = "refuse") -> None:
     """Own the job for a moment and do what can be done. A running job is left to its owner."""
     if any(item.checkpoint is None for item in report.corrupt):
-        report.not_mended = "its journal is damaged, and nothing may be written upon guesses"
+        report.not_handled = "its journal is damaged, and nothing may be written upon guesses"
         return
     try:
-        with owning(report.job, home, store, "mend", on_conflict) as journal:
-            report.mended = mend(store, journal, report.corrupt, _directories(journal.state), repair=repair)
+        with owning(report.job, home, store, "repair", on_conflict) as journal:
+            report.handled = handle_damage(store, journal, report.corrupt, _directories(journal.state), repair=repair)
     except OwnedByAnotherRun as error:
-        report.not_mended = (
+        report.not_handled = (
             f"it is not free ({error.message.partition(': ')[2]}); its owner passes over a damaged checkpoint by itself"
         )
 

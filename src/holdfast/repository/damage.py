@@ -16,7 +16,7 @@ from holdfast.storage.interface import ObjectStore
 
 
 @dataclass(frozen=True)
-class Mended:
+class DamageHandled:
     repaired: Mapping[str, str]
     """Key → where its bytes were found."""
     marked: tuple[CheckpointId, ...]
@@ -86,14 +86,14 @@ def checkpoints_naming(
     return found
 
 
-def mend(
+def handle_damage(
     store: ObjectStore,
     journal: Journal,
     found: Sequence[CorruptObject],
     directories: Sequence[LocalFiles],
     *,
     repair: bool,
-) -> Mended:
+) -> DamageHandled:
     """Deal with what a verification found, as owner of the job. Marks earlier damage that is gone as repaired."""
     retained = journal.state.retained()
     manifests = readable_manifests(store, retained)
@@ -102,16 +102,16 @@ def mend(
     repaired = {}
     if repair:
         objects = objects_of(manifests)
-        mending = Repair(store, objects, directories)
+        repairing = Repair(store, objects, directories)
         for key in sorted(whole & objects.keys()):
-            if where := mending.put_right(objects[key]):
+            if where := repairing.put_right(objects[key]):
                 repaired[key] = where
     left = {key: detail for key, detail in damage.items() if key not in repaired}
     marked = checkpoints_naming(left, retained, manifests)
     for id, detail in marked.items():
         if id not in journal.state.corrupt:
             mark_corrupt(journal, id, detail, passed_over=False)
-    return Mended(repaired, tuple(marked), _clear(store, journal, [e for e in retained if e.id not in marked]))
+    return DamageHandled(repaired, tuple(marked), _clear(store, journal, [e for e in retained if e.id not in marked]))
 
 
 def _clear(store: ObjectStore, journal: Journal, entries: Sequence[CheckpointCompleted]) -> tuple[CheckpointId, ...]:

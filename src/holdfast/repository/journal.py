@@ -413,7 +413,7 @@ class Journal:
     def _withdraw(self, void: StoredEntry) -> None:
         """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry.
 
-        Another's may stand there by now: a home that was away is there again.
+        Another's may stand there by now: a home that was unreachable is reachable again.
         """
         key = entry_key(void.sequence)
         try:

@@ -61,7 +61,7 @@ def reason_of(error: Exception) -> FailureReason:  # noqa: C901  one case per re
 def end_of_run(message: str, reason: FailureReason | None) -> HoldfastError:
     """What a run ends with whose output is not durable, because its last checkpoint failed for `reason`.
 
-    The exit code tells a home that did not take it (mend the home, start again) from a job that failed.
+    The exit code tells a home that did not take it (repair the storage, start again) from a job that failed.
     """
     if reason is None:
         return JobFailed(message)

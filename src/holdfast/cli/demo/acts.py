@@ -72,7 +72,7 @@ def lose_driver_and_disk(show: Show) -> Outcome:
     )
 
 
-def take_home_away(show: Show) -> Outcome:
+def make_home_unreachable(show: Show) -> Outcome:
     seen, places = show.picture, show.places
     completed, said, recorded, epoch = len(seen.completed), seen.failures_said, len(seen.failed), seen.epoch
     show.action("mv home home.away")
@@ -81,7 +81,7 @@ def take_home_away(show: Show) -> Outcome:
     show.until(
         lambda: seen.failures_said >= said + _FAILURES and show.now() - began >= _LEAST_OUTAGE_S, "failing checkpoints"
     )
-    show.until(lambda: len(seen.batches) >= before + 2, "batches while the home was away")
+    show.until(lambda: len(seen.batches) >= before + 2, "batches while the home was unreachable")
     none_completed = len(seen.completed) == completed
     show.action("mv home.away home")
     places.home_away.rename(places.home)
@@ -155,7 +155,7 @@ def compare_with_batch(show: Show) -> Outcome:
 ACTS = (
     Act("A pipeline", "orders per shop and minute, by event time, into a Delta table", run_pipeline),
     Act("The driver dies, its disk is lost", "state and output must come back as one", lose_driver_and_disk),
-    Act("The home is away for a while", "checkpoints fail, the pipeline must not", take_home_away),
+    Act("The home is unreachable for a while", "checkpoints fail, the pipeline must not", make_home_unreachable),
     Act("Somebody starts the job a second time", "two writers would ruin the table", start_a_second_deployment),
     Act("A clean stop", "the last batches must not be lost", stop),
     Act("Was it exact?", "the same answer without Spark, from the input files", compare_with_batch),

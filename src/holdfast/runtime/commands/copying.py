@@ -134,7 +134,7 @@ class Copy:
             copied = Copied()
             present = [entry for entry in entries if entry.id in journal.state.completed]
             for entry in present:
-                self._mend(journal, transfer, entry, copied)
+                self._repair(journal, transfer, entry, copied)
             for item in missing(state, journal.state, {entry.id for entry in entries}, whole=whole):
                 self._replay(journal, transfer, item, copied)
             for taken in taken_id(state, journal.state, []):
@@ -160,8 +160,8 @@ class Copy:
             copied.decisions.append(decision)
         _append(journal, as_copied(entry))
 
-    def _mend(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
-        if entry.id not in _mendable(journal.state):
+    def _repair(self, journal: Journal, transfer: Transfer, entry: CheckpointCompleted, copied: Copied) -> None:
+        if entry.id not in _repairable(journal.state):
             copied.present.append(entry.id)
         elif self._send(transfer, entry, copied, again=True):
             mark_repaired(journal, entry.id, "every byte was proved against the source of the copy")
@@ -189,14 +189,14 @@ class Copy:
 def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target: JobState, *, whole: bool) -> bool:
     """A run over the target must also have a higher epoch than the source's newest run: a sink may know that one."""
     ids = {entry.id for entry in entries}
-    if source.fencing_epoch > target.head or ids & _mendable(target):
+    if source.fencing_epoch > target.head or ids & _repairable(target):
         return False
     if whole and (to_unname(source, target) or source.retention != target.retention):
         return False
     return not to_retire(source, target, whole=whole) and not missing(source, target, ids, whole=whole)
 
 
-def _mendable(target: JobState) -> frozenset[CheckpointId]:
+def _repairable(target: JobState) -> frozenset[CheckpointId]:
     """Found damaged in the copy, and not abandoned."""
     return frozenset(id for id in target.corrupt if id not in target.passed_over and id not in target.retired)
 

@@ -177,8 +177,8 @@ class QueryLife:
             act()
 
     def _note_barrier(self, seen: Seen) -> None:
-        """The work directory may be on another machine, which is away. While the query runs, the next look may see
-        more. When it has ended, batches may be committed that no checkpoint has: that is no good end."""
+        """A work directory on another machine may be unreachable. While the query runs, the next look may see more.
+        When the query has ended, there may be committed batches that no checkpoint has: then it has not ended well."""
         if seen.unseen is not None:
             level = logging.DEBUG if self._blind else logging.WARNING
             log.log(level, "no new batch can be seen: %s", seen.unseen.message)

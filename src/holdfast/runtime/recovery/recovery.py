@@ -237,7 +237,7 @@ class Recovery(Known):
                 self.mark_corrupt(id, detail, passed_over=False)
             raise Corrupt(
                 "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
-                hint="if the machine was to blame, mend it and run `holdfast verify --all --mark`, which brings back "
+                hint="if the machine was to blame, repair it and run `holdfast verify --all --mark`, which brings back "
                 "what is sound; or put a copy of the home back; or start from scratch with a new job name and a sink "
                 "of its own, since the same one would get every row again",
             )

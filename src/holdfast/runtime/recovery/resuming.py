@@ -408,7 +408,7 @@ def _way_on(point: Point) -> str:
     if abandons.back is not None:
         return "Start without going back: nothing was changed, and the job goes on from where it was"
     ids = ", ".join(str(id) for id in abandons.passed_over)
-    return f"Mend checkpoint {ids}: holdfast verify --all --repair, or put its objects back from a copy of the home"
+    return f"Repair checkpoint {ids}: holdfast verify --all --repair, or put its objects back from a copy of the home"
 
 
 class _Read(msgspec.Struct):
