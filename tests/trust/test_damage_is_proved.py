@@ -32,7 +32,7 @@ from holdfast.repository import verification
 from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.query.causes import Cause, StartFailed, failure_of_text
 from holdfast.runtime.recovery.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.recovery.recovery import Recovery
@@ -170,7 +170,7 @@ def failing_starts(patch: pytest.MonkeyPatch, why: str, times: int) -> list[str]
     tried: list[str] = []
     start = ChurningQuery.start
 
-    def failing(query: ChurningQuery, directory: WorkDirectory) -> None:
+    def failing(query: ChurningQuery, directory: RunDirectory) -> None:
         tried.append(directory.location)
         if len(tried) <= times:
             raise StartFailed(why)
@@ -238,7 +238,7 @@ def test_a_damaged_directory_is_to_blame_and_its_checkpoint_is_restored(
     start = ChurningQuery.start
     tried: list[str] = []
 
-    def start_on_damage(query: ChurningQuery, directory: WorkDirectory) -> None:
+    def start_on_damage(query: ChurningQuery, directory: RunDirectory) -> None:
         tried.append(directory.location)
         if len(tried) == 1:
             path = next(Path(directory.location).glob("state/0/0/3.*"))

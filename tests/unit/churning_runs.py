@@ -17,7 +17,7 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.run.launching import Environment, Place, launch
 from holdfast.runtime.run.loop import Item
 from holdfast.settings import Settings
@@ -133,7 +133,7 @@ class ChurningQuery:
         self._notice: Callable[[], None] = lambda: None
         self.directory = Path()
 
-    def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
+    def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         return False
 
     def describe(self) -> dict[str, str]:
@@ -145,13 +145,13 @@ class ChurningQuery:
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return None
 
-    def own_writer(self, directory: WorkDirectory) -> None:
+    def own_writer(self, directory: RunDirectory) -> None:
         return None
 
     def open_sink(self, context: SinkContext) -> None:
         raise AssertionError("there is no sink")
 
-    def start(self, directory: WorkDirectory) -> None:
+    def start(self, directory: RunDirectory) -> None:
         self._why = None
         self.directory = Path(directory.location)
         if not (self.directory / "metadata").exists():

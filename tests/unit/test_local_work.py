@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.runtime.local_work import LocalWorkplace
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.snapshot.work_directory import newest_barrier
 from tests.unit.churning_runs import ChurningRun, ManualClock
@@ -43,7 +43,7 @@ def test_a_batch_that_the_old_query_commits_at_the_last_moment_is_resumed_from(
     first.batches(2)
     adopt = LocalWorkplace.adopt
 
-    def adopt_late(self: LocalWorkplace, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+    def adopt_late(self: LocalWorkplace, previous: RunDirectory, epoch: FencingEpoch) -> RunDirectory:
         first.query.batch()
         return adopt(self, previous, epoch)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast.checkpoint.relocation import names_places, relocated
 from holdfast.identifiers import FencingEpoch
 from holdfast.runtime.local_work import LocalWorkplace
-from holdfast.runtime.ports import WorkDirectory, Workplace
+from holdfast.runtime.ports import RunDirectory, Workplace
 from holdfast.runtime.work_folder import FolderWorkplace
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks.durable import storage_errors
@@ -22,7 +22,7 @@ from holdfast.storage.work_path import WorkPath
 
 
 class HdfsWorkplace(FolderWorkplace[HdfsPath]):
-    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+    def adopt(self, previous: RunDirectory, epoch: FencingEpoch) -> RunDirectory:
         target = self._next_path(epoch)
         with storage_errors(f"take over {previous.location}"):
             (self._root / previous.location.rpartition("/")[2]).rename(target)

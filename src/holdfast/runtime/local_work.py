@@ -11,7 +11,7 @@ from holdfast.errors import Corrupt, StorageUnreachable
 from holdfast.identifiers import FencingEpoch, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.restore import local_copy
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.work_folder import FolderWorkDirectory, FolderWorkplace
 from holdfast.sinks.durable import storage_error, storage_errors
 from holdfast.snapshot.carrier import Carrier, ShardCopy, copy_shards
@@ -38,7 +38,7 @@ class LocalWorkDirectory(FolderWorkDirectory[Path]):
 
 
 class LocalWorkplace(FolderWorkplace[Path]):
-    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+    def adopt(self, previous: RunDirectory, epoch: FencingEpoch) -> RunDirectory:
         """A query that outlives its run goes on committing, and deleting what it needs no more: then what is taken over
         is planned again. That is no damage."""
         folder, target = Path(previous.location), self._next_path(epoch)
@@ -63,7 +63,7 @@ class LocalWorkplace(FolderWorkplace[Path]):
         # A writer of the user's own may have got the batch behind the barrier: it must be the same batch again.
         local_copy(folder, plan(folder, barrier, planned=has_planned(folder, barrier)), target)
 
-    def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
+    def _not_told(self, directory: RunDirectory, error: OSError) -> None:
         """It may hold more than the home does: without it batches would be made anew, or a checkpoint be passed over
         whose copy in the home is damaged."""
         raise storage_error(

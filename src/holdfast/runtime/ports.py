@@ -18,8 +18,8 @@ from holdfast.snapshot.carrier import ShardCopy
 from holdfast.storage.interface import ObjectStore
 
 
-class WorkDirectory(Protocol):
-    """One Spark checkpoint directory."""
+class RunDirectory(Protocol):
+    """The Spark checkpoint directory of one run."""
 
     @property
     def location(self) -> str: ...
@@ -60,19 +60,19 @@ class WorkDirectory(Protocol):
 class Workplace(Protocol):
     """The work directories of one job on this host."""
 
-    def intact(self, run: RunStarted) -> WorkDirectory | None:
+    def intact(self, run: RunStarted) -> RunDirectory | None:
         """The directory that `run` left here, when a query can resume from it."""
 
-    def adopt(self, previous: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory:
+    def adopt(self, previous: RunDirectory, epoch: FencingEpoch) -> RunDirectory:
         """A new directory with the previous one's newest barrier. The previous one may be gone then."""
 
-    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
+    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> RunDirectory:
         """A new directory from a checkpoint, every byte checked. Raises `Corrupt`."""
 
-    def fresh(self, epoch: FencingEpoch) -> WorkDirectory:
+    def fresh(self, epoch: FencingEpoch) -> RunDirectory:
         """A new, empty directory."""
 
-    def clean(self, keep: WorkDirectory) -> None:
+    def clean(self, keep: RunDirectory) -> None:
         """Remove the directories of earlier runs, except those set aside."""
 
     def remember(self, head: Sequence) -> None:
@@ -94,7 +94,7 @@ class Query(Protocol):
     def describe(self) -> dict[str, str]:
         """What a manifest says of the query: Spark version, state store provider, shuffle partitions…"""
 
-    def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
+    def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         """Compare the query with the directory in which it is to go on after `barrier`, before anything is done.
 
         True when differences were overridden that Spark may break on. Raises `Incompatible` when they were not.
@@ -107,13 +107,13 @@ class Query(Protocol):
     def missing_input(self, paths: Many[str]) -> tuple[str, ...] | None:
         """Which of these files, as Spark's file source names them, are not there; None when that cannot be asked."""
 
-    def own_writer(self, directory: WorkDirectory) -> Taken | None:
+    def own_writer(self, directory: RunDirectory) -> Taken | None:
         """How far a writer of the query's own is, which is to go on in `directory`; None when holdfast writes."""
 
     def open_sink(self, context: SinkContext) -> None:
         """Get the sink ready to write what the query produces, and fence it."""
 
-    def start(self, directory: WorkDirectory) -> None:
+    def start(self, directory: RunDirectory) -> None:
         """Start the query on this directory. Returns when it is running."""
 
     def stop(self) -> None:

@@ -28,7 +28,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.restore import restore
 from holdfast.repository.whole_directory import BUILDING
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.progress import byte_progress
 from holdfast.runtime.work_marker import NAME as MARKER
 from holdfast.runtime.work_marker import WorkMarker, remember_head, take_place
@@ -129,7 +129,7 @@ class FolderWorkplace(Generic[AnyPath]):
         except HoldfastError as error:
             log.debug("the work directory's marker stays as it is: %s", error.message)
 
-    def intact(self, run: RunStarted) -> WorkDirectory | None:
+    def intact(self, run: RunStarted) -> RunDirectory | None:
         with storage_errors(f"list {self._root}"):
             newest = max(self._numbered(run.fencing_epoch), default=None)
         if newest is None:
@@ -157,7 +157,7 @@ class FolderWorkplace(Generic[AnyPath]):
                 break
         return why
 
-    def _not_told(self, directory: WorkDirectory, error: OSError) -> None:
+    def _not_told(self, directory: RunDirectory, error: OSError) -> None:
         """Whether the directory of the run before is whole could not be found out. It may hold what the home does not
         have, so it stays for whoever can read it."""
         log.warning(
@@ -167,19 +167,19 @@ class FolderWorkplace(Generic[AnyPath]):
         )
         self._not_read.add(directory.location.rpartition("/")[2])
 
-    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> WorkDirectory:
+    def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> RunDirectory:
         target = self._next_path(epoch)
         with byte_progress(f"restoring checkpoint {manifest.checkpoint}", manifest.bytes_total) as advance:
             restore(store, manifest, target, progress=advance)
         return self._directory(target)
 
-    def fresh(self, epoch: FencingEpoch) -> WorkDirectory:
+    def fresh(self, epoch: FencingEpoch) -> RunDirectory:
         target = self._next_path(epoch)
         with storage_errors(f"make {target}"):
             target.mkdir()
         return self._directory(target)
 
-    def clean(self, keep: WorkDirectory) -> None:
+    def clean(self, keep: RunDirectory) -> None:
         """A run that stalled before this must not remove what a newer run works in, or is building."""
         try:
             self._clean(_order(keep.location.rpartition("/")[2]))

@@ -18,7 +18,7 @@ from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
 from holdfast.runtime.own_writer import Taken
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.recovery.query_fit import require_compatible
@@ -80,7 +80,7 @@ class SparkQuery:
     def describe(self) -> dict[str, str]:
         return self._described
 
-    def preflight(self, directory: WorkDirectory, barrier: BatchId | None) -> bool:
+    def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         path = work_path(directory.location)
         with storage_errors(f"read what {path} says of its query"):
             held = QueryFacts() if barrier is None else held_facts(path, barrier)
@@ -106,7 +106,7 @@ class SparkQuery:
             log.warning("the file system of the source could not be asked: %s", as_holdfast_error(error).message)
             return None
 
-    def own_writer(self, directory: WorkDirectory) -> Taken | None:
+    def own_writer(self, directory: RunDirectory) -> Taken | None:
         if not isinstance(self._built, DataStreamWriter):
             return None
         return taken_by(self._built, self._spark, work_path(directory.location), self._settings.sink_position)
@@ -116,7 +116,7 @@ class SparkQuery:
         assert isinstance(self._built, DataFrame)
         self._sink.open(context, self._spark, self._built.schema)
 
-    def start(self, directory: WorkDirectory) -> None:
+    def start(self, directory: RunDirectory) -> None:
         self._directory = work_path(directory.location)
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from holdfast.checkpoint.layout import SnapshotPlan
 from holdfast.coordination.events import Kind
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.snapshot.carrier import ShardCopy
 
 
@@ -17,7 +17,7 @@ class Attempt:
     kind: Kind
     name: str | None
     barrier: BatchId
-    directory: WorkDirectory
+    directory: RunDirectory
     started: float
     id: CheckpointId | None = None
     plan: SnapshotPlan | None = None

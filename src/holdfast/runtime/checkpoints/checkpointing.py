@@ -52,7 +52,7 @@ from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
 from holdfast.storage.interface import ObjectStore
@@ -113,7 +113,7 @@ class Checkpointing:
 
     # Commands; called by the loop.
 
-    def begin(self, command: BeginCheckpoint, directory: WorkDirectory, published: BatchId | None) -> None:
+    def begin(self, command: BeginCheckpoint, directory: RunDirectory, published: BatchId | None) -> None:
         attempt = Attempt(
             command.ticket,
             command.kind,

@@ -15,7 +15,7 @@ from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
 from holdfast.runtime.own_writer import Repeats, require_no_skips
-from holdfast.runtime.ports import Query, WorkDirectory
+from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.query.causes import (
     SUSPICIONS,
     Cause,
@@ -74,7 +74,7 @@ class Candidates:
                 raise unread
             resumed = following
 
-    def require_not_behind(self, directory: WorkDirectory) -> None:
+    def require_not_behind(self, directory: RunDirectory) -> None:
         """Refuse a directory that lost what the newest checkpoint has, before the query starts in it again: it would
         make batches anew, under numbers that readers have seen. Raises `DirectoryBehind`, or `StorageUnreachable` when
         there is nothing at all, as without its disk."""

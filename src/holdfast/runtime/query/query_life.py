@@ -16,7 +16,7 @@ from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.ports import Query, WorkDirectory
+from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.causes import Cause, QueryFailure, failure_of_start, failure_of_text
 from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
@@ -32,7 +32,7 @@ QUERY_DIED = "query_died"
 class Seen:
     """One look at the query and at the directory that it works in."""
 
-    directory: WorkDirectory
+    directory: RunDirectory
     end_reason: str | None
     """As `Query.end_reason` says it."""
     barrier: BatchId | None

@@ -12,7 +12,7 @@ from blake3 import blake3
 from holdfast.checkpoint.manifest import Manifest, ManifestFile
 from holdfast.checkpoint.relocation import names_places
 from holdfast.errors import StorageUnreachable
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 
 _OURS = ("ledger/", "query/")
 """holdfast changes what it keeps there; Spark does not read it."""
@@ -42,7 +42,7 @@ def verdict(*, found_wrong: bool, different: bool, covered: bool, restored: bool
     return Verdict.CHECKPOINT if restored and refusals >= REFUSALS else Verdict.SET_ASIDE
 
 
-def difference(directory: WorkDirectory, manifest: Manifest) -> str | None:
+def difference(directory: RunDirectory, manifest: Manifest) -> str | None:
     """The first file that is not as the manifest says, None when there is none. Raises `StorageError` when that cannot
     be told.
 
@@ -65,7 +65,7 @@ def difference(directory: WorkDirectory, manifest: Manifest) -> str | None:
     return None
 
 
-def _digest(directory: WorkDirectory, file: ManifestFile) -> str | None:
+def _digest(directory: RunDirectory, file: ManifestFile) -> str | None:
     hasher = blake3()
     try:
         for piece in directory.pieces(file.path):

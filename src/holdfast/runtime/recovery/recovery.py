@@ -29,7 +29,7 @@ from holdfast.repository.going_back import GoBack, abandoned_by
 from holdfast.repository.journal import READERS, Journal
 from holdfast.repository.state import JobState
 from holdfast.repository.verification import verify
-from holdfast.runtime.ports import WorkDirectory, Workplace
+from holdfast.runtime.ports import RunDirectory, Workplace
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.interface import ObjectStore
@@ -66,7 +66,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(Point):
-    directory: WorkDirectory
+    directory: RunDirectory
     checkpoint: CheckpointId | None = None
     """The checkpoint that the directory was restored from, None for a local or fresh one."""
 
@@ -88,7 +88,7 @@ def foreseen(state: JobState, back: GoBack | None) -> Point | None:
 Cost = Callable[[BatchId], str | None]
 """What would be taken back from readers by resuming at that barrier, None for nothing."""
 
-Lost = Callable[[WorkDirectory], str | None]
+Lost = Callable[[RunDirectory], str | None]
 """What the batches of a directory staged and is gone, None for nothing."""
 
 
@@ -255,7 +255,7 @@ class Recovery(Known):
                     f"--from-checkpoint {chosen.id}",
                 )
 
-    def _resumed(self, directory: WorkDirectory, entry: CheckpointCompleted, abandons: Abandonment | None) -> Resumed:
+    def _resumed(self, directory: RunDirectory, entry: CheckpointCompleted, abandons: Abandonment | None) -> Resumed:
         barrier = entry.barrier_batch_id
         return Resumed(
             directory=directory,
@@ -266,7 +266,7 @@ class Recovery(Known):
             abandons=abandons,
         )
 
-    def _restored(self, entry: CheckpointCompleted) -> WorkDirectory:
+    def _restored(self, entry: CheckpointCompleted) -> RunDirectory:
         """Read twice before it is passed over, which is for ever: bytes that came wrong may lie right."""
         try:
             return self._restore(entry)
@@ -299,7 +299,7 @@ class Recovery(Known):
                     hint="start again; if it stays so, ask whoever runs the storage",
                 ) from error
 
-    def _restore(self, entry: CheckpointCompleted) -> WorkDirectory:
+    def _restore(self, entry: CheckpointCompleted) -> RunDirectory:
         manifest = load_manifest(self._store, entry)
         return self._workplace.restore(self._store, manifest, self._journal.fencing_epoch)
 

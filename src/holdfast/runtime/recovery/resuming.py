@@ -23,7 +23,7 @@ from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
-from holdfast.runtime.ports import Query, WorkDirectory
+from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.memory import abandoned_but_shown, covers, may_return
 from holdfast.runtime.recovery.recovery import Known, Point, Recovery, Resumed
 from holdfast.sinks.ledger import require_unbroken
@@ -286,13 +286,13 @@ class Resuming(Consent):
         why = f", which cannot be done: {plan.obstacle}" if plan.obstacle else ""
         return f"takes {plan.batches} batches with {plan.rows} rows back from readers of {sink.describe()}{why}"
 
-    def lost(self, directory: WorkDirectory) -> str | None:
+    def lost(self, directory: RunDirectory) -> str | None:
         """What committed batches of the directory staged for the sink, is not shown yet and is gone; None when nothing
         is."""
         barrier = directory.newest_barrier()
         return None if barrier is None else self._lost(directory, self._published(), barrier)
 
-    def _lost(self, directory: WorkDirectory, published: BatchId | None, upto: BatchId) -> str | None:
+    def _lost(self, directory: RunDirectory, published: BatchId | None, upto: BatchId) -> str | None:
         sink = self._query.sink
         if sink is None or (self.new_place and not self._opened):
             return None

@@ -48,7 +48,7 @@ from holdfast.runtime.failure_reasons import end_of_run, message_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
-from holdfast.runtime.ports import Query, WorkDirectory, Workplace
+from holdfast.runtime.ports import Query, RunDirectory, Workplace
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.query_life import QueryCallbacks, QueryLife, Seen
 from holdfast.runtime.query.supervision import Supervision
@@ -220,7 +220,7 @@ class Runtime:
         self._lanes.submit("heartbeat", beat)
 
     @property
-    def _directory(self) -> WorkDirectory:
+    def _directory(self) -> RunDirectory:
         return self._life.resumed.directory
 
     def next_deadline(self) -> float:

@@ -25,7 +25,7 @@ from holdfast.repository.repair import LocalFiles, Repair
 from holdfast.repository.verification import digest_in, verify
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.ports import WorkDirectory
+from holdfast.runtime.ports import RunDirectory
 from holdfast.storage.interface import ObjectStore
 
 DAMAGED = "checkpoints_damaged"
@@ -84,7 +84,7 @@ class Scrubbing:
 
     # On the loop's thread.
 
-    def poll(self, now: float, directory: WorkDirectory, *, busy: bool) -> None:
+    def poll(self, now: float, directory: RunDirectory, *, busy: bool) -> None:
         """Begin the next step when it is due. What is suspected goes first, also where there is no scrub."""
         if self._suspected and not self._under_way and now >= self._suspects_due:
             keys, self._suspected = frozenset(self._suspected), set()
@@ -107,7 +107,7 @@ class Scrubbing:
 
     # On the scrub's lane.
 
-    def _step(self, directory: WorkDirectory) -> None:
+    def _step(self, directory: RunDirectory) -> None:
         wait = _WAIT_AFTER_ERROR_S
         try:
             wait = self._read_some(directory)
@@ -119,7 +119,7 @@ class Scrubbing:
         finally:
             self._post(lambda: self._stepped(wait))
 
-    def _check_suspects(self, keys: frozenset[str], directory: WorkDirectory) -> None:
+    def _check_suspects(self, keys: frozenset[str], directory: RunDirectory) -> None:
         try:
             objects = self._objects()
             for key in sorted(keys & objects.keys()):
@@ -134,7 +134,7 @@ class Scrubbing:
     def _looked(self) -> None:
         self._under_way = False
 
-    def _read_some(self, directory: WorkDirectory) -> float:
+    def _read_some(self, directory: RunDirectory) -> float:
         """Read the next objects; the answer is how long to wait until the ones after them are due."""
         assert self._period is not None
         objects = self._objects()
@@ -176,7 +176,7 @@ class Scrubbing:
         self._lap_found = False
         return ring[0]
 
-    def _check_object(self, stored: StoredFiles, objects: Mapping[str, StoredFiles], directory: WorkDirectory) -> None:
+    def _check_object(self, stored: StoredFiles, objects: Mapping[str, StoredFiles], directory: RunDirectory) -> None:
         found = digest_in(self._store, stored.key, stored.digest)
         if found == stored.digest:
             if self._damage.pop(stored.key, None):
