@@ -163,3 +163,9 @@ def test_every_row_of_what_is_trusted_names_a_test_of_its_file() -> None:
         named = re.fullmatch(r".* \| \[`(test_\w+)`\]\(\.\./(tests/\w+/test_\w+\.py)\) \|", row)
         assert named is not None, row
         assert re.search(rf"\bdef {named[1]}\(", (ROOT / named[2]).read_text()), row
+
+
+def test_the_architecture_fits_on_three_screens() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 140

@@ -1,7 +1,8 @@
 """The manifest: every file of one checkpoint, and where its bytes are.
 
 Stored as gzip-compressed JSON under `manifests/<digest>`, the digest being the BLAKE3 of the stored (compressed) bytes.
-Encoding is deterministic: the same manifest always has the same digest.
+Encoding is deterministic: the same manifest always has the same digest. It is compressed because, apart from the
+digests, it is very regular.
 """
 
 import gzip

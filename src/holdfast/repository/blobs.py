@@ -12,7 +12,9 @@ Invariants
 - No object is uploaded to a key that is reserved for deletion. No key is reserved while an upload to it is in progress,
   even if the checkpoint was aborted long ago: the end of the upload would add a deleted object to the index.
 - The run does not know which keys other processes upload to before they answer. So it ignores an answer for a key that
-  was reserved for deletion at any time since they were asked (`RemoteUploads`).
+  was reserved for deletion at any time since they were asked (`RemoteUploads`). A task that was cancelled, or whose
+  answer was lost, leaves objects that no manifest names: harmless, reused by any upload of the same bytes, and deleted
+  by the sweep of the next run.
 - Checkpoints that begin after a pack was marked for repacking do not refer to it. They write what they need of it into
   a new pack, out of the work directory. Older checkpoints name the old pack as long as they live.
 

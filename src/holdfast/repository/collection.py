@@ -60,10 +60,12 @@ class SparsePack:
 
 
 def sparse_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[str]) -> tuple[SparsePack, ...]:
-    """Packs that the newest checkpoint keeps alive for little: their files are better carried anew.
+    """Packs of which the newest checkpoint needs little: the next checkpoint packs that part again.
 
-    `sizes` are those of the packs that come into question. A `pinned` one, which a savepoint names, would stay all the
-    same: carrying its files anew would only cost.
+    It packs the files out of the work directory, so no object that a manifest names changes. The old pack is deleted
+    when the last checkpoint that names it is. Less than a quarter of a pack is written again and the rest is freed, so
+    this adds at most a third to what was written. `sizes` are those of the packs in question. A `pinned` one, which a
+    savepoint names, stays in any case: packing its files again frees nothing.
     """
     parts: dict[str, set[tuple[int, int]]] = {}
     for file in newest.files():

@@ -158,7 +158,11 @@ class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
 
 
 class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):
-    """Takes the id for ever, whatever becomes of the checkpoint."""
+    """Takes the id for ever, whatever becomes of the checkpoint.
+
+    It is appended before any other work. Otherwise the ids of failed checkpoints would be used again after a crash. An
+    attempt that fails before this entry, because the home is unreachable, has no id; the history lists it all the same.
+    """
 
     id: CheckpointId
     checkpoint_kind: Literal["checkpoint", "savepoint"]

@@ -1,5 +1,8 @@
 """The names that objects of a job have. What has another name is foreign: never read, never deleted, only listed.
 
+Keys of blobs and packs end in the fencing epoch of the run that uploaded them. With the digest alone, a run that stalls
+between retiring and deleting could delete an object that its successor has just uploaded again.
+
 Such names come with file systems and people: `.nfs…` of a file that is open while it is deleted, `.DS_Store`, an
 editor's backup `x~`, a half-done copy.
 """

@@ -1,7 +1,8 @@
 """Which checkpoints and journal entries may go: planned from the journal's state, pure.
 
-A checkpoint that goes is retired in the journal first. Its objects are deleted when no retained checkpoint names them
-and its grace is over; `repository/collection.py` says which those are.
+A checkpoint that goes is retired in the journal first, with the time. Its objects are deleted when no retained
+checkpoint names them and its grace is over, also when the owner changes; `repository/collection.py` decides which those
+are. The grace is for readers. The clock decides only how long objects stay, never whether they are needed.
 """
 
 from collections.abc import Container, Sequence

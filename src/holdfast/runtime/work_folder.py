@@ -5,6 +5,10 @@
 <work>/<job>/<epoch>-<n>.aside      why the directory beside it must not be used again
 <work>/<job>/.<epoch>-<n>.pins/     links to files that are being copied from it, where there are links
 
+Each run gets a new directory: links to the previous run's, or that one renamed, if it is sound and no other run came in
+between; else a verified restore. It is built elsewhere and renamed into place whole, because Spark takes half a
+directory for a new query.
+
 Here is what is the same on every file system; `local_work` and `hdfs_work` have the rest. Nothing is pinned here.
 """
 

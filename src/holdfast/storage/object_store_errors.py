@@ -3,6 +3,10 @@
 obstore gives an error as text: what the server answered, or how the connection broke. The text can hold request
 signatures, access key ids, account names and signed URLs, so nothing of it is passed on but the HTTP status and the
 error's code, and the original exception is not kept as cause.
+
+Gateways and proxies answer with any status. So a deciding write counts as "not done", and an object as "not there",
+only when the answer has an error code that stores are known to send. Else the write is unknown, and the read is
+retried.
 """
 
 import re

@@ -1,6 +1,8 @@
 """Whether a work directory still holds the bytes of its checkpoint, and what follows when Spark cannot read it.
 
-An error while reading is a reason to look, not a verdict: what cannot be read now may lie right.
+An error while reading is a reason to look, not a verdict: what cannot be read now may be intact. A directory whose
+bytes differ from the manifest is set aside, and the same checkpoint is restored. A checkpoint is damaged when its bytes
+in the home are wrong, or missing by two witnesses, or when Spark refuses them twice although they are right.
 """
 
 from __future__ import annotations

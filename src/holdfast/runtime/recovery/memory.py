@@ -10,7 +10,9 @@ what a backup looks like. So before a claim the journal is compared with what ot
 
 A new life begins only where nobody knows another one of that name. A home goes on only if it knows at least what they
 know; else it is older than they are, and rows that readers have seen would be taken back, or batches cut twice. Either
-is refused with both sides named, unless a person has asked for it.
+is refused with both sides named, unless a person has asked for it. Output beyond the newest barrier is explained by an
+entry that abandons those batches, as long as the new timeline has no checkpoint: before it has one, the sink is
+rewound.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ place only when no row is taken back from readers by that; else somebody must as
 This module makes a directory and decides nothing yet. `resuming` asks everyone who must agree, and then calls
 `record_abandonment`: the journal says which checkpoints lie after the chosen one. Their history ends here. Choosing one
 of them later would put two different histories of the same batches in the sink. A checkpoint that was only found
-damaged while its batches went on does not rule out the previous run's directory: the sink stays at its barrier.
+damaged while its batches went on does not rule out the previous run's directory: the sink stays at its barrier. It
+comes back when its bytes do. One that was passed over comes back only until the other timeline has a checkpoint
+(`memory.may_return`).
 """
 
 from collections.abc import Callable, Iterator, Mapping

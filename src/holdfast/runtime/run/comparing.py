@@ -1,4 +1,8 @@
-"""Gathers what is known of a job outside of its journal, for `memory` to compare. Leaves no trace."""
+"""Gathers what is known of a job outside of its journal, for `memory` to compare. Leaves no trace.
+
+Marker, heartbeat and sink are read after the journal. When one of them seems to be newer, the journal is read again: a
+run that claims the job meanwhile is no conflict.
+"""
 
 from __future__ import annotations
 
