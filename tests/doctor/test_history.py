@@ -15,7 +15,7 @@ from holdfast.identifiers import CheckpointId
 from holdfast.repository.entries import (
     CheckpointCorrupt,
     Failure,
-    Phase,
+    PhaseDuration,
     QueryRestarted,
     Requests,
     Retention,
@@ -65,7 +65,12 @@ def test_a_job_that_never_ran_has_no_finding(tmp_path: Path) -> None:
 
 
 def test_checkpoints_that_fill_their_interval(history: History) -> None:
-    checkpoints(history, 8, took_s=40, phases=(Phase("planning", 100), Phase("copying", 39_000), Phase("sealing", 90)))
+    checkpoints(
+        history,
+        8,
+        took_s=40,
+        phases=(PhaseDuration("planning", 100), PhaseDuration("copying", 39_000), PhaseDuration("sealing", 90)),
+    )
     finding = the(history, "checkpoints-near-interval")
     assert finding.severity == "warning"
     assert finding.fix == ('interval="2m"', "parallelism=8")
@@ -96,12 +101,18 @@ def test_files_that_vanished_mean_too_little_headroom(history: History) -> None:
 
 
 def test_a_home_that_answers_slowly(history: History) -> None:
-    checkpoints(history, 6, phases=(Phase("copying", 200), Phase("sealing", 6_100)))
+    checkpoints(history, 6, phases=(PhaseDuration("copying", 200), PhaseDuration("sealing", 6_100)))
     assert 'storage_deadline="2m"' in the(history, "store-slow").fix
 
 
 def test_a_slow_line_to_the_home(history: History) -> None:
-    checkpoints(history, 6, took_s=20, bytes_new=20_000_000, phases=(Phase("copying", 19_000), Phase("sealing", 10)))
+    checkpoints(
+        history,
+        6,
+        took_s=20,
+        bytes_new=20_000_000,
+        phases=(PhaseDuration("copying", 19_000), PhaseDuration("sealing", 10)),
+    )
     finding = the(history, "upload-slow")
     assert "1.1 MB a second" in finding.cause
     assert "parallelism=16" in finding.fix

@@ -27,7 +27,7 @@ from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
     CheckpointCorrupt,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
@@ -236,7 +236,7 @@ class Checkers:
                 self._began[entry.id] = self._world.now
             case CheckpointCompleted():
                 self._checkpoint_completed(entry)
-            case CheckpointFailed():
+            case CheckpointFailedEntry():
                 known = entry.failure.reason in {reason.value for reason in FailureReason}
                 told = known and entry.failure.message and entry.failure.hint
                 self.require(bool(told), f"a failure without reason, message or hint: {entry.failure}")
@@ -560,7 +560,7 @@ def _shown(entry: AnyEntry) -> str:
     match entry:
         case CheckpointStarted() | CheckpointCompleted():
             return f"{what} {entry.id} batch {entry.barrier_batch_id}"
-        case CheckpointFailed():
+        case CheckpointFailedEntry():
             return f"{what} {entry.id} {entry.failure.reason}: {entry.failure.message[:60]}"
         case CheckpointsRetired():
             return f"{what} {entry.ids}"

@@ -10,7 +10,7 @@ from holdfast.errors import InvalidSettings, ObjectNotFound
 from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress
-from holdfast.runtime.commands.copying import Copied, Copy, Place
+from holdfast.runtime.commands.copying import Copied, Copy, JobHome
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 
 JOB = JobName("job")
@@ -73,8 +73,8 @@ class OtherHome:
     def copied(self, objects: dict[str, bytes]) -> str | None:
         """Copy the home as it is; what differs then in what a run over the copy would do. A copy of another life is
         refused, and stays as it is."""
-        source = Place(JOB, "memory://home", DictStore("memory://home", dict(objects)))
-        target = Place(JOB, "memory://copy", DictStore("memory://copy", self.objects))
+        source = JobHome(JOB, "memory://home", DictStore("memory://home", dict(objects)))
+        target = JobHome(JOB, "memory://copy", DictStore("memory://copy", self.objects))
         lives = {state.lineage for state in (source.state(), target.state())} - {None}
         try:
             done = Copy(source, target, _silently).run(source.state().retained(), whole=True)

@@ -19,7 +19,7 @@ from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
 from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.query.causes import StartFailed
-from holdfast.runtime.run.launching import Environment, Place, launch, run_started
+from holdfast.runtime.run.launching import Environment, JobLocation, launch, run_started
 from holdfast.runtime.run.loop import Runtime
 from holdfast.runtime.run.run_end import record_run_end
 from holdfast.settings import Settings, seconds
@@ -219,7 +219,7 @@ class SimulatedRun:
         if scene.patience:
             draw = self._world.random.random
             metered = RetryingStore(metered, Patience(scene.patience, clock.monotonic, self._world.sleep, draw))
-        self._place = Place(JOB, "sim://home", metered, Path("/work"), settings, around, meter)
+        self._place = JobLocation(JOB, "sim://home", metered, Path("/work"), settings, around, meter)
         self._clock = clock
         scene.runs.append(self)
         self._world.spawn(self.process, "loop", self._main)

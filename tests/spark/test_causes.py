@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.identifiers import FencingEpoch, JobName
-from holdfast.runtime.query.causes import SUSPICIONS, Cause, StartFailed, failure_of_text
+from holdfast.runtime.query.causes import SUSPICIONS, FailureCause, StartFailed, failure_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
@@ -197,30 +197,34 @@ def another_run_owns_the_job(lab: Lab) -> str:
 
 @dataclass(frozen=True)
 class Told:
-    cause: Cause
+    cause: FailureCause
     line: str
     """How the line for people begins."""
 
 
 FAILURES: dict[Callable[[Lab], str], Told] = {
-    a_python_function_raises: Told(Cause.USER_CODE, "ValueError: Corruption: bad table magic number 1 (test_causes.py"),
-    a_python_function_raises_under_a_writer_of_the_users_own: Told(
-        Cause.USER_CODE, "ValueError: CANNOT_LOAD_STATE_STORE (test_causes.py, line "
+    a_python_function_raises: Told(
+        FailureCause.USER_CODE, "ValueError: Corruption: bad table magic number 1 (test_causes.py"
     ),
-    for_each_batch_raises: Told(Cause.USER_CODE, "RuntimeError: No space left on device (test_causes.py, line "),
-    an_expression_fails: Told(Cause.USER_CODE, "SparkArithmeticException: [DIVIDE_BY_ZERO]"),
-    a_python_function_has_no_memory: Told(Cause.OUT_OF_MEMORY, "MemoryError (test_causes.py, line "),
-    a_python_worker_vanishes: Told(Cause.OUT_OF_MEMORY, "SparkException: Python worker exited unexpectedly"),
-    the_driver_has_no_memory: Told(Cause.OUT_OF_MEMORY, "OutOfMemoryError: Requested array size"),
-    the_disk_is_full: Told(Cause.STORAGE, "IOException: No space left on device"),
-    the_disk_is_full_for_python: Told(Cause.STORAGE, "OSError: [Errno 28] No space left on device (test_causes.py"),
-    a_file_of_the_source_is_deleted: Told(Cause.SOURCE, "SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST]"),
-    a_file_of_the_source_is_no_parquet: Told(Cause.SOURCE, "SparkException: [FAILED_READ_FILE"),
-    a_line_of_the_source_is_no_json: Told(Cause.SOURCE, "SparkException: [MALFORMED_RECORD_IN_PARSING"),
-    the_folder_of_the_sink_becomes_a_file: Told(Cause.SINK, "ParentNotDirectoryException: "),
-    the_folder_of_the_users_own_sink_cannot_be_written: Told(Cause.SINK, "IOException: mkdir of file:/proc"),
-    for_each_batch_cannot_write: Told(Cause.SINK, "IOException: Mkdirs failed to create file:/proc"),
-    another_run_owns_the_job: Told(Cause.FENCED, "Fenced: another run owns the job now"),
+    a_python_function_raises_under_a_writer_of_the_users_own: Told(
+        FailureCause.USER_CODE, "ValueError: CANNOT_LOAD_STATE_STORE (test_causes.py, line "
+    ),
+    for_each_batch_raises: Told(FailureCause.USER_CODE, "RuntimeError: No space left on device (test_causes.py, line "),
+    an_expression_fails: Told(FailureCause.USER_CODE, "SparkArithmeticException: [DIVIDE_BY_ZERO]"),
+    a_python_function_has_no_memory: Told(FailureCause.OUT_OF_MEMORY, "MemoryError (test_causes.py, line "),
+    a_python_worker_vanishes: Told(FailureCause.OUT_OF_MEMORY, "SparkException: Python worker exited unexpectedly"),
+    the_driver_has_no_memory: Told(FailureCause.OUT_OF_MEMORY, "OutOfMemoryError: Requested array size"),
+    the_disk_is_full: Told(FailureCause.STORAGE, "IOException: No space left on device"),
+    the_disk_is_full_for_python: Told(
+        FailureCause.STORAGE, "OSError: [Errno 28] No space left on device (test_causes.py"
+    ),
+    a_file_of_the_source_is_deleted: Told(FailureCause.SOURCE, "SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST]"),
+    a_file_of_the_source_is_no_parquet: Told(FailureCause.SOURCE, "SparkException: [FAILED_READ_FILE"),
+    a_line_of_the_source_is_no_json: Told(FailureCause.SOURCE, "SparkException: [MALFORMED_RECORD_IN_PARSING"),
+    the_folder_of_the_sink_becomes_a_file: Told(FailureCause.SINK, "ParentNotDirectoryException: "),
+    the_folder_of_the_users_own_sink_cannot_be_written: Told(FailureCause.SINK, "IOException: mkdir of file:/proc"),
+    for_each_batch_cannot_write: Told(FailureCause.SINK, "IOException: Mkdirs failed to create file:/proc"),
+    another_run_owns_the_job: Told(FailureCause.FENCED, "Fenced: another run owns the job now"),
 }
 
 

@@ -15,7 +15,7 @@ from holdfast.identifiers import JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import Cancelled, copy_shards
-from holdfast.snapshot.copy_task import CopyTask, Report, WorkerUnavailable
+from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.visiting import visit_executors
@@ -27,9 +27,9 @@ class Recording(Executors):
     """Remembers what was sent and answered."""
 
     copy_task: CopyTask
-    report: Report
+    report: CopyReport
 
-    def send(self, copy_task: CopyTask, cancelled: Any) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Any) -> CopyReport:
         self.copy_task = copy_task
         self.report = super().send(copy_task, cancelled)
         return self.report

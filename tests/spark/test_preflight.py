@@ -12,7 +12,7 @@ from holdfast.checkpoint.compatibility import differences
 from holdfast.checkpoint.difference import Difference
 from holdfast.checkpoint.query_facts import QueryFacts
 from holdfast.identifiers import BatchId
-from holdfast.runtime.query.causes import Cause, failure_of_text
+from holdfast.runtime.query.causes import FailureCause, failure_of_text
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.spark.query_facts import facts_of
@@ -245,7 +245,7 @@ def test_what_is_refused_is_what_spark_breaks_on(lab: Lab, changed: Callable[[La
     (lab.root / "in" / "1.json").write_text(ROWS)
     with pytest.raises(Exception) as failure:  # noqa: PT011
         lab.run(changed(lab), "update")
-    assert failure_of_text(str(failure.value)).cause is Cause.INCOMPATIBLE, failure.value
+    assert failure_of_text(str(failure.value)).cause is FailureCause.INCOMPATIBLE, failure.value
 
 
 def test_a_writer_of_the_users_own_is_looked_at_too(lab: Lab) -> None:

@@ -26,7 +26,7 @@ from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
-from holdfast.snapshot.copy_task import CopyTask, Report, run_copy_task
+from holdfast.snapshot.copy_task import CopyReport, CopyTask, run_copy_task
 from holdfast.snapshot.planned_file import Changed, opened, pieces
 from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
@@ -291,10 +291,10 @@ class AnotherProcess:
     def at_once(self) -> int:
         return 1
 
-    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         self.sent.append(copy_task)
         report = pickle.loads(pickle.dumps(run_copy_task(pickle.loads(pickle.dumps(copy_task)))))
-        assert isinstance(report, Report)
+        assert isinstance(report, CopyReport)
         return report
 
 

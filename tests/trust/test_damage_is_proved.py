@@ -33,7 +33,7 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import RunDirectory
-from holdfast.runtime.query.causes import Cause, StartFailed, failure_of_text
+from holdfast.runtime.query.causes import FailureCause, StartFailed, failure_of_text
 from holdfast.runtime.recovery.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.run.run_end import record_run_end
@@ -92,22 +92,25 @@ def below(*inner: str) -> str:
     ],
 )
 def test_what_the_machine_did_is_no_damage_wherever_it_stands(inner: str) -> None:
-    assert failure_of_text(below(inner)).cause is Cause.STORAGE
-    assert failure_of_text(below(inner, "x.y.Wrapped: bad table magic number")).cause is Cause.STORAGE
-    assert failure_of_text(below("x.y.Wrapped: state could not be read", inner)).cause is Cause.STORAGE
+    assert failure_of_text(below(inner)).cause is FailureCause.STORAGE
+    assert failure_of_text(below(inner, "x.y.Wrapped: bad table magic number")).cause is FailureCause.STORAGE
+    assert failure_of_text(below("x.y.Wrapped: state could not be read", inner)).cause is FailureCause.STORAGE
 
 
 @pytest.mark.parametrize(
     ("inner", "cause"),
     [
-        ("x.y.NobodyKnows: something went wrong", Cause.STATE_NOT_LOADED),
-        ("java.lang.NullPointerException", Cause.STATE_NOT_LOADED),
-        ("java.io.FileNotFoundException: /w/state/0/0/3.delta (No such file or directory)", Cause.STATE_NOT_LOADED),
-        ("org.rocksdb.RocksDBException: Corruption: bad block contents", Cause.STATE_UNREADABLE),
-        ("org.apache.hadoop.fs.ChecksumException: Checksum error: /w/state/0/0/3.delta", Cause.STATE_UNREADABLE),
+        ("x.y.NobodyKnows: something went wrong", FailureCause.STATE_NOT_LOADED),
+        ("java.lang.NullPointerException", FailureCause.STATE_NOT_LOADED),
+        (
+            "java.io.FileNotFoundException: /w/state/0/0/3.delta (No such file or directory)",
+            FailureCause.STATE_NOT_LOADED,
+        ),
+        ("org.rocksdb.RocksDBException: Corruption: bad block contents", FailureCause.STATE_UNREADABLE),
+        ("org.apache.hadoop.fs.ChecksumException: Checksum error: /w/state/0/0/3.delta", FailureCause.STATE_UNREADABLE),
     ],
 )
-def test_only_what_spark_has_read_and_found_wrong_is_called_unreadable(inner: str, cause: Cause) -> None:
+def test_only_what_spark_has_read_and_found_wrong_is_called_unreadable(inner: str, cause: FailureCause) -> None:
     assert failure_of_text(below(inner)).cause is cause
 
 

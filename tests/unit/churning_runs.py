@@ -18,7 +18,7 @@ from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
 from holdfast.runtime.ports import RunDirectory
-from holdfast.runtime.run.launching import Environment, Place, launch
+from holdfast.runtime.run.launching import Environment, JobLocation, launch
 from holdfast.runtime.run.loop import Item
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
@@ -224,7 +224,7 @@ class ChurningRun:
         self.store = WatchedStore(home, watch)
         self.store.unreadable = unreadable
         state_file = work / JOB / STATE_FILE if process else None
-        place = Place(JOB, f"file://{home}", self.store, work, chosen, around, state_file=state_file)
+        place = JobLocation(JOB, f"file://{home}", self.store, work, chosen, around, state_file=state_file)
         self.runtime = launch(place, self.query, self._lanes, self._items.append, self._finish)
         self.runtime.begin()
         self.settle()

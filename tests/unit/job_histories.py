@@ -10,11 +10,11 @@ from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, Fenci
 from holdfast.repository.entries import (
     CheckpointCompleted,
     CheckpointCorrupt,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     CheckpointsRetired,
     CheckpointStarted,
     Failure,
-    Phase,
+    PhaseDuration,
     Process,
     QueryRestarted,
     Retention,
@@ -108,7 +108,7 @@ class History:
             "files": 230,
             "objects_written": 12,
             "shards": 4,
-            "phases": (Phase("plan", 12), Phase("copy", 1100), Phase("journal", 88)),
+            "phases": (PhaseDuration("plan", 12), PhaseDuration("copy", 1100), PhaseDuration("journal", 88)),
             "slowest": (ShardSummary("state/0/3", 800, 400_000, 90_000, 12), ShardSummary("control", 20, 900, 900, 4)),
         }
         self._append(
@@ -139,7 +139,7 @@ class History:
         if triggered_at is None:
             self.wait(took_s)
         self._append(
-            CheckpointFailed,
+            CheckpointFailedEntry,
             id=None if id is None else CheckpointId(id),
             checkpoint_kind="checkpoint",
             name=None,

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import Fenced, HoldfastError, StorageUnreachable
-from holdfast.runtime.query.causes import GONE, WHILE_STAGING, Cause, QueryFailure, failure_of_start, failure_of_text
+from holdfast.runtime.query.causes import (
+    GONE,
+    WHILE_STAGING,
+    FailureCause,
+    QueryFailure,
+    failure_of_start,
+    failure_of_text,
+)
 from holdfast.runtime.query.exception_chain import chain_of
 
 FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
@@ -43,89 +50,89 @@ TASK = (
     [
         (
             chain(CANNOT_LOAD, "org.rocksdb.RocksDBException: Corruption: bad block contents"),
-            Cause.STATE_UNREADABLE,
+            FailureCause.STATE_UNREADABLE,
             "RocksDBException: Corruption: bad block contents",
         ),
         (
             chain(CANNOT_LOAD, "java.io.IOException: No space left on device"),
-            Cause.STORAGE,
+            FailureCause.STORAGE,
             "IOException: No space left on device",
         ),
         (
             chain(CANNOT_LOAD, "java.lang.OutOfMemoryError: Java heap space"),
-            Cause.OUT_OF_MEMORY,
+            FailureCause.OUT_OF_MEMORY,
             "OutOfMemoryError: Java heap space",
         ),
         (
             chain(
                 "x.y.StateStoreException: [CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY] Could not load"
             ),
-            Cause.OUT_OF_MEMORY,
+            FailureCause.OUT_OF_MEMORY,
             "StateStoreException: [CANNOT_LOAD_STATE_STORE.HDFS_STORE_PROVIDER_OUT_OF_MEMORY] Could not load",
         ),
         (
             chain("x.y.StateStoreException: [CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] RocksDB is held"),
-            Cause.UNKNOWN,
+            FailureCause.UNKNOWN,
             "StateStoreException: [CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] RocksDB is held",
         ),
         (
             chain(TASK + "org.apache.spark.memory.SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable"),
-            Cause.OUT_OF_MEMORY,
+            FailureCause.OUT_OF_MEMORY,
             "SparkOutOfMemoryError: [UNABLE_TO_ACQUIRE_MEMORY] Unable",
         ),
         (
             chain(TASK + "ExecutorLostFailure (executor 3 exited caused by one of the running tasks)"),
-            Cause.UNKNOWN,
+            FailureCause.UNKNOWN,
             "ExecutorLostFailure (executor 3 exited caused by one of the running tasks)",
         ),
         (
             f"{WHILE_STAGING}: {chain(TASK + KAFKA_LOST, OUT_OF_RANGE)}",
-            Cause.SOURCE,
+            FailureCause.SOURCE,
             "KafkaIllegalStateException: Some data may have been lost because they are not available in Kafka any "
             "more; Could not read records in offset [10, 20) for topic partition orders-0",
         ),
         (
             "org.apache.spark.sql.kafka010.KafkaIllegalStateException: The Kafka message data sent to the producer "
             "contains a null topic.",
-            Cause.UNKNOWN,
+            FailureCause.UNKNOWN,
             "KafkaIllegalStateException: The Kafka message data sent to the producer contains a null topic.",
         ),
         (
             DELTA_LOST,
-            Cause.SOURCE,
+            FailureCause.SOURCE,
             "DeltaIllegalStateException: [DELTA_MISSING_FILES_UNEXPECTED_VERSION] Delta stream cannot resume from 3",
         ),
         (
             "org.apache.spark.sql.delta.DeltaIllegalStateException: [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] x",
-            Cause.INCOMPATIBLE,
+            FailureCause.INCOMPATIBLE,
             "DeltaIllegalStateException: [DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE] x",
         ),
         (
             "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: This server does not host this topic",
-            Cause.SOURCE,
+            FailureCause.SOURCE,
             "UnknownTopicOrPartitionException: This server does not host this topic",
         ),
         (
             "org.apache.kafka.common.errors.TimeoutException: Topic out not present in metadata after 60000 ms.",
-            Cause.SINK,
+            FailureCause.SINK,
             "TimeoutException: Topic out not present in metadata after 60000 ms.",
         ),
         (
             f"{WHILE_STAGING}: holdfast.errors.StorageFull: could not stage: [Errno 28] No space left on device",
-            Cause.STORAGE,
+            FailureCause.STORAGE,
             "StorageFull: could not stage: [Errno 28] No space left on device",
         ),
         (
             f"{WHILE_STAGING}: pyarrow.lib.ArrowInvalid: Parquet magic bytes not found",
-            Cause.SINK,
+            FailureCause.SINK,
             "ArrowInvalid: Parquet magic bytes not found",
         ),
-        (f"{GONE}: Answer from Java side is empty", Cause.SPARK_GONE, f"{GONE}: Answer from Java side is empty"),
-        ("java.lang.IllegalStateException", Cause.UNKNOWN, "IllegalStateException"),
-        ("something nobody has seen", Cause.UNKNOWN, "something nobody has seen"),
+        (f"{GONE}: Answer from Java side is empty", FailureCause.SPARK_GONE, f"{GONE}: Answer from Java side is empty"),
+        ("java.lang.IllegalStateException", FailureCause.UNKNOWN, "IllegalStateException"),
+        ("something nobody has seen", FailureCause.UNKNOWN, "something nobody has seen"),
     ],
 )
-def test_the_innermost_exception_that_is_known_decides(text: str, cause: Cause, line: str) -> None:
+def test_the_innermost_exception_that_is_known_decides(text: str, cause: FailureCause, line: str) -> None:
     assert failure_of_text(text) == QueryFailure(cause, line)
 
 
@@ -146,25 +153,25 @@ def test_what_python_raised_last_counts_and_its_place_is_the_users() -> None:
         '  File "/job/orders.py", line 10, in write\n    raise Rejected("no") from None\n'
         "orders.Rejected: no\n"
     )
-    assert failure_of_text(text) == QueryFailure(Cause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
+    assert failure_of_text(text) == QueryFailure(FailureCause.USER_CODE, "Rejected: no (orders.py, line 10, in write)")
 
 
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        (StorageUnreachable("could not read manifests/x: no answer"), Cause.STORAGE),
-        (Fenced("run 7 owns the job"), Cause.FENCED),
-        (HoldfastError("could not stage"), Cause.UNKNOWN),
-        (OSError(28, "No space left on device"), Cause.STORAGE),
-        (ValueError("x"), Cause.UNKNOWN),
+        (StorageUnreachable("could not read manifests/x: no answer"), FailureCause.STORAGE),
+        (Fenced("run 7 owns the job"), FailureCause.FENCED),
+        (HoldfastError("could not stage"), FailureCause.UNKNOWN),
+        (OSError(28, "No space left on device"), FailureCause.STORAGE),
+        (ValueError("x"), FailureCause.UNKNOWN),
     ],
 )
-def test_why_a_restart_failed(error: Exception, cause: Cause) -> None:
+def test_why_a_restart_failed(error: Exception, cause: FailureCause) -> None:
     assert failure_of_start(error).cause is cause
 
 
-@pytest.mark.parametrize("cause", Cause)
-def test_every_cause_says_what_to_change_and_is_in_the_manual(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", FailureCause)
+def test_every_cause_says_what_to_change_and_is_in_the_manual(cause: FailureCause) -> None:
     assert cause.hint
     manual = Path(__file__).parents[2] / "docs" / "operating.md"
     assert f"| `{cause}` |" in manual.read_text()
@@ -175,5 +182,5 @@ def test_input_that_was_deleted_before_it_was_read_has_a_way_out_of_its_own(text
     failure = failure_of_text(text)
     assert failure.input_is_deleted
     assert "failOnDataLoss=false" in failure.hint
-    assert not QueryFailure(Cause.SOURCE, "UnknownHostException: broker").input_is_deleted
-    assert not QueryFailure(Cause.USER_CODE, "ValueError: data may have been lost").input_is_deleted
+    assert not QueryFailure(FailureCause.SOURCE, "UnknownHostException: broker").input_is_deleted
+    assert not QueryFailure(FailureCause.USER_CODE, "ValueError: data may have been lost").input_is_deleted

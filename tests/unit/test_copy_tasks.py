@@ -16,7 +16,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot import copy_task as tasks
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
-from holdfast.snapshot.copy_task import CopyTask, Report, WorkerUnavailable, run_copy_task
+from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable, run_copy_task
 from holdfast.snapshot.low_priority import in_the_background
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.storage.metered import Meter
@@ -29,17 +29,17 @@ class AnotherProcess:
 
     sent: list[CopyTask] = field(default_factory=list)
     told: Callable[[CopyTask], CopyTask] = lambda copy_task: copy_task
-    before_answer: Callable[[Report], None] = lambda report: None
+    before_answer: Callable[[CopyReport], None] = lambda report: None
 
     def at_once(self) -> int:
         return 2
 
-    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         self.sent.append(copy_task)
         if cancelled():
             raise Cancelled
         report = pickle.loads(pickle.dumps(run_copy_task(pickle.loads(pickle.dumps(self.told(copy_task))))))
-        assert isinstance(report, Report)
+        assert isinstance(report, CopyReport)
         self.before_answer(report)
         return report
 
@@ -175,7 +175,7 @@ def test_what_is_reserved_for_deletion_while_others_upload_it_does_not_count(wor
     write(world.work, {"a/f": b"x" * size})
     blobs = blobs_of(world)
 
-    def sweep(report: Report) -> None:
+    def sweep(report: CopyReport) -> None:
         (key,) = world.stored()
         assert blobs.reserve_for_deletion([key]) == {key}
         world.store.delete(key)
@@ -264,7 +264,7 @@ def test_where_the_place_is_another_the_driver_copies(world: World, caplog: pyte
 
 
 def test_nobody_to_send_is_told_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    def nobody(copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+    def nobody(copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         raise WorkerUnavailable("there is no executor")
 
     world.other.send = nobody  # type: ignore[method-assign]

@@ -20,8 +20,8 @@ from holdfast.repository.journal import entry_key, read_entries
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
 from holdfast.repository.verification import verify
-from holdfast.runtime.commands.copying import Copy, Place
-from holdfast.runtime.commands.maintenance import HEADROOM
+from holdfast.runtime.commands.copying import Copy, JobHome
+from holdfast.runtime.commands.maintenance import COPY_LEAD
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.recovery.recovery import Recovery, is_copied
 from holdfast.runtime.recovery.resuming import align_sink
@@ -55,11 +55,11 @@ class Source:
     def arguments(self, *more: str) -> list[str]:
         return ["copy", "--home", f"file://{self.path}", "--job", "orders", "--to", f"file://{self.to}", *more]
 
-    def place(self) -> Place:
-        return Place(JobName("orders"), f"file://{self.path}", LocalStore(self.path).scoped("orders"))
+    def place(self) -> JobHome:
+        return JobHome(JobName("orders"), f"file://{self.path}", LocalStore(self.path).scoped("orders"))
 
-    def target(self) -> Place:
-        return Place(JobName("orders"), f"file://{self.to}", LocalStore(self.to).scoped("orders"))
+    def target(self) -> JobHome:
+        return JobHome(JobName("orders"), f"file://{self.to}", LocalStore(self.to).scoped("orders"))
 
     def target_state(self, job: str = "orders") -> JobState:
         return JobState.of(read_entries(LocalStore(self.to).scoped(job)))
@@ -174,7 +174,7 @@ def test_a_copy_that_was_cut_off_anywhere_looks_incomplete_and_goes_on_where_it_
     uploads, sent = 0, -1
     while True:
         (source.to / "orders").mkdir(exist_ok=True)
-        broken = Place(JobName("orders"), "file:///broken", BreaksAfter(source.to / "orders", uploads))
+        broken = JobHome(JobName("orders"), "file:///broken", BreaksAfter(source.to / "orders", uploads))
         entries = sorted(source.history.state().restorable(), key=lambda entry: entry.id)
         try:
             copied = Copy(source.place(), broken, no_progress).run(entries, whole=True)
@@ -356,7 +356,7 @@ def test_whoever_stalled_below_the_jump_is_fenced(source: Source, capsys: pytest
         late.run()
     numbers = [entry.sequence for entry in read_entries(source.target().store)]
     head = source.history.state().head
-    assert numbers == [1, 2, 3, head + HEADROOM, head + HEADROOM + 1]
+    assert numbers == [1, 2, 3, head + COPY_LEAD, head + COPY_LEAD + 1]
     assert not (source.to / "orders" / entry_key(4)).exists()
 
 

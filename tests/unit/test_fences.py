@@ -1,15 +1,19 @@
 """Each fence of the house refuses what climbs over it: a violation is planted in a copy of the source, and seen."""
 
+import ast
 import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+HOUSE = ROOT / "src" / "holdfast"
 
 
 @dataclass(frozen=True)
@@ -93,3 +97,24 @@ def _check(root: Path, planted: Planted) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+def modules(under: Path) -> Iterable[tuple[str, ast.Module]]:
+    return ((str(path.relative_to(under)), ast.parse(path.read_text())) for path in sorted(under.rglob("*.py")))
+
+
+def shared_names(under: Path) -> dict[str, list[str]]:
+    """Of each name that several classes have, the modules that they are in."""
+    found = defaultdict(list)
+    for module, tree in modules(under):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(module)
+    return {name: where for name, where in found.items() if len(where) > 1}
+
+
+def test_a_name_means_one_class(tmp_path: Path) -> None:
+    assert shared_names(HOUSE) == {}
+    (tmp_path / "one.py").write_text("class Place: ...")
+    (tmp_path / "other.py").write_text("class Place: ...")
+    assert shared_names(tmp_path) == {"Place": ["one.py", "other.py"]}

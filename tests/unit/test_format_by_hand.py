@@ -171,7 +171,7 @@ def test_the_page_names_every_entry_and_its_fields(kind: type[entries.Entry]) ->
     [
         entries.Entry,
         entries.Process,
-        entries.Phase,
+        entries.PhaseDuration,
         entries.ShardSummary,
         entries.Failure,
         Manifest,

@@ -8,15 +8,15 @@ import pytest
 
 from holdfast.alarm import Alarm
 from holdfast.coordination.commands import ClearAlarm, RaiseAlarm
-from holdfast.coordination.headroom import HEADROOM, Headroom, HeadroomAlarm, Pace
+from holdfast.coordination.headroom import HEADROOM, BatchPace, Headroom, HeadroomAlarm
 from holdfast.history import history_findings
 from holdfast.identifiers import BatchId
 from holdfast.repository.views import Observation
 from tests.unit.churning_runs import BATCHES_RETAINED, START, ChurningRun, ManualClock, state_of
 
 
-def paced(seconds_per_batch: float, batches: int, retained: int = 10) -> Pace:
-    pace = Pace()
+def paced(seconds_per_batch: float, batches: int, retained: int = 10) -> BatchPace:
+    pace = BatchPace()
     for batch in range(batches):
         pace.reached(BatchId(batch), batch * seconds_per_batch, retained)
     return pace
@@ -36,7 +36,7 @@ def test_the_newest_batches_count() -> None:
 
 
 def test_batches_between_two_looks_are_counted() -> None:
-    pace = Pace()
+    pace = BatchPace()
     pace.reached(BatchId(3), 1.0, 10)
     pace.reached(BatchId(13), 2.0, 10)
     assert pace.lifetime(10) == pytest.approx(1.0)

@@ -23,7 +23,7 @@ from holdfast.checkpoint.query_facts import (
 )
 from holdfast.errors import Incompatible
 from holdfast.identifiers import BatchId, JobName
-from holdfast.runtime.query.causes import Cause, QueryFailure, failure_of_text
+from holdfast.runtime.query.causes import FailureCause, QueryFailure, failure_of_text
 from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 from holdfast.runtime.recovery.query_fit import require_compatible
 
@@ -282,7 +282,7 @@ def test_the_table_is_aligned() -> None:
 NOT_MATCHING = (
     "[STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA] Streaming stateful operator name does not match"
 )
-UNREADABLE = QueryFailure(Cause.STATE_UNREADABLE, "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE")
+UNREADABLE = QueryFailure(FailureCause.STATE_UNREADABLE, "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE")
 
 
 def test_a_query_that_does_not_fit_is_not_restarted_and_its_state_not_blamed() -> None:

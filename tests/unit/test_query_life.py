@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.alarm import Alarm
 from holdfast.errors import Fenced, JobFailed, StorageError
-from holdfast.runtime.query.causes import GONE, WHILE_STAGING, Cause
+from holdfast.runtime.query.causes import GONE, WHILE_STAGING, FailureCause
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
 
 POISON = (
@@ -46,7 +46,7 @@ def test_a_failure_is_noticed_without_a_poll_and_reported_with_its_cause(job: Jo
     job.die(POISON)
     assert not job.run.runtime.status.running
     (alarm,) = job.alarms
-    assert (alarm.code, alarm.severity, alarm.hint) == ("query_died", "warning", Cause.USER_CODE.hint)
+    assert (alarm.code, alarm.severity, alarm.hint) == ("query_died", "warning", FailureCause.USER_CODE.hint)
     assert alarm.message == f"the query died (user code), restarting in 2.0 s: {MESSAGE}"
 
 
@@ -63,7 +63,7 @@ def test_a_restart_is_recorded_with_its_cause_and_duration_and_over_with_the_nex
     job.run.wait(0.5)
     (entry,) = state_of(job.home).restarts
     assert (entry.cause, entry.message, entry.attempt_number) == ("user code", MESSAGE, 1)
-    assert entry.hint == Cause.USER_CODE.hint
+    assert entry.hint == FailureCause.USER_CODE.hint
     assert entry.duration_ms == 2000
     assert [alarm.cleared for alarm in job.alarms] == [False]
     job.run.batches(1)
@@ -108,7 +108,7 @@ def test_a_full_disk_is_tried_as_often_as_allowed_and_ends_as_storage(job: Job) 
     job.die(FULL)
     assert job.run.over
     assert isinstance(job.run.failure, StorageError)
-    assert job.run.failure.hint == Cause.STORAGE.hint
+    assert job.run.failure.hint == FailureCause.STORAGE.hint
 
 
 def test_a_sink_that_is_fenced_ends_the_run_as_fenced_and_nothing_more_is_written(job: Job) -> None:

@@ -19,7 +19,7 @@ from holdfast.errors import (
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.local import LocalStore
-from holdfast.storage.metered import Meter, MeteredStore, Request, Usage
+from holdfast.storage.metered import Meter, MeteredStore, StoreRequest, Usage
 from holdfast.storage.object_store import PART, SINGLE_PUT, put_requests
 from holdfast.storage.prices import dollars_a_month
 from holdfast.storage.retrying import Patience, RetryingStore
@@ -324,10 +324,10 @@ def test_uploads_are_counted_by_their_parts() -> None:
 
 def test_latencies_are_those_of_the_newest_requests(clock: HandClock) -> None:
     meter = Meter(clock)
-    assert meter.latency(Request.PUT) is None
+    assert meter.latency(StoreRequest.PUT) is None
     for number in range(100):
-        meter.took(Request.PUT, number / 1000)
-    latency = meter.latency(Request.PUT)
+        meter.took(StoreRequest.PUT, number / 1000)
+    latency = meter.latency(StoreRequest.PUT)
     assert latency is not None
     assert (latency.requests, latency.p50, latency.p99) == (100, 0.05, 0.099)
 

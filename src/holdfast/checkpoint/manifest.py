@@ -85,12 +85,12 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return gzip.compress(msgspec.json.encode(manifest), compresslevel=6, mtime=0)
 
 
-class _Format(msgspec.Struct):
+class _ManifestFormat(msgspec.Struct):
     format: int
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
-_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_FORMAT_DECODER = msgspec.json.Decoder(_ManifestFormat)
 _DECODER = msgspec.json.Decoder(Manifest)
 
 

@@ -106,11 +106,11 @@ def _is_partitions(value: object) -> bool:
     return isinstance(value, dict) and all(k.isdigit() and isinstance(v, int) for k, v in value.items())
 
 
-class _Commit(msgspec.Struct):
+class _StateCommit(msgspec.Struct):
     stateUniqueIds: dict[str, Any] | None = None  # Spark's name
 
 
-_COMMIT_DECODER = msgspec.json.Decoder(_Commit)
+_COMMIT_DECODER = msgspec.json.Decoder(_StateCommit)
 
 
 def state_format_of(commit: bytes) -> str:

@@ -22,7 +22,7 @@ from holdfast.storage.urls import open_store, require_create_if_absent
 
 if TYPE_CHECKING:
     from holdfast.repository.transfer import Load, Progress
-    from holdfast.runtime.commands.copying import Copied, Place
+    from holdfast.runtime.commands.copying import Copied, JobHome
 
 _TRIES = 3
 """How often the newest checkpoint may be retired while it is being copied before that is an error."""
@@ -73,13 +73,13 @@ def copy(
 
     Every byte is proved on the way. Repeated, it sends only what is missing there.
     """
-    from holdfast.runtime.commands.copying import Place
+    from holdfast.runtime.commands.copying import JobHome
 
     if everything and (checkpoint is not None or savepoint is not None):
         raise InvalidSettings("--all excludes --checkpoint and --savepoint", hint="give one of them")
-    source = Place(job_name(job), home, job_store(home, job))
+    source = JobHome(job_name(job), home, job_store(home, job))
     root = open_store(to)
-    target = Place(job_name(as_job or job), to, root.scoped(job_name(as_job or job)))
+    target = JobHome(job_name(as_job or job), to, root.scoped(job_name(as_job or job)))
     if not dry_run:
         require_create_if_absent(root)
     for remaining in reversed(range(_TRIES)):
@@ -114,7 +114,7 @@ def _chosen(
 
 
 def _copied(
-    source: "Place", target: "Place", entries: list[CheckpointCompleted], everything: bool, dry_run: bool
+    source: "JobHome", target: "JobHome", entries: list[CheckpointCompleted], everything: bool, dry_run: bool
 ) -> "Copied":
     from holdfast.runtime.commands.copying import Copy, planned
 
@@ -129,7 +129,7 @@ def _progress(load: "Load") -> Iterator["Progress"]:
         yield advance
 
 
-def _document(source: "Place", target: "Place", copied: "Copied", dry_run: bool) -> CopyDocument:
+def _document(source: "JobHome", target: "JobHome", copied: "Copied", dry_run: bool) -> CopyDocument:
     return CopyDocument(
         job=source.job,
         home=source.home,

@@ -7,12 +7,12 @@ import msgspec
 from holdfast.errors import JobFailed
 from holdfast.finding import Finding
 from holdfast.history import health, history_findings
-from holdfast.repository.views import Health, JobStatus, Observation, job_status
+from holdfast.repository.views import Health, JobView, Observation, job_status
 
 STYLES: dict[Health, str] = {"well": "green", "warning": "bold yellow", "critical": "bold red"}
 
 
-def judged(seen: Observation) -> tuple[JobStatus, tuple[Finding, ...]]:
+def judged(seen: Observation) -> tuple[JobView, tuple[Finding, ...]]:
     """The status with how it is, and what it was judged by: all findings but those that need no attention."""
     findings = tuple(finding for finding in history_findings(seen) if finding.severity != "info")
     document = msgspec.structs.replace(

@@ -9,7 +9,7 @@ from holdfast.cli.observing import examine, job_names
 from holdfast.cli.options import AsJson, Health, Home
 from holdfast.cli.output import plain_table, print_json, print_message, print_table
 from holdfast.errors import HoldfastError, JobFailed
-from holdfast.repository.views import CheckpointDocument, JobList, JobStatus
+from holdfast.repository.views import CheckpointDocument, JobList, JobView
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 
@@ -38,7 +38,7 @@ def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
         _require_well(home, readable)
 
 
-def _require_well(home: str, statuses: list[JobStatus]) -> None:
+def _require_well(home: str, statuses: list[JobView]) -> None:
     ill = [status for status in statuses if status.health == "critical"]
     if ill:
         names = ", ".join(f"{status.job!r} ({status.findings[0]['code']})" for status in ill)
@@ -48,9 +48,9 @@ def _require_well(home: str, statuses: list[JobStatus]) -> None:
         )
 
 
-def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[HoldfastError]]:
+def _statuses(home: str, root: ObjectStore) -> tuple[list[JobView], list[HoldfastError]]:
     """One unreadable job must not hide the others."""
-    readable: list[JobStatus] = []
+    readable: list[JobView] = []
     unreadable: list[HoldfastError] = []
     for name in job_names(root):
         try:
@@ -63,7 +63,7 @@ def _statuses(home: str, root: ObjectStore) -> tuple[list[JobStatus], list[Holdf
     return readable, unreadable
 
 
-def _table(statuses: list[JobStatus], now: datetime) -> "Table":
+def _table(statuses: list[JobView], now: datetime) -> "Table":
     from rich.text import Text
 
     table = plain_table("job", "state", "owner", "last checkpoint", "age", "failures", "health")
@@ -90,6 +90,6 @@ def _last(last: CheckpointDocument | None) -> "Text":
     return Text(f"{last.id} at batch {last.barrier_batch_id}").append("" if last.usable else ", damaged", "bold red")
 
 
-def _health(status: JobStatus) -> str:
+def _health(status: JobView) -> str:
     """With the worst of what was found; `holdfast status` has the words."""
     return status.health if not status.findings else f"{status.health}: {status.findings[0]['code']}"

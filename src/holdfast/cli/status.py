@@ -17,7 +17,7 @@ from holdfast.cli.options import AsJson, Health, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
 from holdfast.errors import JobFailed, NotFound, StorageError
 from holdfast.repository.entries import Requests
-from holdfast.repository.views import CheckpointDocument, JobStatus, checkpoints
+from holdfast.repository.views import CheckpointDocument, JobView, checkpoints
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 
@@ -104,7 +104,7 @@ def _status_live(home: str, job: str, work: str | None, health: bool, as_json: b
         raise JobFailed(f"job {job!r} of {home} is not well: {alarm.code}: {alarm.message}", hint=alarm.hint)
 
 
-def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: datetime) -> Iterator["Text"]:
+def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime) -> Iterator["Text"]:
     from rich.text import Text
 
     state = (STATE_WORDS[status.state], STATE_STYLES[status.state])
@@ -125,7 +125,7 @@ def _lines(status: JobStatus, history: Sequence[CheckpointDocument], now: dateti
     yield from _finding_lines(status)
 
 
-def _owner_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
+def _owner_lines(status: JobView, now: datetime) -> Iterator["Text"]:
     owner = status.owner
     if owner is None:
         return
@@ -142,7 +142,7 @@ def _owner_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
         yield labelled("heartbeat", ("none yet", "" if status.running else "bold red"))
 
 
-def _last_completed_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
+def _last_completed_lines(status: JobView, now: datetime) -> Iterator["Text"]:
     last, usable = status.last_completed, status.last_usable
     if last is None or last.completed_at is None:
         yield labelled("last good", ("no checkpoint has completed yet", "yellow"))
@@ -174,7 +174,7 @@ def _requests_line(requests: Requests, home: str) -> "Text":
     return labelled("requests", f"{shown} in {figures.duration(round(requests.seconds * 1000))}", (cost, "dim"))
 
 
-def _failure_lines(status: JobStatus) -> Iterator["Text"]:
+def _failure_lines(status: JobView) -> Iterator["Text"]:
     last = status.last_failure
     if last is None or last.failure is None:
         yield labelled("failures", ("none since the last good one", "green") if status.last_completed else "none")
@@ -186,13 +186,13 @@ def _failure_lines(status: JobStatus) -> Iterator["Text"]:
         yield labelled("", ("Try: ", "bold"), last.failure.hint)
 
 
-def _finding_lines(status: JobStatus) -> Iterator["Text"]:
+def _finding_lines(status: JobView) -> Iterator["Text"]:
     for finding in status.findings:
         yield labelled("finding", (finding["code"], STYLES[finding["severity"]]), f": {finding['cause']}")
         yield from (labelled("", ("Try: ", "bold"), line.removeprefix("# ")) for line in finding["fix"])
 
 
-def _restart_lines(status: JobStatus, now: datetime) -> Iterator["Text"]:
+def _restart_lines(status: JobView, now: datetime) -> Iterator["Text"]:
     last = status.last_restart
     if last is None:
         return

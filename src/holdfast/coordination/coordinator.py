@@ -59,7 +59,7 @@ from holdfast.coordination.lifecycle import Phase, Signal
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
-from holdfast.coordination.requests import Requests
+from holdfast.coordination.requests import WaitingRequests
 from holdfast.coordination.rules import FailureBudget, Rules
 from holdfast.coordination.stopping import BeginFinal, End, Stopping
 from holdfast.coordination.triggering import Triggering
@@ -86,7 +86,7 @@ class Coordinator:
         self._history = History()
         self._history.count(last_completed=last_completed)
         self._savepoints = set(savepoints)
-        self._requests = Requests()
+        self._requests = WaitingRequests()
         self._pending: dict[Ticket, PendingCheckpoint] = {}
         self._doubtful: OrderedDict[Ticket, PendingCheckpoint] = OrderedDict()
         """Given up while the journal was being written: their entry may exist."""

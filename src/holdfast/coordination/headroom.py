@@ -72,7 +72,7 @@ def _shown(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
 
 
-class Pace:
+class BatchPace:
     """How quickly batches follow each other, by the newest ones: as many as Spark keeps."""
 
     def __init__(self) -> None:

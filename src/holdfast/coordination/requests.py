@@ -13,7 +13,7 @@ class Waiting:
     requests: tuple[RequestId, ...]
 
 
-class Requests:
+class WaitingRequests:
     def __init__(self) -> None:
         self._waiting: list[Waiting] = []
 

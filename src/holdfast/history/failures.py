@@ -8,7 +8,7 @@ import msgspec
 from holdfast.coordination.reasons import RULES, FailureReason
 from holdfast.finding import Evidence, Finding
 from holdfast.history.numbers import Numbers, as_setting, seconds
-from holdfast.repository.views import CheckpointDocument, JobStatus, job_status
+from holdfast.repository.views import CheckpointDocument, JobView, job_status
 
 _FAILING = 2
 _TOLERATED = 3
@@ -94,7 +94,7 @@ def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
     )
 
 
-def _holds_everything(numbers: Numbers, status: JobStatus) -> bool:
+def _holds_everything(numbers: Numbers, status: JobView) -> bool:
     """The process has just said that no batch came after the newest checkpoint: the source is silent."""
     liveness = numbers.seen.liveness
     report = liveness.report if liveness is not None and liveness.alive else None

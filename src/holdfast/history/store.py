@@ -7,7 +7,7 @@ import msgspec
 
 from holdfast.finding import Finding
 from holdfast.history.numbers import ENOUGH, Numbers, as_setting, seconds
-from holdfast.repository.entries import Phase
+from holdfast.repository.entries import PhaseDuration
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 
@@ -79,5 +79,5 @@ def expensive(numbers: Numbers) -> Finding | None:
     )
 
 
-def _phases(phases: tuple[Phase, ...]) -> str:
+def _phases(phases: tuple[PhaseDuration, ...]) -> str:
     return ", ".join(f"{phase.name} {seconds(phase.ms)}" for phase in phases)

@@ -30,7 +30,7 @@ class Process(msgspec.Struct, frozen=True):
     """A name that only one process has at a time, such as a pod's; a newer process of that name is its successor."""
 
 
-class Phase(msgspec.Struct, frozen=True):
+class PhaseDuration(msgspec.Struct, frozen=True):
     name: str
     ms: int
 
@@ -74,7 +74,7 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     """Objects are not deleted before their checkpoint has been retired this long: somebody may be restoring it."""
 
 
-class Headroom(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedHeadroom(msgspec.Struct, frozen=True, kw_only=True):
     """How long a checkpoint needed the files of its barrier, and how long they live."""
 
     needed_ms: int
@@ -186,15 +186,15 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     objects_written: int
     shards: int
     manifest_bytes: int = 0
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[PhaseDuration, ...] = ()
     slowest: tuple[ShardSummary, ...] = ()
     """The slowest shards, slowest first; all of them would make the journal large."""
     requests: Requests | None = None
     """Of the run, from its previous completed checkpoint, or from its start, to this one."""
-    headroom: Headroom | None = None
+    headroom: RecordedHeadroom | None = None
 
 
-class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):
+class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):
     """History, written when the home can be written again; decides nothing. `id` is None when it never got one."""
 
     id: CheckpointId | None
@@ -207,7 +207,7 @@ class CheckpointFailed(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"
     shards: int = 0
     shards_acknowledged: int = 0
     bytes_new: int = 0
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[PhaseDuration, ...] = ()
     slowest: tuple[ShardSummary, ...] = ()
     head: Sequence | None = None
     """The newest entry of the journal when it failed, where it belongs; None in entries of the first versions."""
@@ -311,7 +311,7 @@ AnyEntry = (
     | RunEnded
     | CheckpointStarted
     | CheckpointCompleted
-    | CheckpointFailed
+    | CheckpointFailedEntry
     | CheckpointsRetired
     | CheckpointCorrupt
     | CheckpointRepaired

@@ -45,7 +45,7 @@ class StoredEntry:
         return self.entry.sequence
 
 
-class _Format(msgspec.Struct):
+class _EntryFormat(msgspec.Struct):
     format: int
 
 
@@ -55,7 +55,7 @@ class _Fold(msgspec.Struct):
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
-_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_FORMAT_DECODER = msgspec.json.Decoder(_EntryFormat)
 _ENTRY_DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 _FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _FOLD_DECODER = msgspec.json.Decoder(_Fold)

@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     asker: Process
 
 
-class _Format(msgspec.Struct):
+class _RequestFormat(msgspec.Struct):
     format: int = FORMAT
 
 
@@ -58,7 +58,7 @@ def place_request(store: ObjectStore, request: Request) -> bool:
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(Request)
-_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_FORMAT_DECODER = msgspec.json.Decoder(_RequestFormat)
 
 
 def read_request(store: ObjectStore) -> Request | None:

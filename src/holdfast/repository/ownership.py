@@ -174,13 +174,13 @@ def _named(beat: Heartbeat) -> str:
     )
 
 
-class _Format(msgspec.Struct):
+class _HeartbeatFormat(msgspec.Struct):
     format: int = 1
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(Heartbeat)
-_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_FORMAT_DECODER = msgspec.json.Decoder(_HeartbeatFormat)
 
 
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:

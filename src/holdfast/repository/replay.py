@@ -16,7 +16,7 @@ from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
     CheckpointCorrupt,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     CheckpointRepaired,
     CheckpointStarted,
     SavepointDeleted,
@@ -45,7 +45,7 @@ def missing(source: JobState, target: JobState, chosen: Collection[CheckpointId]
         renames = _renames(source, target, have)
         failures = {_failure(failed) for failed in target.failed}
         is_missing[SavepointNamed] = is_missing[SavepointDeleted] = lambda entry: entry in renames
-        is_missing[CheckpointFailed] = lambda entry: _failure(entry) not in failures
+        is_missing[CheckpointFailedEntry] = lambda entry: _failure(entry) not in failures
     found = [entry for _, entry in source.sequences if type(entry) in is_missing and is_missing[type(entry)](entry)]
     if not whole:
         # One checkpoint is taken as what it is now, whatever it was made as.
@@ -126,7 +126,7 @@ def _rename(entry: Rename) -> tuple[object, ...]:
 
 
 def _failure(entry: AnyEntry) -> tuple[object, ...]:
-    assert isinstance(entry, CheckpointFailed)
+    assert isinstance(entry, CheckpointFailedEntry)
     return (entry.id, entry.triggered_at)
 
 
@@ -172,7 +172,7 @@ def _is_on_abandoned_timeline(source: JobState, id: CheckpointId) -> bool:
 
 def as_copied(entry: AnyEntry) -> AnyEntry:
     """The entry as it may stand in another journal, where numbers are others. `at` stays: it says when it happened."""
-    return msgspec.structs.replace(entry, head=None) if isinstance(entry, CheckpointFailed) else entry
+    return msgspec.structs.replace(entry, head=None) if isinstance(entry, CheckpointFailedEntry) else entry
 
 
 def decision_text(entry: AnyEntry) -> str | None:

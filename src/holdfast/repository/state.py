@@ -16,7 +16,7 @@ from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
     CheckpointCorrupt,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
@@ -48,7 +48,7 @@ class JobState:
     """The highest id ever taken."""
     started: dict[CheckpointId, CheckpointStarted] = field(default_factory=dict)
     completed: dict[CheckpointId, CheckpointCompleted] = field(default_factory=dict)
-    failed: list[CheckpointFailed] = field(default_factory=list)
+    failed: list[CheckpointFailedEntry] = field(default_factory=list)
     retired_at: dict[CheckpointId, datetime] = field(default_factory=dict)
     corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
     abandoned: set[CheckpointId] = field(default_factory=set)
@@ -97,7 +97,7 @@ class JobState:
             case CheckpointCompleted():
                 self.completed[entry.id] = entry
                 self.last_checkpoint = max(self.last_checkpoint, entry.id)
-            case CheckpointFailed():
+            case CheckpointFailedEntry():
                 self.failed.append(entry)
             case CheckpointsRetired():
                 self.retired_at.update(dict.fromkeys(entry.ids, entry.at))

@@ -15,12 +15,12 @@ import msgspec
 from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch
 from holdfast.repository.entries import (
     CheckpointCompleted,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     CheckpointStarted,
     Failure,
-    Headroom,
-    Phase,
+    PhaseDuration,
     QueryRestarted,
+    RecordedHeadroom,
     Requests,
     RunStarted,
     ShardSummary,
@@ -113,9 +113,9 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
 
     bytes_reused: int | None = None
     manifest: Digest | None = None
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[PhaseDuration, ...] = ()
     slowest_shards: tuple[ShardSummary, ...] = ()
-    headroom: Headroom | None = None
+    headroom: RecordedHeadroom | None = None
 
 
 class RestartDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime | None
 
 
-class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     home: str
     state: RunState
@@ -176,7 +176,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
     home: str
-    jobs: tuple[JobStatus, ...]
+    jobs: tuple[JobView, ...]
 
 
 class CheckpointList(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,13 +193,13 @@ class SavepointList(msgspec.Struct, frozen=True, kw_only=True):
     savepoints: tuple[CheckpointDocument, ...]
 
 
-def job_status(seen: Observation) -> JobStatus:
+def job_status(seen: Observation) -> JobView:
     state, completed = seen.state, _newest_completed(seen.state)
     failures = _failures_since(completed, state)
     usable = next((entry for entry in state.restorable() if entry.id not in seen.damaged), None)
     epoch = state.pipeline.fencing_epoch if state.pipeline else None
     restart = next((entry for entry in reversed(state.restarts) if entry.fencing_epoch == epoch), None)
-    return JobStatus(
+    return JobView(
         job=seen.job,
         home=seen.home,
         state=_run_state(seen),
@@ -235,11 +235,11 @@ def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
     return tuple(document for _, document in sorted(placed, key=lambda item: item[0], reverse=True))
 
 
-def _place(entry: CheckpointCompleted | CheckpointFailed | CheckpointStarted, state: JobState) -> tuple[int, int]:
+def _place(entry: CheckpointCompleted | CheckpointFailedEntry | CheckpointStarted, state: JobState) -> tuple[int, int]:
     """Where its beginning stands in the journal, or the first that the journal still tells of it."""
     if entry.id is not None and entry.id in state.started:
         return (state.started[entry.id].sequence, entry.sequence)
-    return (_failed_after(entry) if isinstance(entry, CheckpointFailed) else entry.sequence, entry.sequence)
+    return (_failed_after(entry) if isinstance(entry, CheckpointFailedEntry) else entry.sequence, entry.sequence)
 
 
 def checkpoint_list(seen: Observation, limit: int | None = None) -> CheckpointList:
@@ -290,7 +290,7 @@ def _newest_completed(state: JobState) -> CheckpointCompleted | None:
     return max((e for e in state.completed.values() if e.id not in state.abandoned), key=lambda e: e.id, default=None)
 
 
-def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> list[CheckpointFailed]:
+def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> list[CheckpointFailedEntry]:
     """Counted failures that happened after the last completion. A failure is written when the home can be written
     again, so not its place in the journal but what it says of the place where it happened counts."""
     failures = [entry for entry in state.failed if entry.failure.counted and entry.id not in state.completed]
@@ -299,11 +299,11 @@ def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> l
     return [failure for failure in failures if _failed_after(failure) >= completed.sequence]
 
 
-def _order_of_failure(entry: CheckpointFailed) -> tuple[int, int]:
+def _order_of_failure(entry: CheckpointFailedEntry) -> tuple[int, int]:
     return (_failed_after(entry), entry.sequence)
 
 
-def _failed_after(entry: CheckpointFailed) -> int:
+def _failed_after(entry: CheckpointFailedEntry) -> int:
     """The newest entry when it failed."""
     return entry.sequence - 1 if entry.head is None else entry.head
 
@@ -356,7 +356,7 @@ def _unusable(entry: CheckpointCompleted, state: JobState, damage: str | None) -
     return f"damaged: {damage}" if damage else None
 
 
-def _last_failure(failures: list[CheckpointFailed], seen: Observation) -> CheckpointDocument | None:
+def _last_failure(failures: list[CheckpointFailedEntry], seen: Observation) -> CheckpointDocument | None:
     """What the process says counts when it has counted further than the home knows."""
     report = seen.report
     if report is None or report.last_failure is None or report.consecutive_failures <= len(failures):
@@ -378,7 +378,7 @@ def _because_failed(failure: Failure) -> str:
     return f"failed: {failure.reason}"
 
 
-def _of_failed(entry: CheckpointFailed) -> CheckpointDetail:
+def _of_failed(entry: CheckpointFailedEntry) -> CheckpointDetail:
     return CheckpointDetail(
         id=entry.id,
         status="failed",

@@ -17,7 +17,7 @@ NOTE = "holdfast"
 """Key of holdfast's own note in a commit."""
 
 
-class Effect(Enum):
+class CommitEffect(Enum):
     """Of a commit on the rows that were there before it."""
 
     NONE = "leaves them"
@@ -29,17 +29,17 @@ _REWRITING = {"DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG", "CLUSTER BY", "F
 _TAKING_AWAY = {"RESTORE", "TRUNCATE", "CLONE", "REMOVE"}
 
 
-def effect_of(commit: Mapping[str, Any]) -> Effect:
+def effect_of(commit: Mapping[str, Any]) -> CommitEffect:
     """By the commit's own account of its operation; one that is not known says nothing about files it removes."""
     operation = str(commit.get("operation", "")).upper()
     parameters: Mapping[str, Any] = commit.get("operationParameters") or {}
     if operation in _TAKING_AWAY or "REPLACE" in operation:
-        return Effect.TAKES_AWAY
+        return CommitEffect.TAKES_AWAY
     if "OVERWRITE" in str(parameters.get("mode", "")).upper() or parameters.get("outputMode") == "Complete":
-        return Effect.TAKES_AWAY
+        return CommitEffect.TAKES_AWAY
     if operation == "DELETE" and not _has_condition(parameters):
-        return Effect.TAKES_AWAY
-    return Effect.REWRITES if operation in _REWRITING else Effect.NONE
+        return CommitEffect.TAKES_AWAY
+    return CommitEffect.REWRITES if operation in _REWRITING else CommitEffect.NONE
 
 
 def _has_condition(parameters: Mapping[str, Any]) -> bool:

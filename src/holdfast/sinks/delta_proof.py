@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Conflict
-from holdfast.sinks.delta_commits import Effect, effect_of, shown
+from holdfast.sinks.delta_commits import CommitEffect, effect_of, shown
 from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger
-from holdfast.sinks.published_record import Place, RecordedFile
+from holdfast.sinks.published_record import PublishedPlace, RecordedFile
 
 _WAYS_OUT = "bring the table back to what the last run left, or go on from what is there: --accept-sink"
 
@@ -37,7 +37,7 @@ class Checked(msgspec.Struct, frozen=True):
         return msgspec.structs.asdict(self)
 
 
-def last_checked(place: Place | None, life: int) -> Checked | None:
+def last_checked(place: PublishedPlace | None, life: int) -> Checked | None:
     """None when the record says nothing of this life of the job."""
     if place is None or place.values.get("life") != life:
         return None
@@ -75,13 +75,13 @@ def require_descendant(describe: str, table: Any, ledger: DeltaLedger | None, la
 def judged(describe: str, commits: Sequence[Mapping[str, Any]], ledger: DeltaLedger) -> bool:
     """Whether commits of others may have rewritten rows. Refuses those that took rows away as a whole."""
     for commit in commits:
-        if effect_of(commit) is Effect.TAKES_AWAY:
+        if effect_of(commit) is CommitEffect.TAKES_AWAY:
             raise Conflict(
                 f"could not use {describe}: this job published batches up to {_batch(ledger.published)}, and another "
                 f"writer has taken published rows away as a whole ({shown(commit)})",
                 hint=_WAYS_OUT,
             )
-    return any(effect_of(commit) is Effect.REWRITES for commit in commits)
+    return any(effect_of(commit) is CommitEffect.REWRITES for commit in commits)
 
 
 def require_live(describe: str, root: Path, files: Sequence[RecordedFile], live: Mapping[str, object]) -> None:

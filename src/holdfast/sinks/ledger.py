@@ -88,13 +88,13 @@ def _entries(directory: WorkPath) -> Iterator[tuple[BatchId, WorkPath]]:
             yield BatchId(int(path.stem)), path
 
 
-class _Format(msgspec.Struct):
+class _LedgerFormat(msgspec.Struct):
     format: int = LEDGER_FORMAT
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(StagedBatch)
-_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_FORMAT_DECODER = msgspec.json.Decoder(_LedgerFormat)
 
 
 def decoded(data: bytes, where: str) -> StagedBatch:

@@ -59,7 +59,7 @@ class Page(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class Place(msgspec.Struct, frozen=True):
+class PublishedPlace(msgspec.Struct, frozen=True):
     """What the place was like when it was last checked. What the values mean is up to the sink."""
 
     values: dict[str, str | int]
@@ -125,7 +125,7 @@ class PublishedRecord:
         true = {number for number, _ in self._chain(head)}
         self._drop(lambda _, number: number in of and number not in true)
 
-    def place(self) -> Place | None:
+    def place(self) -> PublishedPlace | None:
         """What the place was like when the newest run last checked it, None when that is not known."""
         for _, path in sorted(self._places(), reverse=True):
             try:
@@ -135,7 +135,7 @@ class PublishedRecord:
         return None
 
     def remember_place(self, run: FencingEpoch, values: Mapping[str, str | int]) -> None:
-        self._write(self._folder / f"place-{run:020d}.json", msgspec.json.encode(Place(dict(values))))
+        self._write(self._folder / f"place-{run:020d}.json", msgspec.json.encode(PublishedPlace(dict(values))))
         for older, path in self._places():
             if older < run:
                 path.unlink(missing_ok=True)
@@ -192,7 +192,7 @@ class _AnyFormat(msgspec.Struct):
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _PAGE = msgspec.json.Decoder(Page)
-_PLACE = msgspec.json.Decoder(Place)
+_PLACE = msgspec.json.Decoder(PublishedPlace)
 _FORMAT = msgspec.json.Decoder(_AnyFormat)
 _Document = TypeVar("_Document")
 

@@ -33,7 +33,7 @@ class WorkerUnavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Place:
+class CopyPlace:
     """Where a copy task is done. Two machines can have different directories of one name, so each proves its own."""
 
     home: str
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True)
 class CopyTask:
-    place: Place
+    place: CopyPlace
     fencing_epoch: FencingEpoch
     shards: tuple[ShardPlan, ...]
     """Only files of which it is not known where the home has them."""
@@ -61,7 +61,7 @@ class CopyTask:
 
 
 @dataclass(frozen=True)
-class Report:
+class CopyReport:
     host: str
     pid: int
     found: tuple[ManifestFile, ...]
@@ -78,12 +78,12 @@ def number_of(directory: WorkPath) -> int:
     return os.stat(directory).st_ino if isinstance(directory, Path) else (directory / "metadata").stat().st_mtime_ns
 
 
-def run_copy_task(copy_task: CopyTask) -> Report:
+def run_copy_task(copy_task: CopyTask) -> CopyReport:
     """Called in the other process. Whatever stands in the way is in the report."""
     return in_the_background(lambda: _perform(copy_task))
 
 
-def _perform(copy_task: CopyTask) -> Report:
+def _perform(copy_task: CopyTask) -> CopyReport:
     meter = Meter()
     blobs: Blobs | None = None
     written: tuple[tuple[ShardId, int, int], ...] = ()
@@ -101,10 +101,10 @@ def _perform(copy_task: CopyTask) -> Report:
         failure = error
     files = (file for shard in copy_task.shards for file in shard.files)
     found = [at for file in files if blobs is not None and (at := blobs.locate(file)) is not None]
-    return Report(socket.gethostname(), os.getpid(), tuple(found), written, meter.usage, failure)
+    return CopyReport(socket.gethostname(), os.getpid(), tuple(found), written, meter.usage, failure)
 
 
-def _opened(place: Place, meter: Meter) -> ObjectStore:
+def _opened(place: CopyPlace, meter: Meter) -> ObjectStore:
     host = socket.gethostname()
     try:
         number = number_of(work_path(place.directory))

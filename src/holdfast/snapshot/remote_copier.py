@@ -17,7 +17,7 @@ from holdfast.repository.blobs import Blobs, RemoteUploads
 from holdfast.repository.chain import entry_key
 from holdfast.repository.names import JOURNAL, is_entry
 from holdfast.snapshot.carrier import ShardCopy, copy_shards, key_being_deleted
-from holdfast.snapshot.copy_task import CopyTask, Place, Report, WorkerUnavailable, number_of
+from holdfast.snapshot.copy_task import CopyPlace, CopyReport, CopyTask, WorkerUnavailable, number_of
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
 from holdfast.storage.work_path import WorkPath
@@ -27,7 +27,7 @@ class TaskRunner(Protocol):
     def at_once(self) -> int:
         """How many tasks are done at the same time, at most."""
 
-    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         """Have it done. Raises `Cancelled`, or `WorkerUnavailable` when there is nobody to do it."""
 
 
@@ -83,7 +83,7 @@ class RemoteCopier:
         witness, digest = self._entry(blobs.epoch)
         files = [file for shard in shards for file in shard.files]
         return CopyTask(
-            Place(
+            CopyPlace(
                 home=home.url,
                 job=home.job,
                 storage_deadline=home.storage_deadline,
@@ -109,7 +109,7 @@ class RemoteCopier:
             self._witness = (key, digest_of(store.get(key)))
         return self._witness
 
-    def _sent(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report | None:
+    def _sent(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport | None:
         """None when nobody could do it."""
         try:
             report = self._runner.send(copy_task, cancelled)
@@ -142,7 +142,7 @@ def _matched(shards: Sequence[ShardPlan], found: Sequence[ManifestFile]) -> list
 
 
 def _copies(
-    group: Sequence[ShardPlan], known: Mapping[str, ManifestFile], report: Report, refused: frozenset[str]
+    group: Sequence[ShardPlan], known: Mapping[str, ManifestFile], report: CopyReport, refused: frozenset[str]
 ) -> tuple[ShardCopy, ...]:
     if report.failure is not None:
         raise report.failure

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
 from holdfast.job_log import log
-from holdfast.runtime.run.launching import Place
+from holdfast.runtime.run.launching import JobLocation
 from holdfast.sinks.asking_executors import is_cluster
 from holdfast.snapshot.carrier import Carrier, copy_shards
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
@@ -22,7 +22,7 @@ SLOTS = 4
 _INSTALL = "install holdfast for the Python of the executors, in the version of the driver: docs/cluster.md"
 
 
-def carrier_for(spark: SparkSession, place: Place) -> Carrier:
+def carrier_for(spark: SparkSession, place: JobLocation) -> Carrier:
     """Refuses a work directory that the executors do not see."""
     settings = place.settings
     on_cluster = is_cluster(str(spark.sparkContext.master))
@@ -50,7 +50,7 @@ def carrier_for(spark: SparkSession, place: Place) -> Carrier:
     return RemoteCopier(executors, home, worthwhile=0 if asked else WORTH_A_TASK)
 
 
-def _visited(spark: SparkSession, place: Place) -> tuple[tuple[Visit, ...], str | None]:
+def _visited(spark: SparkSession, place: JobLocation) -> tuple[tuple[Visit, ...], str | None]:
     """What the executors say, and why they cannot copy."""
     try:
         visits = visit_executors(spark, place.work)

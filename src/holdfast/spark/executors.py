@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from holdfast.identifiers import JobName
 from holdfast.job_log import log
 from holdfast.snapshot.carrier import Cancelled
-from holdfast.snapshot.copy_task import CopyTask, Report, WorkerUnavailable, run_copy_task
+from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable, run_copy_task
 from holdfast.spark.failures import one_line
 
 POOL = "holdfast"
@@ -48,7 +48,7 @@ class Executors:
             log.debug("the executors could not be counted: %s", error)
             return 0
 
-    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+    def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         if (slots := self.slots()) < self._fewest_slots:
             raise WorkerUnavailable(f"the executors have {slots} task slots, batches would wait for the copy")
         with self._turn(cancelled):
@@ -79,7 +79,7 @@ class Executors:
             self._busy += 1
             return True
 
-    def _run(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> Report:
+    def _run(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         context = self._context
         # Of this thread, which does nothing else with Spark.
         context.setLocalProperty("spark.scheduler.pool", POOL)
@@ -92,5 +92,5 @@ class Executors:
                 raise Cancelled
             time.sleep(_LOOK_S)
         ((report,),) = (pickle.loads(bytes(answer)) for answer in running.get())
-        assert isinstance(report, Report)
+        assert isinstance(report, CopyReport)
         return report

@@ -18,7 +18,7 @@ from holdfast.job_log import about_the_same, log
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.lanes import DOING, ThreadLanes
 from holdfast.runtime.reports.status import JobStatus
-from holdfast.runtime.run.launching import Place, launch
+from holdfast.runtime.run.launching import JobLocation, launch
 from holdfast.runtime.run.loop import Item, Runtime
 from holdfast.settings import Duration, seconds
 from holdfast.snapshot.carrier import Carrier
@@ -31,7 +31,7 @@ _ALARMS_CLOSE_S = 5.0
 class RunningJob:
     """A supervised query and its checkpoints. Made by `holdfast.start`."""
 
-    def __init__(self, place: Place, query: SparkQuery, carry: Carrier) -> None:
+    def __init__(self, place: JobLocation, query: SparkQuery, carry: Carrier) -> None:
         self._place = place
         self._query = query
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()

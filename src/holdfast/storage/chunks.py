@@ -20,7 +20,7 @@ class _Again:
         return self._through(iter(self._chunks))
 
 
-class Source:
+class ChunkSource:
     """An upload's chunks, with the exception that producing them ended in, if it did."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:

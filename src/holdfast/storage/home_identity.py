@@ -24,12 +24,12 @@ class HomeIdentity(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-class _Format(msgspec.Struct):
+class _IdentityFormat(msgspec.Struct):
     format: int
 
 
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
-_FORMAT_DECODER = msgspec.json.Decoder(_Format)
+_FORMAT_DECODER = msgspec.json.Decoder(_IdentityFormat)
 _DECODER = msgspec.json.Decoder(HomeIdentity)
 
 

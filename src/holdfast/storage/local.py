@@ -22,7 +22,7 @@ from holdfast.errors import (
     StorageFull,
     StorageUnreachable,
 )
-from holdfast.storage.chunks import Source
+from holdfast.storage.chunks import ChunkSource
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.local_root import DENIED, LinkInTheWay, LocalRoot
@@ -76,7 +76,7 @@ class LocalStore:
             _replace(folder, name, [data])
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        source = Source(chunks)
+        source = ChunkSource(chunks)
         try:
             with self._parent("upload", key, make=True) as (folder, name):
                 _replace(folder, name, source)

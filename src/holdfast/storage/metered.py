@@ -21,7 +21,7 @@ _LATENCIES_KEPT = 1000
 _LISTED_PER_REQUEST = 1000
 
 
-class Request(Enum):
+class StoreRequest(Enum):
     PUT = "put"
     GET = "get"
     LIST = "list"
@@ -61,12 +61,12 @@ class Meter:
 
     clock: Callable[[], float] = time.monotonic  # noqa: TID251
     _usage: Usage = field(default_factory=Usage)
-    _latencies: dict[Request, deque[float]] = field(default_factory=dict)
+    _latencies: dict[StoreRequest, deque[float]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def __post_init__(self) -> None:
         self._began = self.clock()
-        self._latencies.update((kind, deque(maxlen=_LATENCIES_KEPT)) for kind in Request)
+        self._latencies.update((kind, deque(maxlen=_LATENCIES_KEPT)) for kind in StoreRequest)
 
     @property
     def usage(self) -> Usage:
@@ -74,14 +74,14 @@ class Meter:
         with self._lock:
             return replace(self._usage, seconds=self.clock() - self._began)
 
-    def latency(self, kind: Request) -> Latency | None:
+    def latency(self, kind: StoreRequest) -> Latency | None:
         with self._lock:
             taken = sorted(self._latencies[kind])
         if not taken:
             return None
         return Latency(len(taken), taken[len(taken) // 2], taken[min(len(taken) - 1, len(taken) * 99 // 100)])
 
-    def count(self, kind: Request, requests: int = 1, *, bytes_out: int = 0, bytes_in: int = 0) -> None:
+    def count(self, kind: StoreRequest, requests: int = 1, *, bytes_out: int = 0, bytes_in: int = 0) -> None:
         with self._lock:
             self._usage = replace(
                 self._usage,
@@ -92,11 +92,11 @@ class Meter:
 
     def add(self, other: Usage) -> None:
         """What another process asked of the same store; its time is not added."""
-        for kind in Request:
+        for kind in StoreRequest:
             self.count(kind, getattr(other, kind.value))
-        self.count(Request.PUT, 0, bytes_out=other.bytes_out, bytes_in=other.bytes_in)
+        self.count(StoreRequest.PUT, 0, bytes_out=other.bytes_out, bytes_in=other.bytes_in)
 
-    def took(self, kind: Request, seconds: float) -> None:
+    def took(self, kind: StoreRequest, seconds: float) -> None:
         with self._lock:
             self._latencies[kind].append(seconds)
 
@@ -123,10 +123,10 @@ class MeteredStore:
         return MeteredStore(self._store.scoped(name), self._meter, self._put_requests)
 
     def create(self, key: str, data: bytes) -> Created:
-        return self._timed(Request.PUT, lambda: self._store.create(key, data), bytes_out=len(data))
+        return self._timed(StoreRequest.PUT, lambda: self._store.create(key, data), bytes_out=len(data))
 
     def put(self, key: str, data: bytes) -> None:
-        self._timed(Request.PUT, lambda: self._store.put(key, data), bytes_out=len(data))
+        self._timed(StoreRequest.PUT, lambda: self._store.put(key, data), bytes_out=len(data))
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         sent = 0
@@ -141,45 +141,45 @@ class MeteredStore:
         try:
             self._store.upload(key, passed_through(chunks, counted))
         finally:
-            self._meter.count(Request.PUT, self._put_requests(sent), bytes_out=sent)
-        self._meter.took(Request.PUT, self._meter.clock() - begun)
+            self._meter.count(StoreRequest.PUT, self._put_requests(sent), bytes_out=sent)
+        self._meter.took(StoreRequest.PUT, self._meter.clock() - begun)
 
     def get(self, key: str) -> bytes:
-        data = self._timed(Request.GET, lambda: self._store.get(key))
-        self._meter.count(Request.GET, 0, bytes_in=len(data))
+        data = self._timed(StoreRequest.GET, lambda: self._store.get(key))
+        self._meter.count(StoreRequest.GET, 0, bytes_in=len(data))
         return data
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        data = self._timed(Request.GET, lambda: self._store.read(key, offset, length))
-        self._meter.count(Request.GET, 0, bytes_in=len(data))
+        data = self._timed(StoreRequest.GET, lambda: self._store.read(key, offset, length))
+        self._meter.count(StoreRequest.GET, 0, bytes_in=len(data))
         return data
 
     def stream(self, key: str) -> Iterator[bytes]:
-        self._meter.count(Request.GET)
+        self._meter.count(StoreRequest.GET)
         for piece in self._store.stream(key):
-            self._meter.count(Request.GET, 0, bytes_in=len(piece))
+            self._meter.count(StoreRequest.GET, 0, bytes_in=len(piece))
             yield piece
 
     def exists(self, key: str) -> bool:
-        return self._timed(Request.GET, lambda: self._store.exists(key))
+        return self._timed(StoreRequest.GET, lambda: self._store.exists(key))
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
-        self._meter.count(Request.LIST)
+        self._meter.count(StoreRequest.LIST)
         for number, item in enumerate(self._store.list(prefix, after), 1):
             yield item
             if number % _LISTED_PER_REQUEST == 0:
-                self._meter.count(Request.LIST)
+                self._meter.count(StoreRequest.LIST)
 
     def children(self) -> tuple[str, ...]:
-        return self._timed(Request.LIST, self._store.children)
+        return self._timed(StoreRequest.LIST, self._store.children)
 
     def delete(self, key: str) -> None:
-        self._timed(Request.DELETE, lambda: self._store.delete(key))
+        self._timed(StoreRequest.DELETE, lambda: self._store.delete(key))
 
     def temporaries(self) -> Iterator[StoredObject]:
         return self._store.temporaries()
 
-    def _timed(self, kind: Request, call: Callable[[], T], *, bytes_out: int = 0) -> T:
+    def _timed(self, kind: StoreRequest, call: Callable[[], T], *, bytes_out: int = 0) -> T:
         """Counted whether it succeeds or not: a refused request is a request."""
         self._meter.count(kind, bytes_out=bytes_out)
         begun = self._meter.clock()

@@ -14,7 +14,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectNotFound
-from holdfast.storage.chunks import Source
+from holdfast.storage.chunks import ChunkSource
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.object_store_errors import Answer, Effect, named
@@ -86,7 +86,7 @@ class RemoteStore:
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """In parts when it is large. A broken upload's parts are dropped, on S3 and Google by an explicit abort."""
-        source = Source(chunks)
+        source = ChunkSource(chunks)
         beginning = source.beginning(SINGLE_PUT)
         if source.exhausted:
             self._tried("upload", key, lambda: self._put_whole(key, beginning), Effect.REPEATABLE)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from holdfast.cli.demo.batch_answer import compare, read_table, recompute
 from holdfast.cli.demo.driver import Driver, shown_command
 from holdfast.cli.demo.picture import Picture
-from holdfast.cli.demo.show import NotReached, Show
+from holdfast.cli.demo.show import ActFailed, Show
 from holdfast.errors import OwnedByAnotherRun
 from holdfast.repository.entries import CheckpointCompleted
 
@@ -169,7 +169,7 @@ def play(show: Show) -> list[Outcome]:
         show.begin_act(number, act.title, act.why)
         try:
             outcomes.append(act.play(show))
-        except NotReached as error:
+        except ActFailed as error:
             outcomes.append(Outcome(act.title, False, str(error)))
             break
     return outcomes
@@ -182,7 +182,7 @@ def all_held(outcomes: list[Outcome]) -> bool:
 def _newest(seen: Picture) -> CheckpointCompleted:
     newest = seen.newest
     if newest is None:
-        raise NotReached("there is no checkpoint")
+        raise ActFailed("there is no checkpoint")
     return newest
 
 

@@ -13,7 +13,7 @@ from holdfast.cli.demo.watching import (
 from holdfast.repository.entries import (
     AnyEntry,
     CheckpointCompleted,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     QueryRestarted,
     RunEnded,
     RunStarted,
@@ -28,7 +28,7 @@ class Picture:
     """In the order they were committed; a batch that ran again is in it twice."""
     said: list[DriverSaid] = field(default_factory=list)
     completed: list[CheckpointCompleted] = field(default_factory=list)
-    failed: list[CheckpointFailed] = field(default_factory=list)
+    failed: list[CheckpointFailedEntry] = field(default_factory=list)
     outcomes: str = ""
     """One mark per checkpoint that ended, in order of being heard of."""
     restarts: int = 0
@@ -61,7 +61,7 @@ class Picture:
             case CheckpointCompleted():
                 self.completed.append(entry)
                 self.outcomes += "✓"
-            case CheckpointFailed():
+            case CheckpointFailedEntry():
                 self.failed.append(entry)
             case QueryRestarted():
                 self.restarts += 1

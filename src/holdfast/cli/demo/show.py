@@ -19,7 +19,7 @@ _PATIENCE_S = 90.0
 """For one thing to happen; on an idle machine with two cores the longest takes ten seconds."""
 
 
-class NotReached(Exception):
+class ActFailed(Exception):
     """What an act waited for did not happen."""
 
 
@@ -67,9 +67,9 @@ class Show:
                 return
             if self._driver is not None and self._driver.exit_code is not None and not self._may_end:
                 code = self._driver.exit_code
-                raise NotReached(f"waited for {what}, but the driver ended with {code}: see {self.places.log}")
+                raise ActFailed(f"waited for {what}, but the driver ended with {code}: see {self.places.log}")
             if self.now() > deadline:
-                raise NotReached(f"waited {_PATIENCE_S:.0f} s for {what}: see {self.places.log}")
+                raise ActFailed(f"waited {_PATIENCE_S:.0f} s for {what}: see {self.places.log}")
             time.sleep(_LOOK_EVERY_S)
 
     def look(self) -> None:

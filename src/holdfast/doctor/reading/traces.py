@@ -59,7 +59,7 @@ class Trace(Struct, frozen=True):
 
 
 def read_trace(message: str, continuation: Iterable[str]) -> Trace:
-    reader = _Reader(message)
+    reader = _TraceReader(message)
     for line in continuation:
         if not (reader.has_enough_frames and line.startswith(_FRAME)):
             reader.take(line.rstrip())
@@ -76,7 +76,7 @@ def _frame_of(line: str) -> str | None:
     return found[1] if found else None
 
 
-class _Reader:
+class _TraceReader:
     def __init__(self, message: str) -> None:
         self._message = [message] if message else []
         self._links: list[_Link] = []

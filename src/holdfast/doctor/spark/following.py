@@ -38,10 +38,10 @@ class _GrowingLogs(DataSource):  # type: ignore[misc]
         return _SCHEMA
 
     def streamReader(self, schema: object) -> DataSourceStreamReader:
-        return _Reader(self.options["path"], pickle.loads(bytes.fromhex(self.options["rules"])))
+        return _GrowthReader(self.options["path"], pickle.loads(bytes.fromhex(self.options["rules"])))
 
 
-class _Reader(DataSourceStreamReader):  # type: ignore[misc]
+class _GrowthReader(DataSourceStreamReader):  # type: ignore[misc]
     def __init__(self, directory: str, rules: Sequence[Rule]) -> None:
         self._directory = directory
         self._rules = rules

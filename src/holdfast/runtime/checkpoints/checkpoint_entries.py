@@ -9,10 +9,10 @@ from holdfast.coordination.history import CheckpointRecord
 from holdfast.identifiers import Digest, Sequence
 from holdfast.repository.entries import (
     CheckpointCompleted,
-    CheckpointFailed,
+    CheckpointFailedEntry,
     Failure,
-    Headroom,
-    Phase,
+    PhaseDuration,
+    RecordedHeadroom,
     Requests,
     ShardSummary,
 )
@@ -51,7 +51,7 @@ def completed_entry(
         files=len(manifest.files()),
         objects_written=progress.objects_written + 1,
         shards=len(manifest.shards),
-        phases=(*_phases(progress), Phase(lifecycle.Phase.SEALING.value, _ms(now - progress.ended_at))),
+        phases=(*_phases(progress), PhaseDuration(lifecycle.Phase.SEALING.value, _ms(now - progress.ended_at))),
         slowest=_slowest(progress),
         requests=requests,
         headroom=_rounded(found),
@@ -61,7 +61,7 @@ def completed_entry(
 def failed_entry(record: CheckpointRecord, triggered_at: datetime, head: Sequence) -> MakeEntry:
     assert record.failure is not None
     failure = record.failure
-    return lambda stamp: CheckpointFailed(
+    return lambda stamp: CheckpointFailedEntry(
         **stamp,
         id=record.id,
         checkpoint_kind=record.kind,
@@ -88,18 +88,18 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _phases(record: CheckpointRecord) -> tuple[Phase, ...]:
-    return tuple(Phase(phase.value, _ms(seconds)) for phase, seconds in record.phases)
+def _phases(record: CheckpointRecord) -> tuple[PhaseDuration, ...]:
+    return tuple(PhaseDuration(phase.value, _ms(seconds)) for phase, seconds in record.phases)
 
 
 def _slowest(record: CheckpointRecord) -> tuple[ShardSummary, ...]:
     return tuple(ShardSummary(s.shard, _ms(s.seconds), s.bytes_total, s.bytes_new, s.files) for s in record.slowest)
 
 
-def _rounded(found: headroom.Headroom | None) -> Headroom | None:
+def _rounded(found: headroom.Headroom | None) -> RecordedHeadroom | None:
     if found is None:
         return None
-    return Headroom(
+    return RecordedHeadroom(
         needed_ms=_ms(found.needed_s),
         lives_ms=_ms(found.lives_s),
         batches_retained=found.batches_retained,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from holdfast.coordination.commands import RaiseAlarm
-from holdfast.coordination.headroom import Headroom, HeadroomAlarm, Pace
+from holdfast.coordination.headroom import BatchPace, Headroom, HeadroomAlarm
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.reasons import FailureReason
@@ -19,7 +19,7 @@ class HeadroomWatch:
         self._batches_retained = batches_retained
         self._clock = clock
         self._alarms = alarms
-        self._pace = Pace()
+        self._pace = BatchPace()
         self._alarm = HeadroomAlarm()
 
     # On the loop's thread.

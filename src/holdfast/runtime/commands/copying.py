@@ -31,7 +31,7 @@ from holdfast.storage.interface import ObjectStore
 
 
 @dataclass(frozen=True)
-class Place:
+class JobHome:
     """A job in a home."""
 
     job: JobName
@@ -64,7 +64,7 @@ class Copied:
     damaged: dict[CheckpointId, str] = field(default_factory=dict)
 
 
-def require_possible(source: Place, target: Place, source_state: JobState, target_state: JobState) -> None:
+def require_possible(source: JobHome, target: JobHome, source_state: JobState, target_state: JobState) -> None:
     """Refuse a target that is not, or not only, a copy of the source."""
     if source.store.url == target.store.url:
         raise InvalidSettings(f"could not copy {source} onto itself", hint="--to another home, or --as another name")
@@ -81,7 +81,7 @@ def require_possible(source: Place, target: Place, source_state: JobState, targe
         )
 
 
-def planned(source: Place, target: Place, entries: list[CheckpointCompleted], *, whole: bool) -> Copied:
+def planned(source: JobHome, target: JobHome, entries: list[CheckpointCompleted], *, whole: bool) -> Copied:
     """What a copy would do. Writes nothing."""
     source_state, target_state = source.state(), target.state()
     require_possible(source, target, source_state, target_state)
@@ -104,8 +104,8 @@ def planned(source: Place, target: Place, entries: list[CheckpointCompleted], *,
 class Copy:
     def __init__(
         self,
-        source: Place,
-        target: Place,
+        source: JobHome,
+        target: JobHome,
         progress: Callable[[Load], AbstractContextManager[Progress]],
         around: Environment | None = None,
     ) -> None:

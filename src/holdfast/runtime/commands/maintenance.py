@@ -29,7 +29,7 @@ from holdfast.runtime.run.run_end import record_run_end
 from holdfast.storage.interface import ObjectStore
 
 HEARTBEAT_S = 5.0
-HEADROOM = 1_000_000
+COPY_LEAD = 1_000_000
 """How far a copy's journal jumps above its source's: the source may have started again since the last copy, and a sink
 that both know must obey the copy all the same."""
 OnConflict = Literal["refuse", "takeover"]
@@ -139,7 +139,7 @@ def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:
 
     def make(stamp: Stamp) -> AnyEntry:
         behind = stamp["sequence"] == 1 or origin.head > stamp["sequence"]
-        above = Sequence(origin.head + HEADROOM) if behind else None
+        above = Sequence(origin.head + COPY_LEAD) if behind else None
         return msgspec.structs.replace(
             claim(stamp), lineage=origin.lineage, next_sequence=above, retention=origin.retention
         )

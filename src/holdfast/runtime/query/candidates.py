@@ -18,8 +18,8 @@ from holdfast.runtime.own_writer import Repeats, require_no_skips
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.query.causes import (
     SUSPICIONS,
-    Cause,
     DirectoryBehind,
+    FailureCause,
     QueryFailure,
     StartFailed,
     failure_of_start,
@@ -94,7 +94,7 @@ class Candidates:
     def _suspicion(self, resumed: Resumed, error: StartFailed) -> QueryFailure:
         """Raises when the directory is not under suspicion, or nothing came from before."""
         failure = self._supervision.blamed(failure_of_start(error))
-        if failure.cause is Cause.INCOMPATIBLE:
+        if failure.cause is FailureCause.INCOMPATIBLE:
             raise Incompatible(f"could not start the query: {failure.message}", hint=failure.hint) from error
         if failure.cause not in SUSPICIONS or resumed.barrier is None:
             raise error
@@ -141,7 +141,7 @@ class Candidates:
         refused = f"checkpoint {restored}" if restored is not None else directory.location
         self._refusals[refused] += 1
         return verdict(
-            found_wrong=failure.cause is Cause.STATE_UNREADABLE,
+            found_wrong=failure.cause is FailureCause.STATE_UNREADABLE,
             different=different is not None,
             covered=covered,
             restored=restored is not None,

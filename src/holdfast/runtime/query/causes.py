@@ -17,7 +17,7 @@ from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.runtime.query.exception_chain import Link, chain_of
 
 
-class Cause(StrEnum):
+class FailureCause(StrEnum):
     USER_CODE = "user code"
     SOURCE = "source"
     SINK = "sink"
@@ -38,21 +38,35 @@ class Cause(StrEnum):
 
 
 _HINTS = {
-    Cause.USER_CODE: "correct the pipeline's code, or the input that it fails on; nothing is lost, it goes on there",
-    Cause.SOURCE: "look at what the query reads: is it there, readable and of the right format?",
-    Cause.SINK: "look at where the query writes: is it there, writable and of the same columns?",
-    Cause.STATE_UNREADABLE: "holdfast verify --all; what could not be read is kept in <work>/<job>/*.aside",
-    Cause.STATE_NOT_LOADED: "look at Spark's log, and at the memory, the limits and the disks of the machine; nothing "
-    "is abandoned as long as the bytes are right",
-    Cause.INCOMPATIBLE: "start the query that the checkpoint is of, or give the changed one a new job name and a sink "
-    "of its own; nothing is lost",
-    Cause.STORAGE: "look at the disks and file systems of the driver and the executors: full, read-only or gone?",
-    Cause.OUT_OF_MEMORY: "give Spark more memory (spark.driver.memory, spark.executor.memory, and for Python "
-    "spark.executor.memoryOverhead), or each batch less to do (maxFilesPerTrigger, maxOffsetsPerTrigger)",
-    Cause.FENCED: "stop one of the two deployments",
-    Cause.SPARK_GONE: "start the process again; Spark's log, or the kernel's (killed for memory?), says why it went",
-    Cause.STOPPED: "stop the job itself, by SIGTERM or its stop(): whoever stops only its query sees it started again",
-    Cause.UNKNOWN: "read Spark's log of that time: it has the whole chain of exceptions",
+    FailureCause.USER_CODE: (
+        "correct the pipeline's code, or the input that it fails on; nothing is lost, it goes on there"
+    ),
+    FailureCause.SOURCE: "look at what the query reads: is it there, readable and of the right format?",
+    FailureCause.SINK: "look at where the query writes: is it there, writable and of the same columns?",
+    FailureCause.STATE_UNREADABLE: "holdfast verify --all; what could not be read is kept in <work>/<job>/*.aside",
+    FailureCause.STATE_NOT_LOADED: (
+        "look at Spark's log, and at the memory, the limits and the disks of the machine; nothing is abandoned as"
+        " long as the bytes are right"
+    ),
+    FailureCause.INCOMPATIBLE: (
+        "start the query that the checkpoint is of, or give the changed one a new job name and a sink of its own;"
+        " nothing is lost"
+    ),
+    FailureCause.STORAGE: (
+        "look at the disks and file systems of the driver and the executors: full, read-only or gone?"
+    ),
+    FailureCause.OUT_OF_MEMORY: (
+        "give Spark more memory (spark.driver.memory, spark.executor.memory, and for Python "
+        "spark.executor.memoryOverhead), or each batch less to do (maxFilesPerTrigger, maxOffsetsPerTrigger)"
+    ),
+    FailureCause.FENCED: "stop one of the two deployments",
+    FailureCause.SPARK_GONE: (
+        "start the process again; Spark's log, or the kernel's (killed for memory?), says why it went"
+    ),
+    FailureCause.STOPPED: (
+        "stop the job itself, by SIGTERM or its stop(): whoever stops only its query sees it started again"
+    ),
+    FailureCause.UNKNOWN: "read Spark's log of that time: it has the whole chain of exceptions",
 }
 _INPUT_DELETED = re.compile(
     r"KAFKA_DATA_LOSS|data may have been lost|\[DELTA_(LOG_FILE_NOT_FOUND|MISSING_FILES|STREAMING_TRAILING)_"
@@ -63,7 +77,7 @@ _DELETED_HINT = (
 )
 
 
-SUSPICIONS = (Cause.STATE_UNREADABLE, Cause.STATE_NOT_LOADED)
+SUSPICIONS = (FailureCause.STATE_UNREADABLE, FailureCause.STATE_NOT_LOADED)
 """Reasons to look at the work directory."""
 
 
@@ -85,14 +99,14 @@ WHILE_STAGING = "while the sink staged a batch"
 
 @dataclass(frozen=True)
 class QueryFailure:
-    cause: Cause
+    cause: FailureCause
     message: str
     """One line: what was raised, innermost, and in a user's code also where."""
 
     @property
     def input_is_deleted(self) -> bool:
         """The source has thrown away what the query was to read next: no restart brings it back."""
-        return self.cause is Cause.SOURCE and bool(_INPUT_DELETED.search(self.message))
+        return self.cause is FailureCause.SOURCE and bool(_INPUT_DELETED.search(self.message))
 
     @property
     def hint(self) -> str:
@@ -106,7 +120,7 @@ class QueryFailure:
 
 @dataclass(frozen=True)
 class _Rule:
-    cause: Cause
+    cause: FailureCause
     kind: re.Pattern[str]
     says: re.Pattern[str]
     within: re.Pattern[str]
@@ -115,28 +129,31 @@ class _Rule:
         return bool(self.kind.search(link.kind) and self.says.search(link.message) and self.within.search(link.frames))
 
 
-def _rule(cause: Cause, *, kind: str = "", says: str = "", within: str = "") -> _Rule:
+def _rule(cause: FailureCause, *, kind: str = "", says: str = "", within: str = "") -> _Rule:
     return _Rule(cause, re.compile(kind), re.compile(says), re.compile(within))
 
 
 _OF_ANY_LANGUAGE = (
-    _rule(Cause.FENCED, kind=r"^holdfast\.errors\.Fenced$"),
-    _rule(Cause.OUT_OF_MEMORY, kind=r"\bOutOfMemoryError$|\bSparkOutOfMemoryError$|^MemoryError$"),
+    _rule(FailureCause.FENCED, kind=r"^holdfast\.errors\.Fenced$"),
+    _rule(FailureCause.OUT_OF_MEMORY, kind=r"\bOutOfMemoryError$|\bSparkOutOfMemoryError$|^MemoryError$"),
     _rule(
-        Cause.STORAGE,
+        FailureCause.STORAGE,
         kind=r"^OSError$|^PermissionError$|^holdfast\.errors\.Storage",
         says=r"\[Errno (1|5|12|13|23|24|28|30|110|111|116|122)\]",
     ),
 )
 _OF_SPARK = (
     _rule(
-        Cause.OUT_OF_MEMORY,
+        FailureCause.OUT_OF_MEMORY,
         says=r"UNABLE_TO_ACQUIRE_MEMORY|_OUT_OF_MEMORY\b|Python worker exited unexpectedly|memory limits|OOMKilled",
     ),
-    _rule(Cause.STORAGE, says=r"No space left on device|Disk quota exceeded|Read-only file system|Stale file handle"),
+    _rule(
+        FailureCause.STORAGE,
+        says=r"No space left on device|Disk quota exceeded|Read-only file system|Stale file handle",
+    ),
     # The query is another one than the directory's. No restart helps, and the directory is not to blame.
     _rule(
-        Cause.INCOMPATIBLE,
+        FailureCause.INCOMPATIBLE,
         says=r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE"
         r"|STATE_STORE_INVALID_(VALUE_SCHEMA_EVOLUTION|CONFIG_AFTER_RESTART|VARIABLE_TYPE_CHANGE)"
         r"|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE"
@@ -146,61 +163,63 @@ _OF_SPARK = (
         r"|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
     ),
     # Spark's own trouble with a store that is sound: another thread holds it, or it could not be written.
-    _rule(Cause.UNKNOWN, says=r"CANNOT_LOAD_STATE_STORE\.(UNRELEASED_THREAD_ERROR|FAILED_TO_GET_CHANGELOG_WRITER)"),
+    _rule(
+        FailureCause.UNKNOWN, says=r"CANNOT_LOAD_STATE_STORE\.(UNRELEASED_THREAD_ERROR|FAILED_TO_GET_CHANGELOG_WRITER)"
+    ),
     # State or logs in the work directory that Spark has read and found wrong.
     _rule(
-        Cause.STATE_UNREADABLE,
+        FailureCause.STATE_UNREADABLE,
         says=r"(?i:bad table magic number|checksum mismatch)|Corruption:"
         r"|CANNOT_LOAD_STATE_STORE\.(CANNOT_READ_\w*_SIZE|INVALID_|UNEXPECTED_|\w*ROW_FORMAT)"
         r"|CHECKPOINT_FILE_CHECKSUM|STATE_STORE_(CHECKPOINT_LOCATION_NOT_EMPTY|(KEY|VALUE)_ROW_FORMAT|ROW_CHECKSUM)"
         r"|MALFORMED_LOG_FILE|INVALID_LOG_VERSION|(?i:log file was malformed)|Incomplete log file",
     ),
     _rule(
-        Cause.STATE_UNREADABLE,
+        FailureCause.STATE_UNREADABLE,
         kind=r"\.EOFException$|\.jackson\.|\.MappingException$|\.NumberFormatException$|\.IllegalArgumentException$",
         within=r"\.(HDFSMetadataLog|StreamMetadata|CommitLog|OffsetSeqLog|CompactibleFileStreamLog"
         r"|StateSchemaCompatibilityChecker|OperatorStateMetadata\w*)\$?\.",
     ),
-    _rule(Cause.STATE_UNREADABLE, kind=r"\.AssertionError$", within=r"\A.*assert\n.*\.initializeExecution\n"),
-    _rule(Cause.STATE_UNREADABLE, kind=r"\.ChecksumException$"),
+    _rule(FailureCause.STATE_UNREADABLE, kind=r"\.AssertionError$", within=r"\A.*assert\n.*\.initializeExecution\n"),
+    _rule(FailureCause.STATE_UNREADABLE, kind=r"\.ChecksumException$"),
     # It could not be loaded, for a reason that nobody here knows, or because a file was not found.
     _rule(
-        Cause.STATE_NOT_LOADED,
+        FailureCause.STATE_NOT_LOADED,
         says=r"CANNOT_LOAD_STATE_STORE|MISSING_METADATA_FILE|^batch \d+ doesn't exist|delta file .* does not exist"
         r"|Error reading (delta|snapshot) file|/state/\S+ (\(No such file|does not exist)",
     ),
-    _rule(Cause.STATE_NOT_LOADED, kind=r"\.RocksDBException$", says=r"No such file"),
+    _rule(FailureCause.STATE_NOT_LOADED, kind=r"\.RocksDBException$", says=r"No such file"),
     _rule(
-        Cause.SOURCE,
+        FailureCause.SOURCE,
         says=r"\[(FAILED_READ_FILE|PATH_NOT_FOUND|MALFORMED_RECORD_IN_PARSING|KAFKA_(?!NULL_TOPIC)"
         r"|PYTHON_STREAMING_DATA_SOURCE|UNABLE_TO_INFER_SCHEMA"
         r"|DELTA_(SOURCE_|STREAMING_|SCHEMA_CHANGED|LOG_FILE_NOT_FOUND|MISSING_FILES_UNEXPECTED_VERSION))",
     ),
     # Its connector leaves out the name of the error that Spark's own messages begin with.
-    _rule(Cause.SOURCE, says=r"not available in Kafka any more"),
-    _rule(Cause.SOURCE, kind=r"^org\.apache\.spark\.sql\.kafka010\.", says=r"(?i)\boffset"),
+    _rule(FailureCause.SOURCE, says=r"not available in Kafka any more"),
+    _rule(FailureCause.SOURCE, kind=r"^org\.apache\.spark\.sql\.kafka010\.", says=r"(?i)\boffset"),
     _rule(
-        Cause.SINK,
+        FailureCause.SINK,
         says=r"\[(TASK_WRITE_FAILED|PATH_ALREADY_EXISTS|DATA_SOURCE_EXTERNAL_ERROR)|Mkdirs failed|_spark_metadata\b",
     ),
-    _rule(Cause.SINK, kind=r"\.(ParentNotDirectoryException|FileAlreadyExistsException)$"),
-    _rule(Cause.SINK, kind=r"^org\.apache\.kafka\.", says=r"not present in metadata after|^Expiring \d+ record"),
+    _rule(FailureCause.SINK, kind=r"\.(ParentNotDirectoryException|FileAlreadyExistsException)$"),
+    _rule(FailureCause.SINK, kind=r"^org\.apache\.kafka\.", says=r"not present in metadata after|^Expiring \d+ record"),
     # Of an offset that is no longer there, what Spark says around it says more.
-    _rule(Cause.SOURCE, kind=r"^org\.apache\.kafka\.(?!.*\bOffsetOutOfRangeException$)"),
-    _rule(Cause.USER_CODE, kind=r"\.PythonException$|ForeachBatchUserFuncException$"),
-    _rule(Cause.USER_CODE, says=r"\bSQLSTATE: (22|38|39)\w{3}"),
+    _rule(FailureCause.SOURCE, kind=r"^org\.apache\.kafka\.(?!.*\bOffsetOutOfRangeException$)"),
+    _rule(FailureCause.USER_CODE, kind=r"\.PythonException$|ForeachBatchUserFuncException$"),
+    _rule(FailureCause.USER_CODE, says=r"\bSQLSTATE: (22|38|39)\w{3}"),
 )
 
 
 _OF_THE_MACHINE = _rule(
-    Cause.STORAGE,
+    FailureCause.STORAGE,
     says=r"(?i:No space left on device|Disk quota exceeded|Read-only file system|Stale (NFS )?file handle"
     r"|Input/output error|Too many open files|Cannot allocate memory|Permission denied|Operation not permitted"
     r"|Transport endpoint is not connected|Host is down|No such device|Resource temporarily unavailable"
     r"|Connection (refused|reset)|timed out|Could not obtain block|Filesystem closed|safe mode|File too large)",
 )
 _OF_THE_MACHINE_BY_KIND = _rule(
-    Cause.STORAGE,
+    FailureCause.STORAGE,
     kind=r"\.(ClosedByInterruptException|Interrupted(IO)?Exception|AccessControlException|AccessDeniedException"
     r"|BlockMissingException|CannotObtainBlockLengthException|SafeModeException|ConnectException|SocketException"
     r"|SocketTimeoutException|NoRouteToHostException|UnknownHostException|StandbyException|ClosedChannelException)$",
@@ -211,9 +230,9 @@ _OF_THE_MACHINE_BY_KIND = _rule(
 def failure_of_text(text: str) -> QueryFailure:
     """Why the query died that ended with this."""
     if text.startswith(GONE):
-        return QueryFailure(Cause.SPARK_GONE, text.splitlines()[0])
+        return QueryFailure(FailureCause.SPARK_GONE, text.splitlines()[0])
     if text == STOPPED:
-        return QueryFailure(Cause.STOPPED, text)
+        return QueryFailure(FailureCause.STOPPED, text)
     chain = chain_of(text.removeprefix(f"{WHILE_STAGING}: "))
     for link in reversed(chain):
         if (cause := _cause_of(link)) is not None:
@@ -223,14 +242,14 @@ def failure_of_text(text: str) -> QueryFailure:
                 else QueryFailure(cause, link.line)
             )
     innermost = next((link.line for link in reversed(chain) if link.line), "")
-    return QueryFailure(Cause.SINK if text.startswith(WHILE_STAGING) else Cause.UNKNOWN, innermost)
+    return QueryFailure(FailureCause.SINK if text.startswith(WHILE_STAGING) else FailureCause.UNKNOWN, innermost)
 
 
 def _of_the_machine(chain: tuple[Link, ...]) -> QueryFailure | None:
     """Also when what stands further in was said of the state."""
     rules = (_OF_THE_MACHINE, _OF_THE_MACHINE_BY_KIND)
     link = next((link for link in reversed(chain) if any(rule.knows(link) for rule in rules)), None)
-    return None if link is None else QueryFailure(Cause.STORAGE, link.line)
+    return None if link is None else QueryFailure(FailureCause.STORAGE, link.line)
 
 
 def failure_of_start(error: Exception) -> QueryFailure:
@@ -239,20 +258,20 @@ def failure_of_start(error: Exception) -> QueryFailure:
         case StartFailed():
             return failure_of_text(str(error))
         case DirectoryBehind():
-            return QueryFailure(Cause.STATE_UNREADABLE, str(error))
+            return QueryFailure(FailureCause.STATE_UNREADABLE, str(error))
         case Fenced():
-            return QueryFailure(Cause.FENCED, error.message)
+            return QueryFailure(FailureCause.FENCED, error.message)
         case StorageError():
-            return QueryFailure(Cause.STORAGE, error.message)
+            return QueryFailure(FailureCause.STORAGE, error.message)
         case HoldfastError():
-            return QueryFailure(Cause.UNKNOWN, error.message)
+            return QueryFailure(FailureCause.UNKNOWN, error.message)
     return failure_of_text(f"{type(error).__module__}.{type(error).__qualname__}: {error}")
 
 
-def _cause_of(link: Link) -> Cause | None:
+def _cause_of(link: Link) -> FailureCause | None:
     if link.python and not _SPARKS_OWN.match(link.kind):
         known = next((rule.cause for rule in _OF_ANY_LANGUAGE if rule.knows(link)), None)
-        return known or Cause.USER_CODE
+        return known or FailureCause.USER_CODE
     return next((rule.cause for rule in (*_OF_ANY_LANGUAGE, *_OF_SPARK) if rule.knows(link)), None)
 
 

@@ -18,7 +18,7 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.query.candidates import Candidates
-from holdfast.runtime.query.causes import Cause, QueryFailure, failure_of_start, failure_of_text
+from holdfast.runtime.query.causes import FailureCause, QueryFailure, failure_of_start, failure_of_text
 from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.alarms import Alarms
@@ -198,7 +198,7 @@ class QueryLife:
         if seen.end_reason is None or self.stop_asked:
             return
         failure = failure_of_text(seen.end_reason)
-        if failure.cause is Cause.SPARK_GONE and not self._gone:
+        if failure.cause is FailureCause.SPARK_GONE and not self._gone:
             # A signal to the whole process group ends the JVM too, and our own handler may be a moment behind.
             self._gone = True
             return
@@ -226,7 +226,7 @@ class QueryLife:
         self._alarms.raise_alarm(QUERY_DIED, "warning", message, failure.hint)
 
     def _end_for(self, verdict: PermanentFailure) -> None:
-        if verdict.failure.cause is Cause.FENCED:
+        if verdict.failure.cause is FailureCause.FENCED:
             self._callbacks.event(RunFenced(verdict.failure.message))
         else:
             self._fail_permanently(verdict.error(self._job))

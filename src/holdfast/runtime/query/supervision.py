@@ -4,19 +4,19 @@ from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, Fenced, HoldfastError, Incompatible, JobFailed, StorageError
 from holdfast.identifiers import JobName
-from holdfast.runtime.query.causes import SUSPICIONS, Cause, QueryFailure
+from holdfast.runtime.query.causes import SUSPICIONS, FailureCause, QueryFailure
 
 _LONGEST_DELAY_S = 60.0
 
-_ERRORS: dict[Cause, type[HoldfastError]] = {
-    Cause.INCOMPATIBLE: Incompatible,
-    Cause.STATE_UNREADABLE: Corrupt,
-    Cause.STORAGE: StorageError,
-    Cause.FENCED: Fenced,
+_ERRORS: dict[FailureCause, type[HoldfastError]] = {
+    FailureCause.INCOMPATIBLE: Incompatible,
+    FailureCause.STATE_UNREADABLE: Corrupt,
+    FailureCause.STORAGE: StorageError,
+    FailureCause.FENCED: Fenced,
 }
 
 
-def ending_of(cause: Cause) -> type[HoldfastError]:
+def ending_of(cause: FailureCause) -> type[HoldfastError]:
     """The error that a job ends with when this cause is permanent."""
     return _ERRORS.get(cause, JobFailed)
 
@@ -74,23 +74,23 @@ class Supervision:
     def blamed(self, failure: QueryFailure) -> QueryFailure:
         """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
         if failure.cause in SUSPICIONS and self.overridden:
-            return QueryFailure(Cause.INCOMPATIBLE, failure.message)
+            return QueryFailure(FailureCause.INCOMPATIBLE, failure.message)
         return failure
 
     def _hopeless(self, failure: QueryFailure, resumed: bool) -> str | None:
         """Why another restart would not help, None when it may."""
         match failure.cause:
-            case Cause.FENCED:
+            case FailureCause.FENCED:
                 return failure.message
-            case Cause.SPARK_GONE:
+            case FailureCause.SPARK_GONE:
                 return f"{failure.message}; only a new process can start it again"
-            case Cause.INCOMPATIBLE:
+            case FailureCause.INCOMPATIBLE:
                 return f"Spark could not go on with this query: {failure.message}"
-            case Cause.USER_CODE if self._repeated >= self._same_error:
+            case FailureCause.USER_CODE if self._repeated >= self._same_error:
                 return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {failure.message}"
-            case Cause.SOURCE if failure.input_is_deleted and self._repeated >= self._same_error:
+            case FailureCause.SOURCE if failure.input_is_deleted and self._repeated >= self._same_error:
                 return f"what the query was to read next is no longer in its source: {failure.message}"
-            case Cause.STATE_UNREADABLE if resumed:
+            case FailureCause.STATE_UNREADABLE if resumed:
                 return None  # each restart sets one place aside: recovery says when there is no other
         if self.restarts >= self._attempts:
             return (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from holdfast.alarm import Alarm
 from holdfast.coordination.history import CheckpointRecord, Statistics
 from holdfast.identifiers import BatchId, FencingEpoch
-from holdfast.storage.metered import Latency, Meter, Request, Usage
+from holdfast.storage.metered import Latency, Meter, StoreRequest, Usage
 from holdfast.storage.prices import dollars_a_month
 
 
@@ -23,7 +23,9 @@ class StorageUse:
 
 def storage_use(url: str, meter: Meter) -> StorageUse:
     usage = meter.usage
-    return StorageUse(usage, meter.latency(Request.PUT), meter.latency(Request.GET), dollars_a_month(url, usage))
+    return StorageUse(
+        usage, meter.latency(StoreRequest.PUT), meter.latency(StoreRequest.GET), dollars_a_month(url, usage)
+    )
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from holdfast.storage.interface import ObjectStore
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequestOutcome:
     checkpoint: CheckpointId | None = None
     failure: Failure | None = None
     message: str = ""
 
 
-Reply = Callable[[Outcome], None]
+Reply = Callable[[RequestOutcome], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Serving:
         self._post = post
         self._abilities = abilities
         self._serving: Request | None = None
-        self._unwritten: Outcome | None = None
+        self._unwritten: RequestOutcome | None = None
         """The answer to `_serving`, when it could not be written yet."""
 
     def look(self) -> None:
@@ -100,7 +100,7 @@ class Serving:
             case "savepoint" if request.checkpoint is not None:
                 self._lanes.submit("journal", lambda: self._on_journal(request))
             case "savepoint" if made is not None:
-                self._reply(Outcome(made))
+                self._reply(RequestOutcome(made))
             case "savepoint" if name is not None:
                 self._abilities.checkpoint(name, lambda answer: self._reply(_outcome(answer)))
             case "delete-savepoint":
@@ -123,7 +123,7 @@ class Serving:
         def stopped(answer: AnswerRequest) -> None:
             savepoint = self._journal.state.savepoint(request.name) if request.name else None
             failed = _outcome(answer).failure
-            self._reply(Outcome(savepoint.id if savepoint else None, failed, "" if failed else "stopped"))
+            self._reply(RequestOutcome(savepoint.id if savepoint else None, failed, "" if failed else "stopped"))
 
         self._abilities.stop(None if made is not None else request.name, stopped)
 
@@ -159,9 +159,9 @@ class Serving:
         self._post(SavepointsKnown(names))
         if request.kind == "delete-savepoint":
             self._abilities.retire()
-        self._reply(Outcome(id))
+        self._reply(RequestOutcome(id))
 
-    def _reply(self, outcome: Outcome) -> None:
+    def _reply(self, outcome: RequestOutcome) -> None:
         self._unwritten = outcome
         self._lanes.submit("journal", self._write_answer)
 
@@ -207,12 +207,12 @@ class Serving:
         self._serving = None
 
 
-def _outcome(answer: AnswerRequest) -> Outcome:
+def _outcome(answer: AnswerRequest) -> RequestOutcome:
     if answer.failure is None:
-        return Outcome(answer.completed)
+        return RequestOutcome(answer.completed)
     reason, message = answer.failure
     return _refused(reason.value, message, reason.rule.hint)
 
 
-def _refused(reason: str, message: str, hint: str) -> Outcome:
-    return Outcome(failure=Failure(reason, message, False, hint))
+def _refused(reason: str, message: str, hint: str) -> RequestOutcome:
+    return RequestOutcome(failure=Failure(reason, message, False, hint))

@@ -22,7 +22,7 @@ from holdfast.sinks.protocol import SinkContext, SinkState
 from holdfast.storage.home_identity import read_home_identity
 
 if TYPE_CHECKING:
-    from holdfast.runtime.run.launching import Place
+    from holdfast.runtime.run.launching import JobLocation
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Outside:
         """The directory of the run before counts on what that run had published."""
         return not (self.agreement.older_home or self.agreement.new_life or self.new_place or self.accepts)
 
-    def context(self, place: Place, claimed: RunStarted) -> SinkContext:
+    def context(self, place: JobLocation, claimed: RunStarted) -> SinkContext:
         return SinkContext(
             place.job,
             claimed.fencing_epoch,
@@ -54,7 +54,7 @@ class Outside:
         )
 
 
-def known_to(place: Place, state: JobState) -> SinkContext:
+def known_to(place: JobLocation, state: JobState) -> SinkContext:
     """What the journal knows before this run."""
     run = state.run
     return SinkContext(
@@ -67,12 +67,12 @@ def known_to(place: Place, state: JobState) -> SinkContext:
     )
 
 
-def compare_here(place: Place, state: JobState) -> Agreement:
+def compare_here(place: JobLocation, state: JobState) -> Agreement:
     """What can be compared without Spark. Raises `Conflict`."""
     return agree(place.job, place.home, state, _memories_here(place), _asked(place))
 
 
-def compare(place: Place, state: JobState, sink: SinkState | None, described: str) -> Outside:
+def compare(place: JobLocation, state: JobState, sink: SinkState | None, described: str) -> Outside:
     """Raises `Conflict` when a person must choose."""
     memories = _memories_here(place)
     if sink is not None:
@@ -85,7 +85,7 @@ def compare(place: Place, state: JobState, sink: SinkState | None, described: st
     return Outside(agreement, sink, new_place, sink is not None and place.settings.accept_sink)
 
 
-def _memories_here(place: Place) -> list[Memory]:
+def _memories_here(place: JobLocation) -> list[Memory]:
     root = place.work / place.job
     marker, heartbeat = read_marker(root), read_heartbeat(place.store)
     memories = [of_heartbeat(heartbeat)] if heartbeat is not None else []
@@ -98,12 +98,12 @@ def _memories_here(place: Place) -> list[Memory]:
     return [*memories, of_work(str(root), marker)]
 
 
-def _asked(place: Place) -> Asked:
+def _asked(place: JobLocation) -> Asked:
     settings = place.settings
     return Asked(settings.new_life, settings.accept_older_home, settings.accept_sink)
 
 
-def _require_no_output(place: Place, state: JobState, newest: CheckpointCompleted, described: str) -> None:
+def _require_no_output(place: JobLocation, state: JobState, newest: CheckpointCompleted, described: str) -> None:
     """The sink knows nothing of a job that has published: it was emptied or replaced, or it is another one."""
     durable = newest.barrier_batch_id
     if place.settings.accept_sink or is_copied(state, newest.id):

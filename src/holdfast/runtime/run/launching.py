@@ -58,7 +58,7 @@ from holdfast.runtime.run.comparing import Outside, compare, compare_here, known
 from holdfast.runtime.run.loop import Item, Runtime, RuntimeComponents
 from holdfast.runtime.run.places import require_apart
 from holdfast.runtime.run.run_end import record_run_end
-from holdfast.runtime.upkeep.collecting import Collector, Pace
+from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
@@ -112,7 +112,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Place:
+class JobLocation:
     """A job in its home, looked at and found free. Nothing has been written yet."""
 
     job: JobName
@@ -141,7 +141,7 @@ def look(
     around: Environment,
     sink: str | None = None,
     state_file: Path | None = None,
-) -> Place:
+) -> JobLocation:
     """Everything that can be refused without touching anything, in the order of how quickly it can be said.
 
     `sink` is what the sink says of itself. What it holds is compared in `launch`: that takes Spark.
@@ -150,7 +150,7 @@ def look(
     meter = Meter(around.clock.monotonic)
     root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
     store = root.scoped(job)
-    place = Place(job, home, store, work, settings, around, meter, root=root, state_file=state_file)
+    place = JobLocation(job, home, store, work, settings, around, meter, root=root, state_file=state_file)
     require_no_work_directory(work)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
     silence = _require_claimable(place, journal)
@@ -160,7 +160,7 @@ def look(
     return replace(place, begins=not journal.state.completed, silence=silence)
 
 
-def _require_claimable(place: Place, journal: Journal) -> Silence | None:
+def _require_claimable(place: JobLocation, journal: Journal) -> Silence | None:
     """What had to be watched. Loads the journal."""
     if place.settings.on_conflict == "takeover":
         journal.load()
@@ -196,7 +196,7 @@ def retention_of(settings: Settings) -> Retention:
 
 
 def launch(
-    place: Place,
+    place: JobLocation,
     query: Query,
     lanes: Lanes,
     post: Callable[[Item], None],
@@ -264,7 +264,7 @@ def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
         return ()
 
 
-def _compared(place: Place, journal: Journal, query: Query) -> Outside:
+def _compared(place: JobLocation, journal: Journal, query: Query) -> Outside:
     """What others know of the job is read after the journal. Who seems to know more may be right: then the journal has
     moved on since, and is read again."""
     described = query.sink.describe() if query.sink is not None else ""
@@ -296,7 +296,7 @@ def _remind_of_acceptances(settings: Settings) -> None:
             )
 
 
-def _ask_beforehand(place: Place, journal: Journal, query: Query, outside: Outside, context: SinkContext) -> None:
+def _ask_beforehand(place: JobLocation, journal: Journal, query: Query, outside: Outside, context: SinkContext) -> None:
     """Sink and source, about what the journal alone can foresee: who does not agree is heard before the claim."""
     back = decide(journal.state, Wanted(place.settings.from_savepoint, place.settings.from_checkpoint))
     point = foreseen(journal.state, back if isinstance(back, GoBack) else None)
@@ -313,7 +313,7 @@ def _ask_beforehand(place: Place, journal: Journal, query: Query, outside: Outsi
         ).ask(point)
 
 
-def _agreed(place: Place, journal: Journal, compare: Callable[[JobState], T]) -> T:
+def _agreed(place: JobLocation, journal: Journal, compare: Callable[[JobState], T]) -> T:
     """A conflict counts when the journal, read again behind it, has not moved; a busy one is read a few times."""
     for _ in range(_READINGS):
         head = journal.state.head
@@ -326,13 +326,13 @@ def _agreed(place: Place, journal: Journal, compare: Callable[[JobState], T]) ->
     return compare(journal.state)
 
 
-def _home_identity(place: Place) -> str:
+def _home_identity(place: JobLocation) -> str:
     if place.root is None:
         return ""
     return ensure_home_identity(place.root, id=place.around.new_attempt(), now=place.around.clock.wall()).id
 
 
-def _marker(place: Place, claimed: RunStarted, home_id: str) -> WorkMarker:
+def _marker(place: JobLocation, claimed: RunStarted, home_id: str) -> WorkMarker:
     return WorkMarker(
         job=place.job,
         home=place.home,
@@ -355,7 +355,7 @@ class _Begun:
     """How far a writer of the query's own has come at most, None when that is not known."""
 
 
-def _recover(place: Place, parts: RuntimeComponents, outside: Outside, begun: _Begun) -> Resumed:
+def _recover(place: JobLocation, parts: RuntimeComponents, outside: Outside, begun: _Begun) -> Resumed:
     """The directory to start in, and the sink at the same point.
 
     A query that does not fit its checkpoint is refused before anything is abandoned: the next run goes on as before.
@@ -375,7 +375,7 @@ def _recover(place: Place, parts: RuntimeComponents, outside: Outside, begun: _B
     return resumed
 
 
-def _way_back(place: Place, state: JobState) -> GoBack | None:
+def _way_back(place: JobLocation, state: JobState) -> GoBack | None:
     """Where the job is to go back to, None when it goes on."""
     wanted = Wanted(place.settings.from_savepoint, place.settings.from_checkpoint)
     answer = decide(state, wanted)
@@ -390,7 +390,7 @@ def _way_back(place: Place, state: JobState) -> GoBack | None:
     return None
 
 
-def _claim(place: Place, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
+def _claim(place: JobLocation, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     heartbeat, work = place.settings.duration("heartbeat"), str(place.work / place.job)
     try:
@@ -411,7 +411,7 @@ def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
     return lambda stamp: msgspec.structs.replace(claim(stamp), next_sequence=max(upto, Sequence(stamp["sequence"] + 1)))
 
 
-def _telling(claim: MakeEntry, place: Place, sink: str) -> MakeEntry:
+def _telling(claim: MakeEntry, place: JobLocation, sink: str) -> MakeEntry:
     """What a reader judges the run by."""
     interval, file = place.settings.duration("interval"), str(place.state_file or "")
     return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file, sink=sink)
@@ -440,7 +440,7 @@ def run_started(
 
 
 def _put_together(
-    place: Place,
+    place: JobLocation,
     journal: Journal,
     claimed: RunStarted,
     outside: Outside,
@@ -492,7 +492,7 @@ def _put_together(
         journal=journal,
         blobs=blobs,
         manifests=checkpointing.manifests,
-        pace=Pace(settings.deletes_per_second, rule.grace_s),
+        pace=DeletionPace(settings.deletes_per_second, rule.grace_s),
         clock=around.clock,
         lanes=lanes,
         missing=lambda keys: parts.scrubbing.suspect(keys),  # noqa: PLW0108  made below
@@ -601,7 +601,7 @@ def _put_together(
     return parts, blobs
 
 
-def _state_file(place: Place, claimed: RunStarted) -> StateFile | None:
+def _state_file(place: JobLocation, claimed: RunStarted) -> StateFile | None:
     if place.state_file is None:
         return None
     return StateFile(place.job, place.home, place.state_file, place.around.process, claimed, place.around.clock)

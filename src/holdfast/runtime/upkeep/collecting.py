@@ -47,7 +47,7 @@ _IN_USE_PAUSE_S = 2.0
 
 
 @dataclass(frozen=True)
-class Pace:
+class DeletionPace:
     deletes_per_second: float
     grace_s: float
 
@@ -71,7 +71,7 @@ class Collector:
         journal: Journal,
         blobs: Blobs,
         manifests: dict[CheckpointId, Manifest],
-        pace: Pace,
+        pace: DeletionPace,
         clock: Clock,
         lanes: Lanes,
         missing: Callable[[frozenset[str]], None] = lambda keys: None,

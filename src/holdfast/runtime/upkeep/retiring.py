@@ -16,7 +16,7 @@ from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import reason_of
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.requests.serving import Outcome, Reply
+from holdfast.runtime.requests.serving import Reply, RequestOutcome
 from holdfast.runtime.upkeep.collecting import Collector, PendingDeletions
 from holdfast.runtime.upkeep.freeing import append_retirement, fold
 
@@ -73,9 +73,9 @@ class Retiring:
         self._collector.look_at_packs()
 
 
-def _outcome(pending: PendingDeletions, problem: StorageError | None) -> Outcome:
+def _outcome(pending: PendingDeletions, problem: StorageError | None) -> RequestOutcome:
     if problem is not None:
         reason = reason_of(problem)
-        return Outcome(failure=Failure(reason.value, problem.message, False, reason.rule.hint))
+        return RequestOutcome(failure=Failure(reason.value, problem.message, False, reason.rule.hint))
     waiting = f"; {pending.in_grace} more wait for their grace to end" if pending.in_grace else ""
-    return Outcome(message=f"{pending.ready} objects are deleted in the background{waiting}")
+    return RequestOutcome(message=f"{pending.ready} objects are deleted in the background{waiting}")
