@@ -209,6 +209,18 @@ class Checkers:
         self._entries[entry.sequence] = entry
         self._head, self._tip = entry.sequence, digest_of(data)
         self._place = (isinstance(entry, RunStarted) and entry.next_sequence) or entry.sequence + 1
+        self._adopt_what_follows()
+
+    def _adopt_what_follows(self) -> None:
+        """An entry that came late may have been all that a home lacked to be its writer's: what that one wrote behind
+        it is part of the journal then."""
+        key = f"journal/{self._place:020d}.json"
+        writer, data = self._strays.get(key), self._disk.objects.get(key)
+        if writer is None or data is None or msgspec.json.decode(data)["previous_digest"] != self._tip:
+            return
+        del self._strays[key]
+        self._astray.pop(writer, None)
+        self.created(key, data, writer)
 
     def _require_dead(self, owner: Process, by: Process) -> None:
         """Whoever watched the owner for as long as its heartbeat lives has seen it change."""

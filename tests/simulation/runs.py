@@ -41,8 +41,8 @@ WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home"
 """What a person may type, and the setting that it is."""
 _TYPED = re.compile(rf"(?:(?:{'|'.join(WAYS_OUT)}|--from-checkpoint \d+)(?: |\b))+")
 """Flags that are to be typed together."""
-_MEND, _START, _REPEAT = "Mend checkpoint", "Start without going back", "--repeats accept"
-_REPEATS = "--repeats accept"
+_REPAIR, _MARK = "Repair checkpoint", "holdfast verify --all --mark"
+_START, _REPEATS = "Start without going back", "--repeats accept"
 _ATTEMPTS = 8
 """How often a person tries a way out."""
 
@@ -382,7 +382,7 @@ class Operator:
     def _ways(self, refusal: HoldfastError) -> list[str]:
         hint, incident = refusal.hint or "", self._scene.outsider.incident
         ways = [" ".join(together.split()) for together in _TYPED.findall(hint)]
-        ways += [told for told in (_MEND, _START, _REPEATS) if told in hint]
+        ways += [told for told in (_REPAIR, _MARK, _START, _REPEATS) if told in hint]
         return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
     def _mend(self, refused: SimulatedRun) -> None:
@@ -398,10 +398,10 @@ class Operator:
         if way == "put back" and incident is not None:
             incident.put_back()
             outsider.incident = None
-        elif way == _MEND:
+        elif way in (_REPAIR, _MARK):
             self._scene.disk.mend()
             self._verify()
-        elif (way == _REPEAT and self._scene.own is not None) or (way == _REPEATS and self._scene.own is not None):
+        elif way == _REPEATS and self._scene.own is not None:
             self._scene.own.appends = True
             self._scene.settings["repeats"] = "accept"
         back = re.search(r"--from-checkpoint (\d+)", way)
@@ -490,7 +490,8 @@ class Operator:
             if (refused := self._refused()) is None:
                 break
             self._mend(refused)
-            last = self._undisturbed_run()
+            if self._refused() in (None, refused):  # else what the person tried has said what to do next
+                last = self._undisturbed_run()
         return last
 
     def _require_tidy(self) -> None:
