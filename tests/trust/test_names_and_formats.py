@@ -29,7 +29,8 @@ from holdfast.repository import names
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Retention
 from holdfast.repository.mailbox import read_request
-from holdfast.repository.ownership import read_heartbeat
+from holdfast.repository.ownership import decoded, read_heartbeat
+from holdfast.repository.sealing import opened, sealed
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.home_identity import KEY, ensure_home_identity, read_home_identity
@@ -223,9 +224,43 @@ class TestDocuments:
         history.run()
         history.beat()
         beat = msgspec.json.decode(history.store.get("owner.json"))
+        del beat["checksum"]
+        history.store.put("owner.json", sealed(msgspec.json.encode(beat)))
         assert read_heartbeat(history.store) is not None
-        history.store.put("owner.json", msgspec.json.encode(beat | {"format": 99}))
+        history.store.put("owner.json", sealed(msgspec.json.encode(beat | {"format": 99})))
         assert read_heartbeat(history.store) is None
+
+    def test_no_flipped_bit_gives_a_heartbeat_another_meaning(self, tmp_path: Path) -> None:
+        """Simulation seed 11587: a claim that came wrong passed for another run's, and a sound home for an old one."""
+        history = History(tmp_path / "home")
+        history.run()
+        history.beat()
+        data, right = history.store.get("owner.json"), read_heartbeat(history.store)
+        assert right is not None
+        for bit in range(len(data) * 8):
+            wrong = bytearray(data)
+            wrong[bit // 8] ^= 1 << bit % 8
+            assert decoded(bytes(wrong)) in (None, right)
+
+    def test_a_heartbeat_that_came_wrong_but_lies_right_is_read_once_more(self, tmp_path: Path) -> None:
+        history = History(tmp_path / "home")
+        history.run()
+        history.beat()
+        right, get = read_heartbeat(history.store), history.store.get
+        answers = [get("owner.json").replace(b'"beat":', b'"beet":')]
+        history.store.get = lambda key: answers.pop() if answers else get(key)  # type: ignore[method-assign]
+        assert read_heartbeat(history.store) == right
+        assert not answers
+
+    def test_a_heartbeat_of_an_older_version_has_no_checksum_and_is_read(self, tmp_path: Path) -> None:
+        history = History(tmp_path / "home")
+        history.run()
+        history.beat()
+        right = read_heartbeat(history.store)
+        proof = opened(history.store.get("owner.json"))
+        assert proof is not None
+        history.store.put("owner.json", proof[0])
+        assert read_heartbeat(history.store) == right
 
 
 KEYS = ("", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/../b", "a/./b", "a\0b")

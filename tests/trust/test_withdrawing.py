@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.errors import Fenced, HomeReplaced
+from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId
 from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
 from holdfast.storage.interface import Created
+from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.copies import DictStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,4 +116,67 @@ def test_the_newest_entry_alone_is_no_sign_that_the_home_is_back() -> None:
         journal.require_standing()
     store.objects.update(there)
     journal.append(started(2))
+    journal.require_standing()
+
+
+class Unanswered(DictStore):
+    """A store that answers the first try of an append with an error; nobody knows whether it comes late."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://home")
+        self.is_silent = False
+
+    def create(self, key: str, data: bytes) -> Created:
+        if self.is_silent:
+            self.is_silent = False
+            raise OutcomeUnknown("no answer")
+        return super().create(key, data)
+
+
+@pytest.fixture(params=["the journal tries again", "the store tries again"])
+def repeated(request: pytest.FixtureRequest) -> tuple[Journal, Unanswered, dict[str, bytes]]:
+    """A run whose newest entry, the third one, was appended with a second try; and a backup with the first one."""
+    store = Unanswered()
+    patient = RetryingStore(store, Patience(clock=lambda: 0.0, sleep=lambda seconds: None, draw=lambda: 0.5))
+    journal = a_journal(store if request.param == "the journal tries again" else patient)
+    backup = dict(store.objects)
+    journal.append(started(1))
+    store.is_silent = True
+    journal.append(started(2))
+    return journal, store, backup
+
+
+def test_a_try_that_comes_late_does_not_make_another_home_the_runs_own(
+    repeated: tuple[Journal, Unanswered, dict[str, bytes]],
+) -> None:
+    """Nobody has looked since the home was put back, and the newest entry is there: the one before it is not."""
+    journal, store, backup = repeated
+    there = dict(store.objects)
+    store.objects = backup | {entry_key(3): there[entry_key(3)]}
+    with pytest.raises(HomeReplaced):
+        journal.require_standing()
+    with pytest.raises(HomeReplaced):
+        journal.append(started(3))
+    assert entry_key(4) not in store.objects
+    store.objects = there
+    journal.append(started(3))
+
+
+def test_what_was_written_behind_an_entry_that_came_late_is_taken_back(
+    repeated: tuple[Journal, Unanswered, dict[str, bytes]],
+) -> None:
+    journal, store, backup = repeated
+    store.objects = backup | {entry_key(3): store.objects[entry_key(3)]}
+    with pytest.raises(HomeReplaced):
+        journal.append(started(3))
+    assert entry_key(4) not in store.objects
+
+
+def test_an_entry_that_was_tried_once_proves_the_home_by_itself() -> None:
+    """One that is lost in front of it is damage, which a run repairs as it goes on."""
+    store = DictStore("memory://home")
+    journal = a_journal(store)
+    journal.append(started(1))
+    journal.append(started(2))
+    del store.objects[entry_key(2)]
     journal.require_standing()

@@ -1,8 +1,5 @@
 """From an entry of the journal to its bytes and back, each entry proved by its checksum.
 
-The stored document ends with `"checksum"`: the BLAKE3 of the same document without that field. It is taken over the
-bytes as they lie there, so a reader can prove an entry with fields that it does not know.
-
 An entry without a checksum was written before there were any. Such an entry has no field but the known ones: one that
 lost its checksum to a damaged byte is not taken for it.
 
@@ -10,7 +7,6 @@ A fold is sealed in the same way. It holds the entries' documents as they were s
 still proved by its own checksum, and the next one still follows the last of them.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +17,8 @@ from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import DamagedJournal, NewerFormat
 from holdfast.identifiers import Digest, Sequence
 from holdfast.repository.entries import CHAINED_SINCE, FORMAT, AnyEntry
+from holdfast.repository.sealing import opened, sealed
 
-_SEAL = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
 _HINT = (
     "nothing was changed; put this object back from a copy of the home, "
     "and let `holdfast verify` tell what else is damaged"
@@ -62,7 +58,7 @@ _FOLD_DECODER = msgspec.json.Decoder(_Fold)
 
 
 def encode_entry(entry: AnyEntry) -> bytes:
-    return _sealed(msgspec.json.encode(entry))
+    return sealed(msgspec.json.encode(entry))
 
 
 def stored_entry(entry: AnyEntry) -> StoredEntry:
@@ -71,15 +67,15 @@ def stored_entry(entry: AnyEntry) -> StoredEntry:
 
 def encode_fold(upto: Sequence, entries: Iterable[StoredEntry]) -> bytes:
     documents = b",\n".join(entry.data for entry in entries)
-    return _sealed(b'{"format":%d,"upto":%d,"entries":[\n%b\n]}' % (FORMAT, upto, documents))
+    return sealed(b'{"format":%d,"upto":%d,"entries":[\n%b\n]}' % (FORMAT, upto, documents))
 
 
 def decode_fold(key: str, data: bytes) -> tuple[StoredEntry, ...]:
     """Its entries, oldest first. Raises what `decode_entry` raises."""
-    sealed = _SEAL.search(data)
-    if sealed is None:
+    proof = opened(data)
+    if proof is None:
         raise damaged_entry(key, "it has no checksum")
-    _require_checksum(key, data[: sealed.start()] + b"}", sealed[1].decode())
+    _require_checksum(key, *proof)
     try:
         _require_known_format(key, _FORMAT_DECODER.decode(data).format)
         fold = _FOLD_DECODER.decode(data)
@@ -89,24 +85,20 @@ def decode_fold(key: str, data: bytes) -> tuple[StoredEntry, ...]:
     return tuple(StoredEntry(decode_entry(key, document), document) for document in documents)
 
 
-def _sealed(body: bytes) -> bytes:
-    return b'%b,"checksum":"%b"}' % (body[:-1], digest_of(body).encode())
-
-
 def decode_entry(key: str, data: bytes) -> AnyEntry:
     """The entry in `data`.
 
     Raises `DamagedJournal` when it is not what was written, `NewerFormat` when its format is not known here.
     """
-    sealed = _SEAL.search(data)
-    if sealed is not None:
-        _require_checksum(key, data[: sealed.start()] + b"}", sealed[1].decode())
+    proof = opened(data)
+    if proof is not None:
+        _require_checksum(key, *proof)
     try:
         _require_known_format(key, _FORMAT_DECODER.decode(data).format)
         entry = _ENTRY_DECODER.decode(data)
-        if sealed is None and entry.format >= CHAINED_SINCE:
+        if proof is None and entry.format >= CHAINED_SINCE:
             raise damaged_entry(key, "it has no checksum")
-        if sealed is None:
+        if proof is None:
             _require_known_fields(key, data, entry)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise damaged_entry(key, str(error)) from error

@@ -33,7 +33,8 @@ follows it.
 
 A home that was emptied, swapped or put back from a backup under a run shows in the same proof: h is gone, by a read and
 by a listing, and the journal has no newer run. That is `HomeReplaced`; it passes when the home is put back. If another
-run was given the same number there, or a newer one, this run stops.
+run was given the same number there, or a newer one, this run stops. An append of h that was tried twice may bring h,
+and h alone, into that home when the other try comes late; then the entry before h is proved as well.
 """
 
 from collections.abc import Callable
@@ -84,7 +85,7 @@ from holdfast.repository.names import JOURNAL as PREFIX
 from holdfast.repository.reserve import release_reserve
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
-from holdfast.storage.retrying import RetryingStore
+from holdfast.storage.retrying import RetryingStore, was_repeated
 
 __all__ = [
     "PREFIX",
@@ -130,6 +131,8 @@ class Journal:
         self._undecided: StoredEntry | None = None
         self._tried: set[AttemptId] = set()
         """Attempts on the place behind the newest entry."""
+        self._repeated: set[Sequence] = set()
+        """Entries whose append was tried more than once: a try may still come."""
         self._fenced: str | None = None
         self._claim = AttemptId("")
         self._tip: StoredEntry | None = None
@@ -270,6 +273,8 @@ class Journal:
                     raise
                 last = error
             else:
+                if doubtful or standing is not mine or was_repeated(self._store, entry_key(mine.sequence)):
+                    self._repeated.add(mine.sequence)
                 self._undecided = None
                 return standing
         assert last is not None
@@ -309,7 +314,7 @@ class Journal:
             self._fenced = self._overtaken_by(standing)
             self._require_owner()
         try:
-            loss = None if self._tip is None or self._stands(self._tip) else self._loss(standing)
+            loss = None if self._tip is None or self._proves_the_home(self._tip) else self._loss(standing)
         except StorageError as error:
             if written.attempt != mine.entry.attempt:
                 raise
@@ -345,17 +350,32 @@ class Journal:
 
     def require_standing(self) -> None:
         """Raises `Fenced` or `HomeReplaced` when this run's newest entry does not stand, or another's is behind it.
-        Two reads; for any thread."""
+        Two reads, as a rule; for any thread."""
         while True:
             tip = self._tip
             assert tip is not None, "after the claim"
             if owner := newer_run(self._store, self.state):
                 raise Fenced(owner)
-            if self._stands(tip) and (not self._lost or self._is_whole()):
+            if self._proves_the_home(tip) and (not self._lost or self._is_whole()):
                 return
             if tip is self._tip:
                 raise self._loss(None)
             # It was this run's own fold that took it away.
+
+    def _proves_the_home(self, tip: StoredEntry) -> bool:
+        """Whether the newest entry stands. One whose append was repeated proves nothing by itself: a try that comes
+        late can put it into a home that came meanwhile. Then the one before it must stand, too."""
+        stored: StoredEntry | None = tip
+        while stored is not None and not self._is_folded(stored):
+            if not self._stands(stored):
+                return False
+            if stored.sequence not in self._repeated:
+                return True
+            stored = self._stored.get(stored.entry.previous)
+        return True
+
+    def _is_folded(self, stored: StoredEntry) -> bool:
+        return self.state.folded is not None and stored.sequence <= self.state.folded.upto
 
     def _stands(self, stored: StoredEntry) -> bool:
         """False when it is gone by both witnesses, or another stands there."""
@@ -406,7 +426,11 @@ class Journal:
         except DamagedJournal:
             if void is None:
                 raise
-            chain = read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
+            try:
+                chain = read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
+            except DamagedJournal:
+                self._withdraw(void)
+                raise
             self._withdraw(void)
             return chain
 
@@ -438,7 +462,7 @@ class Journal:
         tip = self._tip
         assert tip is not None, "after the claim"
         assert tip.sequence not in dropped, "the next entry follows it"
-        if not self._stands(tip):
+        if not self._proves_the_home(tip):
             raise self._loss(None)
         kept = [self._stored[sequence] for sequence, _ in self.state.sequences if sequence not in dropped]
         fold = StoredFold(fold_key(tip.sequence), encode_fold(tip.sequence, kept))

@@ -15,9 +15,11 @@ from typing import Literal
 
 import msgspec
 
+from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import ObjectNotFound, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName, Sequence
 from holdfast.repository.entries import Process, RunStarted
+from holdfast.repository.sealing import opened, sealed
 from holdfast.repository.self_report import SelfReport
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
@@ -184,7 +186,9 @@ _FORMAT_DECODER = msgspec.json.Decoder(_HeartbeatFormat)
 
 
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
-    return decoded(heartbeat_bytes(store))
+    """Read twice before it is left alone: bytes that came wrong may lie right."""
+    data = heartbeat_bytes(store)
+    return None if data is None else decoded(data) or decoded(heartbeat_bytes(store))
 
 
 def heartbeat_bytes(store: ObjectStore) -> bytes | None:
@@ -196,8 +200,10 @@ def heartbeat_bytes(store: ObjectStore) -> bytes | None:
 
 
 def decoded(data: bytes | None) -> Heartbeat | None:
-    """None also of one that a newer version wrote: it is not read as if it were known."""
-    if data is None:
+    """None also of one that a newer version wrote, or whose bytes are not what was written: a wrong number in it would
+    pass for what another run knows. The first versions wrote no checksum."""
+    proof = opened(data) if data is not None else None
+    if data is None or (proof is not None and digest_of(proof[0]) != proof[1]):
         return None
     try:
         return _DECODER.decode(data) if _FORMAT_DECODER.decode(data).format <= FORMAT else None
@@ -206,7 +212,7 @@ def decoded(data: bytes | None) -> Heartbeat | None:
 
 
 def write_heartbeat(store: ObjectStore, heartbeat: Heartbeat) -> None:
-    store.put(KEY, msgspec.json.encode(heartbeat))
+    store.put(KEY, sealed(msgspec.json.encode(heartbeat)))
 
 
 def _shown(moment: datetime) -> str:

@@ -45,6 +45,7 @@ class RetryingStore:
     def __init__(self, store: ObjectStore, patience: Patience | None = None) -> None:
         self._store = store
         self._patience = patience or Patience()
+        self._created_again = ""
 
     @property
     def url(self) -> str:
@@ -61,12 +62,12 @@ class RetryingStore:
         return RetryingStore(self._store.scoped(name), self._patience)
 
     def create(self, key: str, data: bytes) -> Created:
-        tries = _Tries(self._patience)
+        tries, self._created_again = _Tries(self._patience), ""
         while True:
             try:
                 outcome = self._store.create(key, data)
             except StorageError as error:
-                failure = tries.noted(error)
+                failure, self._created_again = tries.noted(error), key
             else:
                 if outcome is Created.WON or not tries.in_doubt:
                     return outcome
@@ -76,6 +77,11 @@ class RetryingStore:
                 return settled
             if not tries.again():
                 raise failure
+
+    def was_repeated(self, key: str) -> bool:
+        """Whether the newest `create` was of this key, and was tried more than once. For whoever alone creates such
+        keys, right after it has done so: a try without an answer may still come."""
+        return self._created_again == key
 
     def _read_back(self, key: str, data: bytes) -> Created | None:
         """Whose object stands at the key; None when there is none, or it cannot be said."""
@@ -153,6 +159,11 @@ class RetryingStore:
 def patience_of(store: ObjectStore) -> Patience:
     """How long this store is asked again; not at all when it does not try again by itself."""
     return store.patience if isinstance(store, RetryingStore) else Patience(deadline=0.0)
+
+
+def was_repeated(store: ObjectStore, key: str) -> bool:
+    """See `RetryingStore`; others do not try again."""
+    return isinstance(store, RetryingStore) and store.was_repeated(key)
 
 
 def pauses(patience: Patience) -> Iterator[None]:
