@@ -140,6 +140,8 @@ class Journal:
         self._fold: StoredFold | None = None
         self._lost = False
         """What this run has written was gone when it last looked."""
+        self.moved_before_claim = False
+        """The run before appended something between the load and this run's claim."""
         self.state = JobState()
 
     def load(self) -> JobState:
@@ -189,6 +191,7 @@ class Journal:
             if not self._follows_the_tip(standing) or not (self._tip is None or self._stands(self._tip)):
                 raise Fenced("the journal moved on while this run was claiming the job")
             self._apply(standing)  # the owner's, appended since the load, in this very home
+            self.moved_before_claim = True
         entry = mine.entry
         assert isinstance(entry, RunStarted)
         before, self._claim = self._tip, entry.attempt
