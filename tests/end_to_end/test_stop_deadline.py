@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.coordination.coordinator import FAILING
+from tests.end_to_end.freezable_disk import FreezableDisk, freezable_disk
 from tests.end_to_end.harness import Driver, Pipeline
 from tests.patience import PATIENCE
 from tests.stores.proxy import Fate, Proxy, Seen, proxy_to
@@ -189,6 +190,27 @@ def test_it_ends_and_the_next_run_is_exact(place: Place, name: str) -> None:
     assert case.said in last
     assert case.logged in pipeline.log.read_text()
     place.thaw()
+    pipeline.require_nothing_wrong()
+    pipeline.finish()
+    pipeline.require_exact()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[FreezableDisk]:
+    with freezable_disk(tmp_path) as disk:
+        yield disk
+
+
+def test_a_frozen_disk_is_named_and_the_next_run_is_exact(tmp_path: Path, disk: FreezableDisk) -> None:
+    """The kernel lets a process whose thread waits for a disk go only when that answers: the words come before."""
+    (disk.place / "home").mkdir()
+    pipeline = Pipeline(tmp_path, files=12, home_url=f"file://{disk.place}/home")
+    driver = pipeline.start(stop_timeout=LIMIT, timeout="60s", storage_deadline="10m")
+    driver.wait_for("step publish.done", times=2)
+    with disk.frozen():
+        driver.send(signal.SIGTERM)
+        assert "unfinished: " in driver.next_starting("error ")
+    assert driver.end()[0] in OVERDUE
     pipeline.require_nothing_wrong()
     pipeline.finish()
     pipeline.require_exact()
