@@ -29,7 +29,7 @@ test: setup
 # The built package in environments of its own; what is shown by something shorter in `make test`; more worlds.
 long: setup
 	$(PYTHON) -m pytest -n 3 --dist loadfile -m long --durations=25
-	$(PYTHON) -m tests.simulation.simulate --first 500 --seeds 1500
+	$(PYTHON) -m tests.simulation.simulate --first 200 --seeds 1800
 
 lint: setup
 	.venv/bin/ruff check .

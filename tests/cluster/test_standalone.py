@@ -94,6 +94,7 @@ def _can_hide() -> bool:
     return subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.long
 def test_executors_copy_and_may_die_and_so_may_the_driver(pipeline: OnCluster) -> None:
     # Without a cluster the driver copies. What it leaves is in the home alone.
     pipeline.hold_back(17)

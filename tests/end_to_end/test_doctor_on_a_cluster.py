@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pyspark
+import pytest
 
 from holdfast.doctor.diagnosis.diagnosing import diagnose
 from holdfast.doctor.findings.rules import RULES
@@ -37,6 +38,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_the_same_answer_on_a_cluster(tmp_path: Path) -> None:
     environment = {
         **os.environ,

@@ -83,6 +83,7 @@ def test_orders_run_by_the_command_line_are_all_there_once(tmp_path: Path) -> No
     assert values == list(range(len(values)))
 
 
+@pytest.mark.long
 def test_windowed_clicks_by_spark_submit_counts_the_closed_minutes_and_ends(tmp_path: Path, place: Path) -> None:
     with started(tmp_path, str(EXAMPLES / "windowed_clicks.py"), program=SPARK_SUBMIT) as process:
         assert process.wait(PATIENCE) == 0, (tmp_path / "log").read_text()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.end_to_end.harness import WARM_JVM
 from tests.patience import PATIENCE
 
 PIPELINE = """
@@ -32,7 +33,7 @@ def test_the_same_error_of_the_users_code_ends_the_job_with_what_and_where(tmp_p
     where = ["--home", f"file://{home}", "--job", "orders"]
     command = [*where, "--sink", f"files:{tmp_path / 'out'}", "--work", str(tmp_path / "work")]
     command += ["--master", "local[1]", "--restart-delay", "100ms", "--conf", "spark.ui.enabled=false"]
-    done = _holdfast("run", str(tmp_path / "pipeline.py"), *command)
+    done = _holdfast("run", str(tmp_path / "pipeline.py"), *command, **WARM_JVM.environment())
 
     assert done.returncode == 1, done.stderr
     message, hint = done.stderr.splitlines()[-2:]
@@ -52,7 +53,7 @@ def test_the_same_error_of_the_users_code_ends_the_job_with_what_and_where(tmp_p
     assert not list((tmp_path / "work").glob("orders/*.aside"))
 
 
-def _holdfast(*arguments: str) -> subprocess.CompletedProcess[str]:
+def _holdfast(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "holdfast.cli", *arguments]
-    environment = {**os.environ, "COLUMNS": "200"}
+    environment = {**os.environ, "COLUMNS": "200", **more}
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)

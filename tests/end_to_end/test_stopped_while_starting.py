@@ -1,4 +1,4 @@
-"""SIGTERM or Ctrl-C while a job starts: one line, exit code 0, and the job as it was. A JVM each, some seconds."""
+"""SIGTERM or Ctrl-C while a job starts: one line, exit code 0, and the job as it was."""
 
 import json
 import os
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.harness import WARM_JVM
+from tests.end_to_end.warm_jvm import WarmJvm
 from tests.patience import PATIENCE
 
 _PIPELINE = """
@@ -28,9 +30,11 @@ def command(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "holdfast.cli", "run", str(tmp_path / "orders.py"), *places, *spark]
 
 
-def stopped_at(line: str, command: list[str], number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+def stopped_at(
+    line: str, command: list[str], number: signal.Signals = signal.SIGTERM, jvm: WarmJvm | None = None
+) -> tuple[int, str]:
     """The exit code and all that was said, of a process that gets the signal when it says `line`."""
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(jvm.environment() if jvm else {})}
     said = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
@@ -66,7 +70,7 @@ def test_once_it_owns_the_job_the_end_is_in_the_journal(
     command: list[str], tmp_path: Path, number: signal.Signals
 ) -> None:
     """Spark has put a handler of its own for SIGINT by then."""
-    code, said = stopped_at("owns the job", command, number)
+    code, said = stopped_at("owns the job", command, number, WARM_JVM)
 
     assert code == 0, said
     assert "Traceback" not in said

@@ -15,7 +15,7 @@ USUAL = "rocksdb-changelog"
 """The format of every other test here."""
 BOTH_WAYS_ON = (0, 1)
 """The disk is wiped after the one, and left after the other."""
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "10"))
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "6"))
 SEED = int(os.environ.get("HOLDFAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 
 

@@ -1,13 +1,16 @@
 """Wrong input is a clear error with its exit code, before anything is touched."""
 
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from holdfast.cli.main import main
 from tests.end_to_end.harness import WARM_JVM
 from tests.end_to_end.warm_jvm import WarmJvm
 from tests.patience import PATIENCE
@@ -35,9 +38,7 @@ class Place:
         (root / "not_streaming.py").write_text(NOT_STREAMING)
         (root / "not_a_frame.py").write_text(NOT_A_FRAME)
 
-    def run(
-        self, file: str = "streaming.py", jvm: WarmJvm | None = None, **options: str
-    ) -> subprocess.CompletedProcess[str]:
+    def command(self, file: str = "streaming.py", **options: str) -> list[str]:
         given = {
             "home": f"file://{self.home}",
             "job": "orders",
@@ -45,9 +46,13 @@ class Place:
             "work": str(self.root / "work"),
             "master": "local[1]",
         } | options
-        command = [sys.executable, "-m", "holdfast.cli", "run", str(self.root / file)]
-        for name, value in given.items():
-            command += [f"--{name.replace('_', '-')}", value]
+        named = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", value)]
+        return ["run", str(self.root / file), *named]
+
+    def run(
+        self, file: str = "streaming.py", jvm: WarmJvm | None = None, **options: str
+    ) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast.cli", *self.command(file, **options)]
         environment = {**os.environ, **(jvm.environment() if jvm else {})}
         return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=environment)
 
@@ -65,11 +70,23 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+@pytest.fixture
+def log_as_before() -> Iterator[None]:
+    logger = logging.getLogger("holdfast")
+    before = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.level, logger.propagate = before
+
+
 def require_refused(place: Place, done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
     assert done.returncode == code, done.stderr
+    require_said(place, done.stderr, *words)
+
+
+def require_said(place: Place, message: str, *words: str) -> None:
     for word in words:
-        assert word in done.stderr
-    assert "Traceback" not in done.stderr
+        assert word in message
+    assert "Traceback" not in message
     assert place.untouched()
 
 
@@ -93,9 +110,14 @@ def require_refused(place: Place, done: subprocess.CompletedProcess[str], code: 
     ],
 )
 def test_a_wrong_value_names_the_field_the_value_and_the_rule(
-    place: Place, options: dict[str, str], words: tuple[str, ...]
+    place: Place,
+    options: dict[str, str],
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    log_as_before: None,
 ) -> None:
-    require_refused(place, place.run(**options), 2, *words)
+    assert main(place.command(**options)) == 2
+    require_said(place, capsys.readouterr().err, *words)
 
 
 def test_a_home_that_does_not_exist_is_not_created(place: Place) -> None:

@@ -9,9 +9,9 @@ from tests.simulation.runs import simulate
 from tests.simulation.simulate import main, story, verdicts
 from tests.simulation.world import Violation
 
-SEEDS = 500
-"""About a minute of two cores. `make long` visits those up to 2,000."""
-SHARE = 125
+SEEDS = 200
+"""Half a minute of two cores. `make long` visits those up to 2,000."""
+SHARE = 50
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SHARE))
