@@ -19,12 +19,13 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageUnreachable
+from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
@@ -68,7 +69,7 @@ from holdfast.sinks.published_record import (
 )
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.schemas import Field, fields_of, nullable
-from holdfast.sinks.staging import lost, require_size, size_of, staged_files
+from holdfast.sinks.staging import lost, require_opened, require_size, size_of, staged_files
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
@@ -166,14 +167,20 @@ class Delta:
         directory = self._staging / str(self._context.fencing_epoch) / name
         with self._attempts.staging(batch_id, directory):
             try:
+                self._require_opened(batch_id)  # Spark's writer makes every folder that is missing
                 written = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
                 self._step("written")
                 with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
                     files = staged_files(self._place, directory, written, delta_statistics)
+                self._require_opened(batch_id)
             except HoldfastError:
-                self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
+                with suppress(StorageError):
+                    self._own_ledger("stage", self._log.load())  # a newer run discards what older ones stage
                 raise
         return StagedBatch(batch_id, self._context.fencing_epoch, files)
+
+    def _require_opened(self, batch_id: BatchId) -> None:
+        require_opened(batch_id, self.describe(), self._record.place_of(self._context.fencing_epoch))
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         def plan(table: Any) -> Commit | None:

@@ -52,7 +52,7 @@ from holdfast.sinks.protocol import (
 )
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
-from holdfast.sinks.staging import lost, require_size, size_of, staged_files
+from holdfast.sinks.staging import lost, require_opened, require_size, size_of, staged_files
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
@@ -132,14 +132,19 @@ class Files:
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
         with self._attempts.staging(batch_id, directory):
             try:
+                self._require_opened(batch_id)  # Spark's writer makes every folder that is missing
                 written = write_parquet(batch, directory)
                 self._step("written")
                 with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
                     files = staged_files(self._place, directory, written)
+                self._require_opened(batch_id)
             except HoldfastError:
                 self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
                 raise
         return StagedBatch(batch_id, self._epoch, files)
+
+    def _require_opened(self, batch_id: BatchId) -> None:
+        require_opened(batch_id, self.describe(), self._layout.marker_path(self._epoch))
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         with storage_errors(f"publish to {self.describe()}"):

@@ -245,12 +245,12 @@ class FilesLayout:
 
     def own_marker(self, fencing_epoch: FencingEpoch) -> Marker | None:
         try:
-            return _decoded(self._marker(fencing_epoch), _MARKER)
+            return _decoded(self.marker_path(fencing_epoch), _MARKER)
         except FileNotFoundError:
             return None
 
     def write_marker(self, fencing_epoch: FencingEpoch, marker: Marker) -> None:
-        write_atomically(self._marker(fencing_epoch), msgspec.json.encode(marker))
+        write_atomically(self.marker_path(fencing_epoch), msgspec.json.encode(marker))
 
     def schema_of(self, fencing_epoch: FencingEpoch) -> str | None:
         """The columns that a run staged, None when that is not known any more."""
@@ -279,7 +279,7 @@ class FilesLayout:
                 if epoch < fencing_epoch and not (folder == self._schemas and epoch in staged_by):
                     path.unlink(missing_ok=True)
 
-    def _marker(self, fencing_epoch: FencingEpoch) -> Path:
+    def marker_path(self, fencing_epoch: FencingEpoch) -> Path:
         return self._markers / _file_name(fencing_epoch)
 
 

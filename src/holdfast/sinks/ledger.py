@@ -6,10 +6,12 @@ An entry is complete or absent. Spark ignores the folder.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
+from blake3 import blake3
 
 from holdfast.errors import Conflict, Corrupt, NewerFormat
 from holdfast.identifiers import BatchId
@@ -23,9 +25,7 @@ FOLDER = "ledger"
 
 def require_unbroken(published: BatchId | None, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
     """Refuse to publish up to `upto` when a batch after `published` has no entry: its rows would be lost in silence."""
-    first = 0 if published is None else published + 1
-    entries = {batch.batch_id for batch in ledger}
-    missing = [batch for batch in range(first, upto + 1) if batch not in entries]
+    missing = missing_entries(published, upto, ledger)
     if missing:
         shown, anew = "nothing", ""
         if published is not None:
@@ -33,12 +33,18 @@ def require_unbroken(published: BatchId | None, upto: BatchId, ledger: tuple[Sta
             anew = f"or make these batches anew: --from-checkpoint, one at batch {published} or before; "
         raise Conflict(
             f"could not publish up to batch {upto}: the sink shows {shown}, and the ledger has no entry of "
-            f"{_runs(missing)}; what these batches wrote cannot be found",
+            f"{shown_runs(missing)}; what these batches wrote cannot be found",
             hint=f"put the sink back to what the last run left; {anew}or go on without their rows: --accept-sink",
         )
 
 
-def _runs(batches: list[int]) -> str:
+def missing_entries(published: BatchId | None, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> list[int]:
+    """Batches after `published`, up to `upto`, that the ledger does not have."""
+    entries = {batch.batch_id for batch in ledger}
+    return [batch for batch in range(0 if published is None else published + 1, upto + 1) if batch not in entries]
+
+
+def shown_runs(batches: list[int]) -> str:
     """Ascending numbers, those in a row as `first to last`."""
     known = set(batches)
     starts = [batch for batch in batches if batch - 1 not in known]
@@ -60,7 +66,7 @@ def _write(directory: WorkPath, staged: StagedBatch) -> None:
     path = directory / FOLDER / f"{staged.batch_id}.json"
     with storage_errors(f"record batch {staged.batch_id} in the ledger {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.encode(staged))
+        write_atomically(path, _sealed(msgspec.json.encode(staged)))
         flush(directory)
 
 
@@ -95,21 +101,41 @@ class _LedgerFormat(msgspec.Struct):
 # Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(StagedBatch)
 _FORMAT_DECODER = msgspec.json.Decoder(_LedgerFormat)
+_FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+# The last field, as in an entry of the journal: the BLAKE3 of the bytes without it. Nothing else proves an entry in a
+# work directory, and it decides what readers see.
+_SEAL = re.compile(rb',"checksum":"([0-9a-f]{64})"\}\Z')
+
+
+def _sealed(body: bytes) -> bytes:
+    return b'%b,"checksum":"%b"}' % (body[:-1], blake3(body).hexdigest().encode())
 
 
 def decoded(data: bytes, where: str) -> StagedBatch:
+    sealed = _SEAL.search(data)
+    if sealed is not None and blake3(data[: sealed.start()] + b"}").hexdigest() != sealed[1].decode():
+        raise _damaged(where, "its bytes do not match its checksum")
     try:
         if (version := _FORMAT_DECODER.decode(data).format) > LEDGER_FORMAT:
             raise NewerFormat.of_format(f"the ledger entry {where}", version, LEDGER_FORMAT)
+        unknown = _FIELDS_DECODER.decode(data).keys() - set(StagedBatch.__struct_fields__)
+        if sealed is None and unknown:  # those of the first versions have no checksum, and no further field
+            raise _damaged(where, f"it has no checksum, but a field {min(unknown)!r}")
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Corrupt(f"could not read the ledger entry {where}: {error}") from error
+        raise _damaged(where, str(error)) from error
+
+
+def _damaged(where: str, why: str) -> Corrupt:
+    return Corrupt(f"could not read the ledger entry {where}: {why}")
 
 
 def _decoded(path: WorkPath, batch_id: BatchId) -> StagedBatch:
     staged = decoded(path.read_bytes(), str(path))
     if staged.batch_id != batch_id:
-        raise Corrupt(f"could not read the ledger entry {path}: it holds batch {staged.batch_id}")
+        raise _damaged(str(path), f"it holds batch {staged.batch_id}")
     return staged
 
 

@@ -135,10 +135,13 @@ class PublishedRecord:
         return None
 
     def remember_place(self, run: FencingEpoch, values: Mapping[str, str | int]) -> None:
-        self._write(self._folder / f"place-{run:020d}.json", msgspec.json.encode(PublishedPlace(dict(values))))
+        self._write(self.place_of(run), msgspec.json.encode(PublishedPlace(dict(values))))
         for older, path in self._places():
             if older < run:
                 path.unlink(missing_ok=True)
+
+    def place_of(self, run: FencingEpoch) -> Path:
+        return self._folder / f"place-{run:020d}.json"
 
     def _places(self) -> list[tuple[int, Path]]:
         paths = self._folder.iterdir() if self._folder.is_dir() else ()

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageNotThere
+from holdfast.identifiers import BatchId
 from holdfast.sinks.committed import Written
 from holdfast.sinks.durable import flush
 from holdfast.sinks.place import require
@@ -43,6 +44,17 @@ def staged_files(
     else:
         shutil.rmtree(directory, ignore_errors=True)
     return tuple(staged)
+
+
+def require_opened(batch_id: BatchId, sink: str, mark: Path) -> None:
+    """Refuse to stage where `mark` is not, which this run left when it opened the place: where a mount is away, or
+    another directory is in its place. What is staged there is out of sight when the right one is back."""
+    if not mark.exists():
+        raise StorageNotThere(
+            f"could not stage batch {batch_id} for {sink}: {mark} is not there, which this run left when it opened the "
+            "place; it is not mounted, or was replaced meanwhile",
+            hint="mount it, or put it back",
+        )
 
 
 def _is_as_answered(path: Path, size: int) -> bool:

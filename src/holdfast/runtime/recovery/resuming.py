@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from holdfast.errors import Conflict, HoldfastError
+from holdfast.errors import Conflict, Corrupt, HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
@@ -26,7 +26,7 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.memory import abandoned_but_shown, covers, may_return
 from holdfast.runtime.recovery.recovery import Known, Point, Recovery, Resumed
-from holdfast.sinks.ledger import require_unbroken
+from holdfast.sinks.ledger import missing_entries, require_unbroken, shown_runs
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, Step, fingerprint
 
 
@@ -287,10 +287,24 @@ class Resuming(Consent):
         return f"takes {plan.batches} batches with {plan.rows} rows back from readers of {sink.describe()}{why}"
 
     def lost(self, directory: RunDirectory) -> str | None:
-        """What committed batches of the directory staged for the sink, is not shown yet and is gone; None when nothing
-        is."""
+        """What committed batches of the directory staged for the sink, is not shown yet and is gone, or cannot be told
+        from its ledger any more; None when nothing is."""
         barrier = directory.newest_barrier()
-        return None if barrier is None else self._lost(directory, self._published(), barrier)
+        if barrier is None:
+            return None
+        try:
+            return self._lost(directory, self._published(), barrier) or self._without_entry(directory, barrier)
+        except Corrupt as error:
+            return error.message
+
+    def _without_entry(self, directory: RunDirectory, barrier: BatchId) -> str | None:
+        sink = self._query.sink
+        if sink is None or (self.new_place and not self._opened):
+            return None
+        ledger = directory.ledger()
+        # Read after it: a run that is being overtaken forgets entries of what it has published.
+        missing = missing_entries(sink.published(), barrier, ledger)
+        return f"its ledger has no entry of {shown_runs(missing)}" if missing else None
 
     def _lost(self, directory: RunDirectory, published: BatchId | None, upto: BatchId) -> str | None:
         sink = self._query.sink
