@@ -13,8 +13,9 @@ import pytest
 
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
-from holdfast.errors import Conflict, Fenced, InvalidSettings, StorageError, StorageUnreachable
+from holdfast.errors import Conflict, Fenced, HomeReplaced, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
+from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.entries import Process, RunStarted, Stamp, WentBack
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
@@ -24,6 +25,7 @@ from holdfast.runtime.run.places import require_apart
 from holdfast.runtime.upkeep import freeing
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
 from holdfast.sinks.protocol import fingerprint
+from holdfast.storage.limited import Allowance
 from holdfast.storage.local import LocalStore
 from tests.trust.files_sink import expected
 from tests.trust.jobs_with_sinks import Job, dying_at
@@ -423,6 +425,54 @@ def test_a_collection_of_what_was_put_back_meanwhile_deletes_nothing_there(
     assert "is not the home that this run has written to" in capsys.readouterr().err
     assert len(state_of(lives.home).retained()) == 2
     assert needed_keys(lives.home) <= stored_keys(lives.home)
+
+
+@pytest.mark.parametrize("became", ["older", "emptied", "another life"])
+def test_what_needs_no_entry_is_not_freed_in_a_home_that_came_meanwhile(tmp_path: Path, became: str) -> None:
+    """The home is so full that nobody can claim the job in it; what is needless is known from before."""
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1)
+    backup = shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    history.complete(2)
+    history.retire(1)
+    history.end()
+    state = history.state()
+    history.store.put("blobs/of-1", b"x")
+    needless = [Unneeded("blobs/of-1", 1, Why.RETIRED)]
+    shutil.rmtree(tmp_path / "home" / "orders")
+    if became == "older":
+        shutil.copytree(backup / "orders", tmp_path / "home" / "orders")
+    elif became == "another life":
+        other = History(tmp_path / "home", attempts="other")
+        other.run()
+        for id in (1, 2):
+            other.complete(id)
+        other.end()
+    history.store.put("blobs/of-1", b"x")
+    with pytest.raises((HomeReplaced, Fenced)):
+        freeing.free_without_owning(history.store, state, needless, Allowance(100), lambda done: None)
+    assert history.store.exists("blobs/of-1")
+
+
+def test_folded_entries_are_not_deleted_in_a_home_that_was_put_back_meanwhile(
+    tmp_path: Path,
+) -> None:
+    """What the fold stands for is all that the older home has. It has the fold, too: that was there before the entry
+    which made it official."""
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1)
+    backup = shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    history.journal.fold(frozenset(), Sequence(0))
+    fold = next(item.key for item in history.store.list("folds/"))
+    there = history.store.get(fold)
+    shutil.rmtree(tmp_path / "home" / "orders")
+    shutil.copytree(backup / "orders", tmp_path / "home" / "orders")
+    history.store.put(fold, there)
+    with pytest.raises(HomeReplaced):
+        freeing.clear(history.store, history.journal)
+    assert len(list(history.store.list("journal/"))) == 2
 
 
 def test_a_backup_of_the_very_same_run_is_noticed_too(lives: Lives) -> None:

@@ -96,6 +96,7 @@ __all__ = [
     "newer_run",
     "read_entries",
     "read_entries_after",
+    "require_unchanged",
     "survey_entries",
 ]
 
@@ -522,6 +523,26 @@ def newer_run(store: ObjectStore, state: JobState) -> str | None:
         if state.run is None or entry.claim != state.run.attempt:
             return None
         place = next_place(entry)
+
+
+def require_unchanged(store: ObjectStore, state: JobState) -> None:
+    """For those who own nothing. Raises `Fenced` when somebody has claimed the job since `state` was true, and
+    `HomeReplaced` when its newest entry does not stand any more: then it was true of another home."""
+    if owner := newer_run(store, state):
+        raise Fenced(owner)
+    sequence, entry = state.sequences[-1]
+    key = entry_key(sequence)
+    try:
+        standing = read_stored(store, key).entry
+    except ObjectNotFound:
+        if is_listed(store, key):
+            raise StorageUnreachable(f"could not read {key}: it is listed, and said not to be there") from None
+        standing = None
+    if standing != entry:
+        raise HomeReplaced(
+            f"{store.url} is not the home that was read before: entry {sequence} of its journal is gone or another one",
+            hint="look whether the home is mounted, or was put back from a backup; then try again",
+        )
 
 
 _BY_COMMAND = "maintenance"

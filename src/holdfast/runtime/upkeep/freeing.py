@@ -11,7 +11,7 @@ from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.deletion_queue import objects_first
 from holdfast.repository.entries import CheckpointsRetired
 from holdfast.repository.folding import clear_folded, guard_of
-from holdfast.repository.journal import Journal, newer_run
+from holdfast.repository.journal import Journal, require_unchanged
 from holdfast.repository.retention import in_grace, plan_fold
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
@@ -49,9 +49,12 @@ def fold(journal: Journal, grace_s: float, now: datetime) -> bool:
 
 
 def clear(store: ObjectStore, journal: Journal) -> None:
-    """Delete the entries that the newest fold stands for."""
-    if journal.state.folded is not None:
-        clear_folded(store, journal.state.folded.upto, guard=guard_of(journal.state))
+    """Delete the entries that the newest fold stands for. Raises what `Look` raises: in a home that was put back, they
+    are all that there is."""
+    folded, cleared = journal.state.folded, False
+    while folded is not None and not cleared:
+        journal.require_standing()
+        cleared = clear_folded(store, folded.upto, _BETWEEN_LOOKS, guard_of(journal.state))
 
 
 def free_without_owning(
@@ -60,16 +63,12 @@ def free_without_owning(
     """For a home so full that not even a claim can be written: what needs no entry.
 
     When the newest run has ended, nobody is there who could still refer to what it left or retired; a run that comes
-    meanwhile refers only to what retained checkpoints name. When it has not, only what dead writers left goes.
+    meanwhile refers only to what retained checkpoints name. When it has not, only what dead writers left goes. In a
+    home that was put back since `state` was read, nothing goes.
     """
     ready = [item for item in objects if not item.wait_s]
     harmless = ready if state.ended is not None else [item for item in ready if item.why is Why.TEMPORARY]
-
-    def look() -> None:
-        if owner := newer_run(store, state):
-            raise Fenced(owner)
-
-    return free(store, harmless, allowance, progress, look)
+    return free(store, harmless, allowance, progress, lambda: require_unchanged(store, state))
 
 
 def free(
