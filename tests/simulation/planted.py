@@ -19,7 +19,7 @@ from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.lifecycle import Signal
 from holdfast.errors import Fenced, StorageError
-from holdfast.identifiers import AttemptId
+from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import SparsePack
@@ -139,15 +139,15 @@ def a_checkpoint_is_sealed_with_a_shard_missing(patch: Patch) -> None:
 
 @defect(before=0.05)
 def an_id_is_used_again_after_a_restart(patch: Patch) -> None:
-    original = JobState.apply
+    original = JobState._take
 
-    def apply(self: JobState, entry: AnyEntry) -> None:
+    def take(self: JobState, entry: AnyEntry) -> None:
         last = self.last_checkpoint
         original(self, entry)
         if isinstance(entry, CheckpointStarted):
             self.last_checkpoint = last
 
-    patch.setattr(JobState, "apply", apply)
+    patch.setattr(JobState, "_take", take)
 
 
 @defect(after=0.3, delayed=0.2)
@@ -252,8 +252,8 @@ def a_fold_forgets_the_retirements(patch: Patch) -> None:
 def an_entry_that_no_fold_stands_for_is_deleted(patch: Patch) -> None:
     original = folding.clear_folded
 
-    def clear(store: Any, upto: Any, limit: int | None = None) -> bool:
-        return original(store, upto + 1, limit)
+    def clear(store: Any, upto: Any, limit: int | None = None, guard: Any = None) -> bool:
+        return original(store, upto + 1, limit, guard)
 
     patch.setattr(collecting, "clear_folded", clear)
 
@@ -467,6 +467,15 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
     patch.setattr(Scrubbing, "_check_object", check_object)
 
 
+@defect(flipped_read=0.2, crash=0.01)
+def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on(patch: Patch) -> None:
+    def may_return(state: JobState) -> list[CheckpointCompleted]:
+        return [state.completed[id] for id in sorted(state.passed_over, reverse=True) if id not in state.retired]
+
+    patch.setattr(resuming, "may_return", may_return)
+    patch.setattr(Resuming, "_can_return", lambda self, entry: True)
+
+
 @defect(dying=0.06, before=0.08)
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
     def restart_failed(self: Any, failed: Any, failure: Any) -> None:
@@ -493,13 +502,20 @@ def a_request_is_answered_beside_the_journal_lane(patch: Patch) -> None:
 
 @defect(commands=0.8, before=0.05, crash=0.01)
 def a_request_that_was_answered_is_served_again(patch: Patch) -> None:
-    original = JobState.apply
+    original = JobState._take
 
-    def apply(self: JobState, entry: AnyEntry) -> None:
+    def take(self: JobState, entry: AnyEntry) -> None:
         original(self, entry)
         self.answers.clear()
 
-    patch.setattr(JobState, "apply", apply)
+    patch.setattr(JobState, "_take", take)
+
+
+@defect(history_kept=4, interval="500ms", retained=1, commands=0.8, answers_kept=1, delayed=0.1, after=0.05)
+def a_fold_drops_an_answer_and_does_not_say_so(patch: Patch) -> None:
+    """A request that reappears finds neither its answer nor that there may have been one."""
+    original = Journal.fold
+    patch.setattr(Journal, "fold", lambda self, dropped, answers_lost_upto: original(self, dropped, Sequence(0)))
 
 
 @defect(going_back=0.8, crash=0.01)
@@ -650,7 +666,7 @@ def the_sink_is_asked_after_the_journal_has_abandoned(patch: Patch) -> None:
 
 @defect(vanishing=0.1)
 def rows_are_not_counted(patch: Patch) -> None:
-    patch.setattr(staging, "_require_all", lambda directory, produced, staged: None)
+    patch.setattr(staging, "_require_all", lambda directory, written, staged, missing: None)
 
 
 @defect(own_writer=1.0, crash=0.01)
