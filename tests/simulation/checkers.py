@@ -309,6 +309,9 @@ class Checkers:
         self._went_to = (entry.asked, entry.chosen)
         self._abandoned.update(entry.abandoned)
 
+    def is_in_line(self, id: CheckpointId) -> bool:
+        return id not in self._passed_over | self._abandoned
+
     def _named(self, id: CheckpointId, name: str) -> None:
         self.require(id not in self._names, f"checkpoint {id} gets a second name")
         holders = [known for known, given in self._names.items() if given == name and known not in self._retired]

@@ -476,6 +476,11 @@ def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on
     patch.setattr(Resuming, "_can_return", lambda self, entry: True)
 
 
+@defect(flipped_read=0.06, crash=0.02, retained=3, has_links=False, interval="500ms")
+def a_checkpoint_that_was_passed_over_on_a_wrong_verdict_never_comes_back(patch: Patch) -> None:
+    patch.setattr(Resuming, "bring_back", lambda self: None)
+
+
 @defect(dying=0.06, before=0.08)
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
     def restart_failed(self: Any, failed: Any, failure: Any) -> None:

@@ -6,19 +6,22 @@ import logging
 import re
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
 from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, JobFailed, OwnedByAnotherRun, StorageError
-from holdfast.identifiers import AttemptId, JobName
+from holdfast.identifiers import AttemptId, CheckpointId, JobName
 from holdfast.repository import retention
 from holdfast.repository.damage import mark_repaired
+from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
 from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.query.causes import StartFailed
+from holdfast.runtime.recovery.memory import may_return
+from holdfast.runtime.recovery.recovery import Known
 from holdfast.runtime.run.launching import Environment, JobLocation, launch, run_started
 from holdfast.runtime.run.loop import Runtime
 from holdfast.runtime.run.run_end import record_run_end
@@ -28,6 +31,7 @@ from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
+from tests.simulation.copies import DictStore
 from tests.simulation.outside import ENABLED, FOR_EVER, Outside, Outsider
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.spark import SimulatedQuery, end_of, state_problem
@@ -512,15 +516,41 @@ class Operator:
         return last
 
     def _last_run(self) -> SimulatedRun:
+        returning = self._returning()
         last = SimulatedRun(self._scene, self._world.random.choice(self._scene.hosts), "takeover")
         while last.runtime is None and not last.over:
             self._world.sleep(0.5)
         if last.runtime is not None:
+            came_back = returning is None or self._scene.checkers.is_in_line(returning)
+            self._scene.checkers.require(came_back, f"checkpoint {returning} was passed over and does not come back")
             self._world.sleep(3.0)
             last.runtime.stop(None, lambda answer: None)
         while not last.over:
             self._world.sleep(0.2)
         return last
+
+    def _returning(self) -> CheckpointId | None:
+        """The checkpoint that was passed over and must come back now: every byte of it is right, the job has not gone
+        on without it, and the sink has what its batches staged. Only where nobody else is at work or was there."""
+        scene = self._scene
+        others = scene.own is not None or scene.outsider.incidents or scene.table.is_touched or scene.disk.denied
+        if others or scene.disk.ever_damaged or any(run.alive for run in scene.runs):
+            return None
+        home = DictStore("sim://home", dict(scene.disk.objects))
+        journal = Journal(home, new_attempt=lambda: AttemptId("nobody"), now=lambda: START, readers=1)
+        state = journal.load()
+        candidates = may_return(replace(state, runs=[*state.runs, *state.runs[-1:]]))  # the last one is the run's own
+        return candidates[0].id if candidates and self._has_all_of(candidates[0], Known(home, journal)) else None
+
+    def _has_all_of(self, entry: CheckpointCompleted, known: Known) -> bool:
+        """Whether the sink shows what it showed, or has what is to be shown again."""
+        table, barrier = self._scene.table, entry.barrier_batch_id
+        first = 0 if table.published is None else table.published + 1
+        if first > barrier:
+            return False  # it depends on what it showed when the checkpoint was passed over
+        staged = [batch for batch in known.ledger_of(entry) if first <= batch.batch_id <= barrier]
+        there = all(file.path in table.staged for batch in staged for file in batch.files)
+        return there and [batch.batch_id for batch in staged] == list(range(first, barrier + 1))
 
     def _may_run(self, run: SimulatedRun) -> bool:
         """A run whose home is another one goes on, with an alarm; where it has no sink, nobody can tell it more."""
