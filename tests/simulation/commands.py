@@ -16,7 +16,7 @@ from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
 from holdfast.repository.state import JobState
 from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.requests.asking import Asker, ask
-from holdfast.runtime.run.launching import Environment
+from holdfast.runtime.run.environment import Environment
 from tests.simulation.store import SimulatedStore
 from tests.simulation.world import Process
 

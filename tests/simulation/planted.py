@@ -41,6 +41,7 @@ from holdfast.runtime.ownership.watching import Watcher
 from holdfast.runtime.query import candidates, causes, query_life
 from holdfast.runtime.query.query_life import QueryLife
 from holdfast.runtime.recovery import memory, recovery, resuming
+from holdfast.runtime.recovery.consent import Consent
 from holdfast.runtime.recovery.evidence import Verdict
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.recovery.resuming import Resuming
@@ -483,12 +484,12 @@ def a_checkpoint_that_was_passed_over_on_a_wrong_verdict_never_comes_back(patch:
 
 @defect(dying=0.06, before=0.08)
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
-    def restart_failed(self: Any, failed: Any, failure: Any) -> None:
+    def restart_failed(self: Any, failed: Any, failure: Any) -> Any:
         verdict = self._supervision.died(failure, self._clock.monotonic())
         if isinstance(verdict, query_life.PermanentFailure):
-            self._end_for(verdict)
-        else:
-            self._restart = verdict
+            return (self._end_for(verdict),)
+        self._restart = verdict
+        return ()
 
     patch.setattr(QueryLife, "_restart_failed", restart_failed)
 
@@ -637,7 +638,7 @@ def a_home_that_knows_less_is_believed(patch: Patch) -> None:
     """Epochs are compared by nobody, and what the sink shows beyond the home is taken back."""
     original = memory.agree
     patch.setattr(comparing, "agree", lambda job, home, state, memories, asked: original(job, home, state, [], asked))
-    patch.setattr(Resuming, "_may_take_back", lambda self, published: True)
+    patch.setattr(Consent, "_may_take_back", lambda self, published: True)
     patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
 
 
@@ -648,7 +649,7 @@ def the_home_is_not_proved_before_a_deletion(patch: Patch) -> None:
 
 @defect(home_rolled_back=0.4, crash=0.01, stall=0.02, going_back=0.6)
 def staged_files_are_not_asked_for(patch: Patch) -> None:
-    patch.setattr(Resuming, "_lost", lambda self, directory, published, upto: None)
+    patch.setattr(Consent, "_lost", lambda self, directory, published, upto: None)
 
 
 @defect(io_errors=0.4, dying=0.06, flipped_read=0.0)
@@ -662,11 +663,11 @@ def the_sink_is_asked_after_the_journal_has_abandoned(patch: Patch) -> None:
     original = Resuming.go_on
 
     def go_on(self: Any, resumed: Any) -> bool:
-        self._recovery.record_abandonment(resumed, self._published())
+        self._recovery.record_abandonment(resumed, self._consent.published())
         return original(self, dataclasses.replace(resumed, abandons=None) if resumed.abandons else resumed)
 
     patch.setattr(Resuming, "go_on", go_on)
-    patch.setattr(launching, "_ask_beforehand", lambda place, journal, query, outside, context: None)
+    patch.setattr(comparing, "ask_beforehand", lambda location, journal, query, outside, context: None)
 
 
 @defect(vanishing=0.1)

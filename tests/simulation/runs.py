@@ -22,7 +22,11 @@ from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.query.causes import StartFailed
 from holdfast.runtime.recovery.memory import may_return
 from holdfast.runtime.recovery.recovery import Known
-from holdfast.runtime.run.launching import Environment, JobLocation, launch, run_started
+from holdfast.runtime.run.claiming import run_started
+from holdfast.runtime.run.components import Threads
+from holdfast.runtime.run.environment import Environment
+from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.run.launching import launch
 from holdfast.runtime.run.loop import Runtime
 from holdfast.runtime.run.run_end import record_run_end
 from holdfast.settings import Settings, seconds
@@ -246,7 +250,11 @@ class SimulatedRun:
         self._world.note("starts")
         try:
             self.runtime = launch(
-                self._place, self.query, self._lanes, self._send, self._finish, lambda marker, new: self._workplace
+                self._place,
+                self.query,
+                Threads(self._lanes, self._send),
+                self._finish,
+                workplace_of=lambda marker, new: self._workplace,
             )
         except HoldfastError as error:
             self.query.stop()
@@ -279,7 +287,7 @@ class SimulatedRun:
 
     def _require_counted(self) -> None:
         """Failures in a row are those of the history, one per checkpoint, savepoints not among them."""
-        history = self.runtime._coordinator.history  # type: ignore[union-attr]
+        history = self.runtime._checkpoints.coordinator.history  # type: ignore[union-attr]
         if history.statistics is self._looked_at:
             return
         self._looked_at = history.statistics

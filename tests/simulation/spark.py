@@ -8,7 +8,7 @@ what a directory must hold at a barrier, and what the sink must show, is known e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.runtime.own_writer import NONE_YET, Taken
+from holdfast.runtime.ports import Supervisor
 from holdfast.runtime.query.causes import WHILE_STAGING, StartFailed
 from holdfast.sinks.protocol import SinkContext, SinkState
 from tests.simulation.checkers import Checkers
@@ -93,7 +94,7 @@ class SimulatedQuery:
         self._task: Task | None = None
         self._wanted = False
         self._end_reason: str | None = None
-        self._when_ended: Callable[[], None] = lambda: None
+        self._supervisor: Supervisor | None = None
         self.host: Host | None = None
         self.own: OwnTable | None = None
         """Where a writer of the user's own writes."""
@@ -137,7 +138,7 @@ class SimulatedQuery:
     def open_sink(self, context: SinkContext) -> None:
         self._sink.open(context, None, None)
 
-    def start(self, directory: SimulatedDirectory) -> None:
+    def start(self, directory: SimulatedDirectory, supervisor: Supervisor) -> None:
         assert not self.running, "a query is started once at a time"
         self._world.hesitate()
         if self._unreadable() and self._world.chance(0.3):
@@ -147,6 +148,7 @@ class SimulatedQuery:
             problem = state_problem(directory.contents(), barrier)
             self._checkers.require(problem is None, f"the query would start on a wrong state: {problem}")
         self._end_reason, self._wanted = None, True
+        self._supervisor = supervisor
         self._task = self._world.spawn(self._process, "spark", lambda: self._run(directory))
 
     def _unreadable(self) -> bool:
@@ -162,13 +164,10 @@ class SimulatedQuery:
             return self._end_reason
         return None if self.running else ""
 
-    def when_ended(self, notice: Callable[[], None]) -> None:
-        self._when_ended = notice
-
     def _run(self, directory: SimulatedDirectory) -> None:
         self._live(directory)
-        if self._world.chance(0.8):  # else the poll finds out
-            self._when_ended()
+        if self._world.chance(0.8) and self._supervisor is not None:  # else the poll finds out
+            self._supervisor.ended()
 
     def _live(self, directory: SimulatedDirectory) -> None:
         self._world.note(f"query runs in {directory.location} from batch {directory.newest_barrier()}")

@@ -39,6 +39,11 @@ def plant(defect: str) -> None:
     DEFECTS[defect].plant(pytest.MonkeyPatch())
 
 
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_what_a_defect_changes_is_still_there(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    DEFECTS[defect].plant(monkeypatch)
+
+
 @pytest.mark.parametrize(
     "defect", [pytest.param(name, marks=[] if name in SOON_FOUND else [pytest.mark.long]) for name in CHOSEN]
 )

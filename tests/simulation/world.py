@@ -174,19 +174,31 @@ class SimulatedLanes:
             self._idle[lane] -= 1
             self._world.spawn(self._process, lane, lambda: self._serve(lane), self._world.random.random() * 0.004)
 
+    def every(self, lane: str, seconds: float, work: Callable[[], None]) -> None:
+        def repeat() -> None:
+            while not self.closed:
+                self._world.sleep(seconds)
+                if not self.closed:
+                    self._do(lane, work)
+
+        self._world.spawn(self._process, lane, repeat)
+
     def busy_since(self) -> dict[str, float]:
         return dict(self._busy)
 
     def _serve(self, lane: str) -> None:
         waiting = self._waiting[lane]
         while waiting:
-            self._busy[lane] = self._world.now
-            try:
-                waiting.popleft()()
-            except Exception as error:
-                self._failed(f"internal error in lane {lane}: {error!r}")
-        self._busy.pop(lane, None)
+            self._do(lane, waiting.popleft())
         self._idle[lane] += 1
 
+    def _do(self, lane: str, work: Callable[[], None]) -> None:
+        self._busy[lane] = self._world.now
+        try:
+            work()
+        except Exception as error:
+            self._failed(f"internal error in lane {lane}: {error!r}")
+        self._busy.pop(lane, None)
 
-_LANES = ("journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub", "state_file")
+
+_LANES = ("journal", "copy", "publish", "query", "look", "requests", "collect", "scrub", "state_file")

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.identifiers import FencingEpoch, JobName
+from holdfast.runtime.ports import Supervisor
 from holdfast.runtime.query.causes import SUSPICIONS, FailureCause, StartFailed, failure_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
@@ -54,12 +55,10 @@ class Lab:
         """How the query ended: "" or a text."""
         ended = threading.Event()
         query = SparkQuery(self.spark, JobName("lab"), built, sink, Settings(trigger="available-now"), step)
-        query.still_owner = lambda: self.owner
         if sink is not None:
             query.open_sink(SinkContext(JobName("lab"), FencingEpoch(1), "lineage"))
-        query.when_ended(ended.set)
         try:
-            query.start(SimpleNamespace(location=str(self.work)))  # type: ignore[arg-type]
+            query.start(SimpleNamespace(location=str(self.work)), Supervisor(lambda: self.owner, ended.set))  # type: ignore[arg-type]
         except StartFailed as failure:
             return str(failure)
         assert ended.wait(PATIENCE)

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.identifiers import JobName
+from holdfast.runtime.ports import Supervisor
 from holdfast.settings import Settings
 from holdfast.spark.checkpoint_files import SETTING, quick_files
 from holdfast.spark.query import SparkQuery
@@ -24,7 +25,8 @@ def session(spark: SparkSession) -> SparkSession:
 def manager_of_a_query(session: SparkSession, work: Path) -> str:
     rows = session.readStream.format("rate").load().writeStream.format("noop")
     running = SparkQuery(session, JobName("rows"), rows, None, Settings(), lambda name: None)
-    running.start(SimpleNamespace(location=str(work)))  # type: ignore[arg-type]
+    nobody = Supervisor(lambda: True, lambda: None)
+    running.start(SimpleNamespace(location=str(work)), nobody)  # type: ignore[arg-type]
     assert running.query is not None
     try:
         used = running.query._jsq.streamingQuery().sparkSessionForStream().sessionState().newHadoopConf().get(SETTING)

@@ -835,7 +835,7 @@ def test_a_journal_that_lost_its_newest_entries_is_older_than_the_heartbeat_besi
     """What is left is a chain without a gap. On another host, without the work directory, only the heartbeat knows."""
     run = job.run()
     run.batches(3)
-    run.runtime._components.watch.beat()
+    run.runtime._storage.watch.beat()
     entries = sorted(job.home.glob("*/journal/*.json"))
     for entry in entries[-2:]:
         entry.unlink()

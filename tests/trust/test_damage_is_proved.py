@@ -32,7 +32,7 @@ from holdfast.repository import verification
 from holdfast.repository.journal import Journal
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
-from holdfast.runtime.ports import RunDirectory
+from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import FailureCause, StartFailed, failure_of_text
 from holdfast.runtime.recovery.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.recovery.recovery import Recovery
@@ -173,11 +173,11 @@ def failing_starts(patch: pytest.MonkeyPatch, why: str, times: int) -> list[str]
     tried: list[str] = []
     start = ChurningQuery.start
 
-    def failing(query: ChurningQuery, directory: RunDirectory) -> None:
+    def failing(query: ChurningQuery, directory: RunDirectory, supervisor: Supervisor) -> None:
         tried.append(directory.location)
         if len(tried) <= times:
             raise StartFailed(why)
-        start(query, directory)
+        start(query, directory, supervisor)
 
     patch.setattr(ChurningQuery, "start", failing)
     return tried
@@ -241,7 +241,7 @@ def test_a_damaged_directory_is_to_blame_and_its_checkpoint_is_restored(
     start = ChurningQuery.start
     tried: list[str] = []
 
-    def start_on_damage(query: ChurningQuery, directory: RunDirectory) -> None:
+    def start_on_damage(query: ChurningQuery, directory: RunDirectory, supervisor: Supervisor) -> None:
         tried.append(directory.location)
         if len(tried) == 1:
             path = next(Path(directory.location).glob("state/0/0/3.*"))
@@ -250,7 +250,7 @@ def test_a_damaged_directory_is_to_blame_and_its_checkpoint_is_restored(
             path.write_bytes(data)
             flip_one_byte(path)
             raise StartFailed(why)
-        start(query, directory)
+        start(query, directory, supervisor)
 
     monkeypatch.setattr(ChurningQuery, "start", start_on_damage)
     run = places.run()
@@ -435,7 +435,7 @@ def test_when_it_can_be_read_again_nothing_has_happened(places: Places, monkeypa
 def recovery_of(places: Places) -> Recovery:
     store = LocalStore(places.home, within=JOB)
     run = places.run()
-    journal = run.runtime._components.journal
+    journal = run.runtime._storage.journal
     assert isinstance(journal, Journal)
     marker = WorkMarker(job=JOB, home=f"file://{places.home}", lineage="x")
     return Recovery(store, journal, LocalWorkplace(places.work / "elsewhere", marker))
@@ -704,7 +704,7 @@ def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:
     run = job.run()
     run.query.batch()
     run.query.batch()
-    journal = run.runtime._components.journal
+    journal = run.runtime._storage.journal
     assert isinstance(journal, Journal)
     record_run_end(journal, "stopped")
     assert max(state_of(job.home).completed) == spoilt.id, "they have no checkpoint"

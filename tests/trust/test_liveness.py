@@ -25,7 +25,7 @@ from holdfast.repository.ownership import (
 from holdfast.repository.views import checkpoints, job_status
 from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.ownership.watching import Watcher
-from holdfast.runtime.run.launching import Environment
+from holdfast.runtime.run.environment import Environment
 from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import ChurningRun, ManualClock
 from tests.unit.job_histories import ELSEWHERE, History
@@ -107,14 +107,14 @@ def test_a_heartbeat_that_changes_nothing_but_its_counter_is_a_sign_of_life(tmp_
     run = ChurningRun(home, tmp_path / "work", clock, 1)
     store = LocalStore(home, within="churn") if (home / "churn").is_dir() else run.store
     before = heartbeat_bytes(store)
-    run.runtime._components.watch.beat()
+    run.runtime._storage.watch.beat()
     after = heartbeat_bytes(store)
     assert before is not None
     assert after is not None
     assert before != after
     beat = read_heartbeat(store)
     assert beat is not None
-    state = run.runtime._components.journal.state
+    state = run.runtime._storage.journal.state
     assert (beat.claim, beat.head) == (state.run.attempt, state.head)  # type: ignore[union-attr]
 
 
@@ -271,7 +271,7 @@ def test_told_to_take_it_over_a_command_watches_first(history: History) -> None:
 
 
 def test_a_command_that_vanished_is_watched_by_the_next_one_and_nobody_has_to_say_so(tmp_path: Path) -> None:
-    from holdfast.runtime.run.launching import run_started
+    from holdfast.runtime.run.claiming import run_started
 
     history = History(tmp_path / "home")
     gone = replace(Elsewhere(history).around(), process=ELSEWHERE)

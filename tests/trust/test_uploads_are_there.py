@@ -42,7 +42,7 @@ def test_a_pack_that_went_to_another_home_completes_no_checkpoint(tmp_path: Path
     swallowing.on = False
     run.batches(4)
     assert completed(home) > before
-    names = {file.key for manifest in run.runtime._checkpointing.manifests.values() for file in manifest.files()}
+    names = {file.key for manifest in run.runtime._storage.manifests.values() for file in manifest.files()}
     assert missing(LocalStore(next(home.iterdir())), sorted(names)) == frozenset()
 
 

@@ -17,9 +17,11 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
-from holdfast.runtime.ports import RunDirectory
-from holdfast.runtime.run.launching import Environment, JobLocation, launch
-from holdfast.runtime.run.loop import Item
+from holdfast.runtime.ports import RunDirectory, Supervisor
+from holdfast.runtime.run.components import Item, Threads
+from holdfast.runtime.run.environment import Environment
+from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.run.launching import launch
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
 from holdfast.storage.interface import Created, StoredObject
@@ -54,11 +56,25 @@ class ManualClock:
 class QueuedLanes:
     """Work waits until the test lets it be done, in the order in which it came."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._repeated: list[tuple[float, float, Callable[[], None]]] = []
         self.waiting: deque[Callable[[], None]] = deque()
 
     def submit(self, lane: str, work: Callable[[], None]) -> None:
         self.waiting.append(work)
+
+    def every(self, lane: str, seconds: float, work: Callable[[], None]) -> None:
+        self._repeated.append((self._clock.now + seconds, seconds, work))
+
+    def wake(self) -> None:
+        """Let be done what is repeated and due by now."""
+        due = [work for at, _, work in self._repeated if at <= self._clock.now]
+        self._repeated = [
+            (self._clock.now + pause if at <= self._clock.now else at, pause, work)
+            for at, pause, work in self._repeated
+        ]
+        self.waiting.extend(due)
 
     def busy_since(self) -> dict[str, float]:
         return {}
@@ -151,8 +167,9 @@ class ChurningQuery:
     def open_sink(self, context: SinkContext) -> None:
         raise AssertionError("there is no sink")
 
-    def start(self, directory: RunDirectory) -> None:
+    def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
         self._why = None
+        self._notice = supervisor.ended
         self.directory = Path(directory.location)
         if not (self.directory / "metadata").exists():
             write(self.directory, {"metadata": b'{"id":"the same for ever"}'})
@@ -162,9 +179,6 @@ class ChurningQuery:
 
     def end_reason(self) -> str | None:
         return self._why
-
-    def when_ended(self, notice: Callable[[], None]) -> None:
-        self._notice = notice
 
     def die(self, why: str) -> None:
         self._why = why
@@ -208,7 +222,7 @@ class ChurningRun:
         self.query = query or ChurningQuery(seed)
         self.failure: HoldfastError | None = None
         self.over = False
-        self._lanes = QueuedLanes()
+        self._lanes = QueuedLanes(clock)
         self._items: deque[Item] = deque()
         numbers = iter(range(10_000))
         around = Environment(
@@ -225,7 +239,8 @@ class ChurningRun:
         self.store.unreadable = unreadable
         state_file = work / JOB / STATE_FILE if process else None
         place = JobLocation(JOB, f"file://{home}", self.store, work, chosen, around, state_file=state_file)
-        self.runtime = launch(place, self.query, self._lanes, self._items.append, self._finish)
+        threads = Threads(self._lanes, self._items.append)
+        self.runtime = launch(place, self.query, threads, self._finish, tuple(chosen.alarms))
         self.runtime.begin()
         self.settle()
 
@@ -244,6 +259,7 @@ class ChurningRun:
         end = self.clock.now + seconds
         while self.clock.now < end:
             self.clock.now += 0.25
+            self._lanes.wake()
             self.runtime.poll()
             self.settle()
 

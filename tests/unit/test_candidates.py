@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.errors import Corrupt, Incompatible
-from holdfast.runtime.ports import RunDirectory
+from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import StartFailed
 from holdfast.snapshot.work_directory import newest_barrier
 from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, state_of
@@ -40,11 +40,11 @@ class Places:
         tried: list[int | None] = []
         start = ChurningQuery.start
 
-        def failing(query: ChurningQuery, directory: RunDirectory) -> None:
+        def failing(query: ChurningQuery, directory: RunDirectory, supervisor: Supervisor) -> None:
             tried.append(newest_barrier(Path(directory.location)))
             if tried[-1] in batches:
                 raise StartFailed(why)
-            start(query, directory)
+            start(query, directory, supervisor)
 
         (patch or self._monkeypatch).setattr(ChurningQuery, "start", failing)
         return tried

@@ -179,9 +179,7 @@ def test_status_of_a_home_that_is_gone_shows_what_the_process_says(
 
 def test_secrets_of_urls_are_in_neither_file(here: Here) -> None:
     url = "s3://me:hunter2@bucket/x?signature=hunter3"
-    here.run.runtime._components.alarms.raise_alarm(
-        "publish_failing", "critical", f"no answer of {url}", f"look at {url}"
-    )
+    here.run.runtime._storage.alarms.raise_alarm("publish_failing", "critical", f"no answer of {url}", f"look at {url}")
     here.run.wait(130)
     written = here.state_file.read_text() + (here.home / JOB / "owner.json").read_text()
     assert written.count("publish_failing") == 2

@@ -18,7 +18,8 @@ from holdfast.repository.state import JobState
 from holdfast.repository.views import job_status
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.commands.maintenance import maintenance
-from holdfast.runtime.run.launching import Environment, run_started
+from holdfast.runtime.run.claiming import run_started
+from holdfast.runtime.run.environment import Environment
 from tests.unit.churning_runs import ManualClock
 from tests.unit.job_histories import ELSEWHERE, History
 

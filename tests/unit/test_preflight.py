@@ -296,7 +296,7 @@ def test_a_query_that_does_not_fit_is_not_restarted_and_its_state_not_blamed() -
 def test_after_a_forced_start_state_that_cannot_be_read_is_the_querys_fault() -> None:
     """Else every checkpoint would be marked as damaged, one after the other, because of one changed query."""
     supervision = Supervision(delay=1.0, attempts=3, same_error=3)
-    supervision.overridden = True
+    supervision.started(overridden=True)
     verdict = supervision.died(UNREADABLE, now=0.0)
     assert isinstance(verdict, PermanentFailure)
     assert isinstance(verdict.error(JOB), Incompatible)

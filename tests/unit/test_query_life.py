@@ -71,7 +71,7 @@ def test_a_restart_is_recorded_with_its_cause_and_duration_and_over_with_the_nex
 
 
 def test_a_restart_that_fails_is_recorded_too_and_tried_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(directory: object) -> None:
+    def failing(directory: object, supervisor: object) -> None:
         raise OSError("no route to host")
 
     with monkeypatch.context() as patch:

@@ -18,6 +18,7 @@ from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import entry_key
 from holdfast.repository.verification import verify
+from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.local_work import LocalWorkDirectory
 from holdfast.runtime.upkeep.scrubbing import DAMAGED, Scrubbing
 from holdfast.settings import Settings
@@ -66,9 +67,10 @@ class Scrubbed:
         complete_with_bytes(self.history, 1, self.directory, self.blobs)
         write(self.directory, {"state/2.sst": b"2" * MIB})
         complete_with_bytes(self.history, 2, self.directory, self.blobs)
-        self.manifests = {entry.id: self._manifest(entry) for entry in self.history.state().completed.values()}
-        for manifest in self.manifests.values():
-            self.blobs.commit_manifest(manifest)
+        self.manifests = Manifests()
+        for entry in self.history.state().completed.values():
+            self.manifests.add(entry.id, self._manifest(entry))
+            self.blobs.commit_manifest(self.manifests[entry.id])
         self.clock, self.lanes = ManualClock(), Lanes()
         self.events: list[Any] = []
         self.alarms: list[tuple[str, str, str]] = []
@@ -230,7 +232,7 @@ def test_a_checkpoint_completed_meanwhile_that_names_the_object_is_marked_too(jo
     write(job.directory, {"state/1.sst": b"1" * MIB})
     under_way = job.manifests[CheckpointId(2)]
     job.history.complete(3, manifest=job.history.state().completed[CheckpointId(2)].manifest)
-    job.manifests[CheckpointId(3)] = under_way
+    job.manifests.add(CheckpointId(3), under_way)
     write(job.directory, {"state/1.sst": b"changed since"})
     job.pass_time(PERIOD)
     assert set(job.history.state().corrupt) == {1, 2, 3}

@@ -17,7 +17,8 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.job_log import doing
 from holdfast.repository.self_report import NAME as STATE_FILE
-from holdfast.runtime.run.launching import Environment, look
+from holdfast.runtime.run.environment import Environment
+from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
 from holdfast.snapshot.carrier import copy_shards
 from holdfast.spark import watchdog as watchdogs
@@ -74,7 +75,7 @@ def running(systemd: Systemd, tmp_path: Path) -> Iterator[RunningJob]:
     watchdog = Watchdog.of(systemd.environment, os.getpid())
     around = replace(Environment.real(), alive=watchdog.alive)
     work, home = tmp_path / "work", f"file://{tmp_path}/home"
-    place = look(JOB, home, work, Settings(heartbeat="100ms"), around, state_file=work / JOB / STATE_FILE)
+    place = preflight(JOB, home, work, Settings(heartbeat="100ms"), around, state_file=work / JOB / STATE_FILE)
     query: Any = ChurningQuery(1)
     running = RunningJob(place, query, copy_shards)
     yield running

@@ -12,7 +12,7 @@ from holdfast.repository.journal import Journal
 from holdfast.storage.interface import ObjectStore
 
 if TYPE_CHECKING:
-    from holdfast.runtime.run.launching import Environment
+    from holdfast.runtime.run.environment import Environment
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def owning(job: str, home: str, store: ObjectStore, doing: str, on_conflict: str
 
 def reporting_environment() -> "Environment":
     """Environment of a command that says what it waits for."""
-    from holdfast.runtime.run.launching import Environment
+    from holdfast.runtime.run.environment import Environment
 
     return replace(Environment.real(), told=print_message)
 

@@ -38,6 +38,7 @@ and h alone, into that home when the other try comes late; then the entry before
 """
 
 from collections.abc import Callable
+from copy import copy
 from datetime import datetime
 
 import msgspec
@@ -151,6 +152,16 @@ class Journal:
         self._tip, self._fold = chain.tip, chain.fold
         self.state = JobState.of(stored.entry for stored in chain.entries)
         return self.state
+
+    def owned(self, settled: Callable[[AnyEntry], None]) -> "Journal":
+        """The same journal for the run that has claimed it with this one, which is not used any more.
+
+        What hears of settled entries needs the number of the run, and that is the claim's.
+        """
+        owned = copy(self)
+        owned._settled = settled
+        self._fenced = "the journal was handed over to the run"
+        return owned
 
     @property
     def fencing_epoch(self) -> FencingEpoch:

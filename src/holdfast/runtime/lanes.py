@@ -6,7 +6,8 @@ programs use locks for. The lanes:
     publish     the sink's publications
     query       starting and stopping the query
     look        looks at the work directory for a new barrier, and at the query for signs of life
-    heartbeat   the heartbeat and the look whether a newer run has claimed the job
+    heartbeat   the heartbeat and the look whether a newer run has claimed the job, at a pace of its own
+    requests    looks for requests of commands
     collect     deletion of what retention dropped
     scrub       reading back what the home holds, in the background
     state_file  the state file on this host
@@ -27,19 +28,24 @@ DOING = {
     "query": "starting or stopping the query",
     "look": "looking at the work directory",
     "heartbeat": "the heartbeat",
+    "requests": "looking for requests",
     "collect": "deleting from the home",
     "scrub": "reading back from the home",
     "state_file": "writing the state file",
 }
 """What a lane is at, for messages."""
 
-Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "collect", "scrub", "state_file"]
+Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "requests", "collect", "scrub", "state_file"]
 Work = Callable[[], None]
 
 
 class Lanes(Protocol):
     def submit(self, lane: Lane, work: Work) -> None:
         """Run `work` on the lane, some time later. It reports by itself and does not raise."""
+
+    def every(self, lane: Lane, seconds: float, work: Work) -> None:
+        """Run `work` on a thread of the lane's own, again and again with this pause, until the lanes are closed.
+        Nobody else sets its pace or can hold it up. It does not raise."""
 
     def busy_since(self) -> Mapping[Lane, float]:
         """Of each lane that works, the moment of the monotonic clock at which the oldest of its work under way began.
@@ -55,13 +61,14 @@ class ThreadLanes:
             "publish": 1,
             "query": 1,
             "look": 1,
-            "heartbeat": 1,
+            "requests": 1,
             "collect": 1,
             "scrub": 1,
             "state_file": 1,
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths
+        self._closed = threading.Event()
         self._under_way: dict[int, tuple[Lane, float]] = {}
         """By the thread that does it."""
         for lane, width in widths.items():
@@ -72,6 +79,13 @@ class ThreadLanes:
     def submit(self, lane: Lane, work: Work) -> None:
         self._queues[lane].put(work)
 
+    def every(self, lane: Lane, seconds: float, work: Work) -> None:
+        def repeat() -> None:
+            while not self._closed.wait(seconds):
+                self._do(lane, work)
+
+        threading.Thread(target=about_the_same(repeat), name=f"holdfast-{lane}", daemon=True).start()
+
     def busy_since(self) -> Mapping[Lane, float]:
         oldest: dict[Lane, float] = {}
         for lane, began in tuple(self._under_way.values()):
@@ -80,17 +94,21 @@ class ThreadLanes:
 
     def close(self) -> None:
         """Let every thread end after the work it has."""
+        self._closed.set()
         for lane, width in self._widths.items():
             for _ in range(width):
                 self._queues[lane].put(None)
 
     def _serve(self, lane: Lane) -> None:
-        thread = threading.get_ident()
         while (work := self._queues[lane].get()) is not None:
-            self._under_way[thread] = (lane, self._now())
-            try:
-                work()
-            except Exception:
-                log.exception("holdfast: internal error in lane %s", lane)
-            finally:
-                del self._under_way[thread]
+            self._do(lane, work)
+
+    def _do(self, lane: Lane, work: Work) -> None:
+        thread = threading.get_ident()
+        self._under_way[thread] = (lane, self._now())
+        try:
+            work()
+        except Exception:
+            log.exception("holdfast: internal error in lane %s", lane)
+        finally:
+            del self._under_way[thread]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
+from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
@@ -79,6 +80,16 @@ class Workplace(Protocol):
         """The journal has come this far: a home that knows less later was put back. Best effort."""
 
 
+@dataclass(frozen=True)
+class Supervisor:
+    """Whom a query that runs asks and tells, from any thread."""
+
+    still_owner: Callable[[], bool]
+    """Before each batch: False only when a newer run is known to own the job."""
+    ended: Callable[[], None]
+    """Only a wake-up: it may come late, more than once, or never."""
+
+
 class Query(Protocol):
     @property
     def application_id(self) -> str | None: ...
@@ -113,15 +124,11 @@ class Query(Protocol):
     def open_sink(self, context: SinkContext) -> None:
         """Get the sink ready to write what the query produces, and fence it."""
 
-    def start(self, directory: RunDirectory) -> None:
-        """Start the query on this directory. Returns when it is running."""
+    def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
+        """Start the query on this directory. Returns when it is running. `supervisor` hears of its end."""
 
     def stop(self) -> None:
         """Stop it, and return when it has stopped. Harmless when it is not running."""
 
     def end_reason(self) -> str | None:
         """Why the query ended, "" when it ended by itself, None while it runs."""
-
-    def when_ended(self, notice: Callable[[], None]) -> None:
-        """Have `notice` called, from any thread, whenever the query has ended. Only a wake-up: it may come late, more
-        than once, or never."""

@@ -17,7 +17,8 @@ from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.progress import still_saying
 from holdfast.runtime.query.causes import failure_of_start
 from holdfast.runtime.reports.status import last_words
-from holdfast.runtime.run.launching import Environment, look
+from holdfast.runtime.run.environment import Environment
+from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.spark.running import RunningJob
@@ -104,7 +105,9 @@ def _started(
     work = given_work_path(settings.work) if settings.work is not None else default_work(home)
     doing("reading the job's journal")
     described = sink.describe() if sink is not None else None
-    place = look(name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings))
+    location = preflight(
+        name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings)
+    )
 
     # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
     try:
@@ -124,9 +127,9 @@ def _started(
         # The user's code, not the user's settings: what it asked may answer at the next start.
         failure = failure_of_start(error)
         raise JobFailed(f"could not build the pipeline: {failure.message}", hint=failure.hint) from error
-    require_runnable(built, settings.output_mode, begins=place.begins)
-    carry = carrier_for(spark, place)
-    return RunningJob(place, SparkQuery(spark, name, built, sink, settings, around.step), carry)
+    require_runnable(built, settings.output_mode, begins=location.begins)
+    carry = carrier_for(spark, location)
+    return RunningJob(location, SparkQuery(spark, name, built, sink, settings, around.step), carry)
 
 
 def _state_file(name: JobName, home: str, settings: Settings) -> Path | None:

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
 from holdfast.job_log import log
-from holdfast.runtime.run.launching import JobLocation
+from holdfast.runtime.run.job_location import JobLocation
 from holdfast.sinks.asking_executors import is_cluster
 from holdfast.snapshot.carrier import Carrier, copy_shards
 from holdfast.snapshot.remote_copier import Home, RemoteCopier

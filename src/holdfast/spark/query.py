@@ -18,7 +18,7 @@ from holdfast.errors import Fenced, HoldfastError, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
 from holdfast.runtime.own_writer import Taken
-from holdfast.runtime.ports import RunDirectory
+from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.recovery.query_fit import require_compatible
@@ -59,11 +59,10 @@ class SparkQuery:
         self._described: dict[str, str] = {}
         self._batches_retained: int | None = None
         self._over = threading.Event()
-        self._when_ended: Callable[[], None] = lambda: None
+        self._supervisor: Supervisor | None = None
         self._staging_failed: Exception | None = None
         self._callback_port: int | None = None
         self.query: StreamingQuery | None = None
-        self.still_owner: Callable[[], bool] = lambda: True
 
     @property
     def application_id(self) -> str | None:
@@ -116,7 +115,8 @@ class SparkQuery:
         assert isinstance(self._built, DataFrame)
         self._sink.open(context, self._spark, self._built.schema)
 
-    def start(self, directory: RunDirectory) -> None:
+    def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
         self._directory = work_path(directory.location)
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None
@@ -129,8 +129,10 @@ class SparkQuery:
         self._ends_by_itself = _ends_by_itself(self.query)
         self._batches_retained = int(self._spark.conf.get(RETENTION, "100") or 100)
         self._over = threading.Event()
-        waiting = threading.Thread(target=about_the_same(self._await_end), args=(self.query, self._over), daemon=True)
-        waiting.name = "holdfast-query-end"
+        waiting = threading.Thread(
+            target=about_the_same(self._await_end), args=(self.query, self._over, supervisor.ended)
+        )
+        waiting.name, waiting.daemon = "holdfast-query-end", True
         waiting.start()
         self._described["query"] = str(self.query.id)
 
@@ -143,10 +145,7 @@ class SparkQuery:
                 # A query that is already dead, or a JVM that is gone, is stopped.
                 log.debug("stopping the query: %s", error)
 
-    def when_ended(self, notice: Callable[[], None]) -> None:
-        self._when_ended = notice
-
-    def _await_end(self, query: StreamingQuery, over: threading.Event) -> None:
+    def _await_end(self, query: StreamingQuery, over: threading.Event, ended: Callable[[], None]) -> None:
         """On a thread of its own, which lives as long as the query: no other way tells of the end of a JVM as well."""
         try:
             query.awaitTermination()
@@ -154,7 +153,7 @@ class SparkQuery:
             log.debug("the query ended: %s", error)
         port, self._callback_port = self._callback_port, None  # before the next query can have one
         over.set()
-        self._when_ended()
+        ended()
         if port is not None:
             close_callback(self._spark.sparkContext, port)
 
@@ -194,8 +193,9 @@ class SparkQuery:
         """What it leaves in the ledger is what a checkpoint publishes."""
         assert self._sink is not None
         assert self._directory is not None
+        assert self._supervisor is not None
         self._callback_port = self._callback_port or port_of_this_callback(self._spark.sparkContext)
-        if not self.still_owner():
+        if not self._supervisor.still_owner():
             raise Fenced("another run owns the job now")
         self._step("batch.begin")
         try:

@@ -18,8 +18,10 @@ from holdfast.job_log import about_the_same, log
 from holdfast.runtime.hdfs_work import workplace_at
 from holdfast.runtime.lanes import DOING, ThreadLanes
 from holdfast.runtime.reports.status import JobStatus
-from holdfast.runtime.run.launching import JobLocation, launch
-from holdfast.runtime.run.loop import Item, Runtime
+from holdfast.runtime.run.components import Item, Threads
+from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.run.launching import launch
+from holdfast.runtime.run.loop import Runtime
 from holdfast.settings import Duration, seconds
 from holdfast.snapshot.carrier import Carrier
 from holdfast.spark.query import SparkQuery, as_holdfast_error
@@ -31,11 +33,11 @@ _ALARMS_CLOSE_S = 5.0
 class RunningJob:
     """A supervised query and its checkpoints. Made by `holdfast.start`."""
 
-    def __init__(self, place: JobLocation, query: SparkQuery, carry: Carrier) -> None:
-        self._place = place
+    def __init__(self, location: JobLocation, query: SparkQuery, carry: Carrier) -> None:
+        self._location = location
         self._query = query
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
-        self._lanes = ThreadLanes(copying=place.settings.parallelism)
+        self._lanes = ThreadLanes(copying=location.settings.parallelism)
         self._done: Future[None] = Future()
         self._finishing = threading.Lock()
         self._over = False
@@ -43,12 +45,12 @@ class RunningJob:
         """By the monotonic clock."""
         try:
             self._runtime: Runtime = launch(
-                place,
+                location,
                 query,
-                self._lanes,
-                self._items.put,
+                Threads(self._lanes, self._items.put),
                 self._finish,
-                lambda marker, new_life: workplace_at(place.work, marker, carry, new_life=new_life),
+                tuple(location.settings.alarms),
+                lambda marker, new_life: workplace_at(location.work, marker, carry, new_life=new_life),
             )
         except (Exception, StopAsked) as error:
             query.stop()
@@ -56,7 +58,6 @@ class RunningJob:
             if isinstance(error, Exception):
                 raise as_holdfast_error(error) from error
             raise
-        query.still_owner = self._runtime.still_owner
         threading.Thread(target=about_the_same(self._drive), name="holdfast-coordinator", daemon=True).start()
 
     @property
@@ -79,12 +80,12 @@ class RunningJob:
         """Stop the query, take a last checkpoint (named, if asked), publish, end. Raises when that was not possible."""
         self.begin_stop(savepoint)
         if not self.await_termination(timeout):
-            raise CheckpointFailed(f"job {self._place.job!r} did not stop within {timeout}")
+            raise CheckpointFailed(f"job {self._location.job!r} did not stop within {timeout}")
 
     def begin_stop(self, savepoint: str | None = None) -> None:
         """The same without waiting; safe in a signal handler."""
         name = savepoint_name(savepoint) if savepoint is not None else None
-        limit = self._place.settings.duration("stop_timeout")
+        limit = self._location.settings.duration("stop_timeout")
         self._stop_by = min(self._stop_by, time.monotonic() + limit)
         overdue = threading.Timer(limit, about_the_same(self._overdue), args=(limit,))
         overdue.daemon = True
@@ -94,12 +95,12 @@ class RunningJob:
 
     def _overdue(self, limit: float) -> None:
         """The stop is over, whatever hangs: what it did not get to is named, and left to the next start."""
-        now = self._place.around.clock.monotonic()
+        now = self._location.around.clock.monotonic()
         under_way = [f"{DOING[lane]} (for {now - began:.0f} s)" for lane, began in self._lanes.busy_since().items()]
         waiting = ", ".join(under_way) or "the last checkpoint"
         self._finish(
             StopOverdue(
-                f"job {self._place.job!r} did not stop within {limit:.0f} s: unfinished: {waiting}",
+                f"job {self._location.job!r} did not stop within {limit:.0f} s: unfinished: {waiting}",
                 hint="start it again when that works: the next run goes on exactly; or give a stop longer: "
                 "--stop-timeout 10m",
             )
@@ -139,7 +140,7 @@ class RunningJob:
                     raise
 
     def _drive(self) -> None:
-        clock = self._place.around.clock
+        clock = self._location.around.clock
         try:
             self._runtime.begin()
             while not self._done.done():
@@ -153,7 +154,7 @@ class RunningJob:
                     self._runtime.poll()
         except Exception as error:
             log.exception("holdfast: internal error in the coordinator's loop")
-            self._query.stop()
+            self._lanes.submit("query", self._query.stop)  # not here: a JVM that hangs would keep the job from ending
             self._finish(JobFailed(f"internal error: {error}", hint="report this with the log above"))
 
     def _finish(self, failure: HoldfastError | None) -> None:

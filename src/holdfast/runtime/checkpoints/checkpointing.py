@@ -49,6 +49,7 @@ from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.runtime.checkpoints.attempt import Attempt
 from holdfast.runtime.checkpoints.checkpoint_entries import Stored, completed_entry, failed_entry
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
+from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.lanes import Lanes
@@ -71,6 +72,7 @@ class Checkpointing:
         store: ObjectStore,
         journal: Journal,
         blobs: Blobs,
+        manifests: Manifests,
         clock: Clock,
         lanes: Lanes,
         post: Callable[[Event], None],
@@ -86,6 +88,7 @@ class Checkpointing:
         self._store = store
         self._journal = journal
         self._blobs = blobs
+        self._manifests = manifests
         self._clock = clock
         self._lanes = lanes
         self._post = post
@@ -102,8 +105,6 @@ class Checkpointing:
         self._unrecorded: deque[tuple[CheckpointRecord, Sequence]] = deque(maxlen=_UNRECORDED_KEPT)
         self.journal_answers = True
         """Whether the last step on the journal lane got through. Else only a step that is needed tries."""
-        self.manifests: dict[CheckpointId, Manifest] = {}
-        """Of every completed checkpoint that is not retired."""
         self._written: dict[CheckpointId, str] = {}
         """Keys of manifests whose checkpoint is not known to be completed."""
 
@@ -169,9 +170,10 @@ class Checkpointing:
 
     def mark_damaged(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
         """Upload anew what only `damaged` checkpoints hold; `proven` has just been read whole."""
-        named = {file.key for id in damaged if id in self.manifests for file in self.manifests[id].files()}
-        if proven in self.manifests:
-            named -= {file.key for file in self.manifests[proven].files()}
+        manifests = self._manifests.all()
+        named = {file.key for id in damaged if id in manifests for file in manifests[id].files()}
+        if proven is not None and proven in manifests:
+            named -= {file.key for file in manifests[proven].files()}
         self._blobs.mark_damaged(named)
 
     def orphaned_manifests(self) -> frozenset[str]:
@@ -184,7 +186,7 @@ class Checkpointing:
         keys = {id: self._written.pop(id) for id in ended}
         orphans = [id for id in ended if id not in self._journal.state.completed]
         for id in orphans:
-            self.manifests.pop(id, None)
+            self._manifests.drop(id)
         return frozenset(keys[id] for id in orphans)
 
     # Steps; called on a lane.
@@ -340,7 +342,7 @@ class Checkpointing:
         self._require_free_name(attempt)
         self._require_uploaded(manifest, manifest_key(digest))
         # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
-        self.manifests[attempt.id] = manifest
+        self._manifests.add(attempt.id, manifest)
         usage = self._usage() if self._usage is not None else None
         requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
         copied_after = progress.ended_at - progress.triggered_at

@@ -26,7 +26,7 @@ from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
 from holdfast.runtime.commands.maintenance import Origin, maintenance
-from holdfast.runtime.run.launching import Environment
+from holdfast.runtime.run.environment import Environment
 from holdfast.storage.interface import ObjectStore
 
 

@@ -24,7 +24,8 @@ from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import Held, Unseen, read_heartbeat, refusal, standing
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
 from holdfast.runtime.ownership.watching import Watcher
-from holdfast.runtime.run.launching import Environment, run_started
+from holdfast.runtime.run.claiming import run_started
+from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.run_end import record_run_end
 from holdfast.storage.interface import ObjectStore
 

@@ -15,7 +15,7 @@ from holdfast.identifiers import CheckpointId, JobName
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
 from holdfast.runtime.own_writer import Repeats, require_no_skips
-from holdfast.runtime.ports import Query, RunDirectory
+from holdfast.runtime.ports import Query, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import (
     SUSPICIONS,
     DirectoryBehind,
@@ -39,6 +39,7 @@ class Candidates:
         *,
         job: JobName,
         query: Query,
+        supervisor: Supervisor,
         recovery: Recovery,
         resuming: Resuming,
         journal: Journal,
@@ -49,6 +50,7 @@ class Candidates:
         self._job = job
         self._repeats = repeats
         self._query = query
+        self._supervisor = supervisor
         self._recovery = recovery
         self._resuming = resuming
         self._journal = journal
@@ -63,7 +65,7 @@ class Candidates:
         """Start the query there or, when Spark says at once that it cannot read it, in the first one that it can."""
         while True:
             try:
-                self._query.start(resumed.directory)
+                self._query.start(resumed.directory, self._supervisor)
             except StartFailed as error:
                 failure = self._suspicion(resumed, error)
                 unread = error
@@ -73,6 +75,11 @@ class Candidates:
             if following.directory is resumed.directory:
                 raise unread
             resumed = following
+
+    def start_again(self, directory: RunDirectory) -> None:
+        """In the directory that it ran in. Raises as `require_not_behind` does."""
+        self.require_not_behind(directory)
+        self._query.start(directory, self._supervisor)
 
     def require_not_behind(self, directory: RunDirectory) -> None:
         """Refuse a directory that lost what the newest checkpoint has, before the query starts in it again: it would
@@ -121,7 +128,7 @@ class Candidates:
         resumed = self._recovery.resume(local=False, damaged=self._proved)
         if written is not None and (taken := self._query.own_writer(resumed.directory)) is not None:
             require_no_skips(self._job, taken, self._repeats, may_have_more=written.planned > taken.planned)
-        self._supervision.overridden = self._resuming.go_on(resumed)
+        self._supervision.started(overridden=self._resuming.go_on(resumed))
         self._mark_damaged(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         return resumed
 

@@ -1,11 +1,11 @@
 """The query's life within a run: barriers, failure, restart. Called on the loop's thread unless said otherwise.
 
 A query that died is started again in the same directory, or, when that is unreadable, from the next candidate. What
-`supervision` decides is done here; the rest of the runtime hears of it through `QueryCallbacks`.
+`supervision` decides is done here. What follows for the rest of the run is returned, as happenings in their order.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.coordination.events import BarrierReached, Event, QueryEnded, RunFenced
@@ -41,15 +41,23 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class QueryCallbacks:
-    """Whom the query's life concerns."""
+class QueryResumed:
+    """The query runs."""
 
-    event: Callable[[Event], None]
-    """Let the coordinator decide about it, now."""
-    started: Callable[[Resumed, bool], None]
-    """It runs again; True when it does so in another directory."""
-    end: Callable[[HoldfastError | None], None]
-    """It will not be started again: it is done, or failed permanently."""
+    resumed: Resumed
+    replaced: bool
+    """In another directory than before."""
+
+
+@dataclass(frozen=True)
+class QueryDone:
+    """The query will not be started again: it came to its end, or failed permanently."""
+
+    failure: HoldfastError | None
+
+
+Happening = Event | QueryResumed | QueryDone
+Happenings = Sequence[Happening]
 
 
 class QueryLife:
@@ -65,8 +73,7 @@ class QueryLife:
         alarms: Alarms,
         clock: Clock,
         lanes: Lanes,
-        post: Callable[[Event | Callable[[], None]], None],
-        callbacks: QueryCallbacks,
+        post: Callable[[Event | Callable[[], Happenings]], None],
     ) -> None:
         self._job = job
         self._query = query
@@ -77,7 +84,6 @@ class QueryLife:
         self._clock = clock
         self._lanes = lanes
         self._post = post
-        self._callbacks = callbacks
         self._restart: Restart | None = None
         self._died_at = 0.0
         self._gone = False
@@ -89,18 +95,14 @@ class QueryLife:
         """Begun so far."""
         self._look_again = False
         """Something happened since the look that is under way began."""
-        self._after_look: list[tuple[int, Callable[[], None]]] = []
-        """What is done when the look of that number, or a later one, has ended."""
+        self._after_look: list[tuple[int, Event]] = []
+        """What happens when the look of that number, or a later one, has ended."""
         self.resumed = resumed
-        self.running = False
+        self.running = True
         self.barrier: BatchId | None = None
         self.restarts = 0
         self.stop_asked = False
         """From now on its end is no failure."""
-
-    def begin(self) -> None:
-        self.running = True
-        self._query.when_ended(lambda: self._post(self._look_anew))
 
     def poll(self, *, may_restart: bool) -> None:
         if self.running:
@@ -113,15 +115,14 @@ class QueryLife:
         if self._restart is not None and self._clock.monotonic() >= self._restart.at:
             self._begin_restart(self._restart)
 
-    def stopped(self, seen: Seen) -> None:
+    def stopped(self, seen: Seen) -> Happenings:
         """It was stopped on request, and this was seen afterwards."""
         self._restart = None
-        if self.running:
-            self.running = False
-            self._note_barrier(seen)
-            self._callbacks.event(QueryEnded())
-            if seen.unseen is not None:
-                self._callbacks.end(seen.unseen)
+        if not self.running:
+            return ()
+        self.running = False
+        unseen = [QueryDone(seen.unseen)] if seen.unseen is not None else []
+        return [*self._note_barrier(seen), QueryEnded(), *unseen]
 
     def look(self) -> Seen:
         """On any lane: a mount that hangs, or a JVM that does not answer, must not hold up who decides.
@@ -135,16 +136,18 @@ class QueryLife:
         except StorageError as error:
             return Seen(directory, end_reason, None, error)
 
-    def look_then(self, act: Callable[[], None]) -> None:
-        """Act when everything is known that was committed before this call."""
+    def look_then(self, event: Event) -> Happenings:
+        """`event` happens when everything is known that was committed before this call."""
         if not self.running:
-            act()
-            return
-        self._after_look.append((self._looks + 1, act))
-        self._look_anew()
+            return (event,)
+        self._after_look.append((self._looks + 1, event))
+        self.look_anew()
+        return ()
 
-    def _look_anew(self) -> None:
+    def look_anew(self) -> None:
         """Also when the query says that it ended: then that is noticed at once."""
+        if not self.running:
+            return
         self._look_again = self._looking
         if not self._looking:
             self._begin_look()
@@ -162,21 +165,20 @@ class QueryLife:
         finally:
             self._post(lambda: self._looked(seen))
 
-    def _looked(self, seen: Seen | None) -> None:
+    def _looked(self, seen: Seen | None) -> Happenings:
         self._looking = False
+        happened: list[Happening] = []
         if self.running and seen is not None and seen.directory is self.resumed.directory:
-            self._note_barrier(seen)
-            self._note_end(seen)
+            happened += [*self._note_barrier(seen), *self._note_end(seen)]
         if self._look_again and self.running:
             self._look_again = False
             self._begin_look()
         ended = self._looks - self._looking
-        due = [act for number, act in self._after_look if number <= ended or not self.running]
-        self._after_look = [(n, act) for n, act in self._after_look if n > ended and self.running]
-        for act in due:
-            act()
+        due = [event for number, event in self._after_look if number <= ended or not self.running]
+        self._after_look = [(n, event) for n, event in self._after_look if n > ended and self.running]
+        return [*happened, *due]
 
-    def _note_barrier(self, seen: Seen) -> None:
+    def _note_barrier(self, seen: Seen) -> Happenings:
         """A work directory on another machine may be unreachable. While the query runs, the next look may see more.
         When the query has ended, there may be committed batches that no checkpoint has: then it has not ended well."""
         if seen.unseen is not None:
@@ -184,56 +186,50 @@ class QueryLife:
             log.log(level, "no new batch can be seen: %s", seen.unseen.message)
         self._blind = seen.unseen is not None
         barrier = seen.barrier
-        if barrier is not None and (self.barrier is None or barrier > self.barrier):
-            self.barrier = barrier
-            if self.resumed.barrier is None or barrier > self.resumed.barrier:
-                if not self._committed:
-                    self._committed = True
-                    log.info("the first batch of this run is committed: %s", barrier)
-                self._supervision.progressed()
-                self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
-            self._callbacks.event(BarrierReached(barrier))
+        if barrier is None or (self.barrier is not None and barrier <= self.barrier):
+            return ()
+        self.barrier = barrier
+        if self.resumed.barrier is None or barrier > self.resumed.barrier:
+            if not self._committed:
+                self._committed = True
+                log.info("the first batch of this run is committed: %s", barrier)
+            self._supervision.progressed()
+            self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
+        return (BarrierReached(barrier),)
 
-    def _note_end(self, seen: Seen) -> None:
+    def _note_end(self, seen: Seen) -> Happenings:
         if seen.end_reason is None or self.stop_asked:
-            return
+            return ()
         failure = failure_of_text(seen.end_reason)
         if failure.cause is FailureCause.SPARK_GONE and not self._gone:
             # A signal to the whole process group ends the JVM too, and our own handler may be a moment behind.
             self._gone = True
-            return
+            return ()
         self.running = False
         self._died_at = self._clock.monotonic()
-        if seen.end_reason == "":
-            self._callbacks.event(QueryEnded())
-            self._callbacks.end(seen.unseen)
-        else:
-            self._died(failure)
+        return (QueryEnded(), QueryDone(seen.unseen)) if seen.end_reason == "" else self._died(failure)
 
-    def _died(self, failure: QueryFailure) -> None:
+    def _died(self, failure: QueryFailure) -> Happenings:
         verdict = self._supervision.died(failure, self._died_at, resumed=self.resumed.barrier is not None)
         if isinstance(verdict, PermanentFailure):
-            self._callbacks.event(QueryEnded())
-            self._end_for(verdict)
-            return
+            return (QueryEnded(), self._end_for(verdict))
         delay = verdict.at - self._died_at
         self._warn(f"the query died ({failure.cause}), restarting in {delay:.1f} s: {failure.message}", failure)
         self._restart = verdict
         self.restarts += 1
-        self._callbacks.event(QueryEnded(replaced=verdict.elsewhere))
+        return (QueryEnded(replaced=verdict.elsewhere),)
 
     def _warn(self, message: str, failure: QueryFailure) -> None:
         self._alarms.raise_alarm(QUERY_DIED, "warning", message, failure.hint)
 
-    def _end_for(self, verdict: PermanentFailure) -> None:
+    def _end_for(self, verdict: PermanentFailure) -> Happening:
         if verdict.failure.cause is FailureCause.FENCED:
-            self._callbacks.event(RunFenced(verdict.failure.message))
-        else:
-            self._fail_permanently(verdict.error(self._job))
+            return RunFenced(verdict.failure.message)
+        return self._fail_permanently(verdict.error(self._job))
 
-    def _fail_permanently(self, error: HoldfastError) -> None:
+    def _fail_permanently(self, error: HoldfastError) -> QueryDone:
         self._alarms.raise_alarm(QUERY_DIED, "critical", error.message, error.hint or "")
-        self._callbacks.end(error)
+        return QueryDone(error)
 
     def _begin_restart(self, restart: Restart) -> None:
         self._restart = None
@@ -261,37 +257,36 @@ class QueryLife:
             self._post(lambda: self._restarted(restart, resumed))
 
     def _start_again(self) -> Resumed:
-        self._candidates.require_not_behind(self.resumed.directory)
-        self._query.start(self.resumed.directory)
+        self._candidates.start_again(self.resumed.directory)
         return self.resumed
 
     def _resume_elsewhere(self, failure: QueryFailure) -> Resumed:
         return self._candidates.start(self._candidates.after(self.resumed, failure))
 
-    def _cannot_resume(self, restart: Restart, error: HoldfastError) -> None:
+    def _cannot_resume(self, restart: Restart, error: HoldfastError) -> Happenings:
         self._record(restart, None)
-        self._fail_permanently(error)
+        return (self._fail_permanently(error),)
 
-    def _restart_failed(self, failed: Restart, failure: QueryFailure) -> None:
+    def _restart_failed(self, failed: Restart, failure: QueryFailure) -> Happenings:
         self._record(failed, None)
         self._died_at = self._clock.monotonic()
         verdict = self._supervision.died(failure, self._died_at)
         if isinstance(verdict, PermanentFailure):
-            self._end_for(verdict)
-            return
+            return (self._end_for(verdict),)
         self._warn(f"the restart failed ({failure.cause}), trying again: {failure.message}", failure)
         # A directory that was abandoned stays abandoned: the sink may have discarded what was staged from it.
         self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
         self.restarts += 1
+        return ()
 
-    def _restarted(self, restart: Restart, resumed: Resumed) -> None:
+    def _restarted(self, restart: Restart, resumed: Resumed) -> Happenings:
         self._record(restart, self._clock.monotonic() - self._died_at)
         replaced = resumed is not self.resumed
         self.running = True
         if replaced:
             self.resumed = resumed
             self.barrier = None
-        self._callbacks.started(resumed, replaced)
+        return (QueryResumed(resumed, replaced),)
 
     def _record(self, restart: Restart, seconds: float | None) -> None:
         """A place in the history for each restart, with the time from the failure until the query ran again."""

@@ -52,12 +52,15 @@ class Supervision:
         self._previous: QueryFailure | None = None
         self._repeated = 0
         self.restarts = 0
-        self.overridden = False
-        """The query was started although it differs from its checkpoint, and has not completed a batch yet."""
+        self._overridden = False
+
+    def started(self, *, overridden: bool) -> None:
+        """`overridden`: although the query differs from its checkpoint. That counts until it has completed a batch."""
+        self._overridden = overridden
 
     def progressed(self) -> None:
         self.restarts = 0
-        self.overridden = False
+        self._overridden = False
         self._previous = None
 
     def died(self, failure: QueryFailure, now: float, *, resumed: bool = False) -> Restart | PermanentFailure:
@@ -73,7 +76,7 @@ class Supervision:
 
     def blamed(self, failure: QueryFailure) -> QueryFailure:
         """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
-        if failure.cause in SUSPICIONS and self.overridden:
+        if failure.cause in SUSPICIONS and self._overridden:
             return QueryFailure(FailureCause.INCOMPATIBLE, failure.message)
         return failure
 

@@ -143,13 +143,22 @@ class Known:
 
 
 class Recovery(Known):
-    def __init__(self, store: ObjectStore, journal: Journal, workplace: Workplace, readers: int = READERS) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        journal: Journal,
+        workplace: Workplace,
+        readers: int = READERS,
+        *,
+        cost: Cost = lambda barrier: None,
+        lost: Lost = lambda directory: None,
+    ) -> None:
         super().__init__(store, journal)
         self._readers = readers
         self._workplace = workplace
-        self.cost: Cost = lambda barrier: None
+        self._cost = cost
+        self._lost = lost
         self._refused: set[CheckpointId] = set()
-        self.lost: Lost = lambda directory: None
         self._waited = False
 
     def resume(
@@ -197,7 +206,7 @@ class Recovery(Known):
         barrier = directory.newest_barrier()
         if barrier is None or (newest is not None and newest.barrier_batch_id > barrier):
             return None
-        if (lost := self.lost(directory)) is not None:
+        if (lost := self._lost(directory)) is not None:
             log.warning("the previous run's directory %s is left: %s", directory.location, lost)
             return None
         try:
@@ -249,7 +258,7 @@ class Recovery(Known):
     def _require_no_cost(self, chosen: CheckpointCompleted, unreadable: Mapping[CheckpointId, StorageError]) -> None:
         """What cannot be read now may be readable tomorrow: rows are not taken back for that by itself."""
         for id, error in unreadable.items():
-            if (cost := self.cost(chosen.barrier_batch_id)) is not None:
+            if (cost := self._cost(chosen.barrier_batch_id)) is not None:
                 raise type(error)(
                     f"could not resume from checkpoint {id}: {error.message}. Checkpoint {chosen.id} at batch "
                     f"{chosen.barrier_batch_id} can be read, but going on from it {cost}",

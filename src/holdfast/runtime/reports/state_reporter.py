@@ -4,7 +4,6 @@ The state file is written on a lane of its own whenever the deciding thread asks
 thread is alive, whatever else hangs. It also has what cannot be written to the home.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +48,7 @@ class StateFile:
             report=report,
         )
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             write_local_state(self.path, state)
         except OSError as error:
             log.debug("could not write the state file %s: %s", self.path, error)
@@ -64,11 +64,9 @@ class StateReporter:
         """Any thread may read it."""
 
     def starting(self) -> None:
-        """Where there is no thread yet that decides: the caller waits."""
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file.write(self.latest)
+        """As long as there is no thread yet that decides: from any thread."""
+        if self.latest.phase == "starting":
+            self._submit()
 
     def report(self, report: SelfReport, *, due: bool) -> None:
         """On the thread that decides. What nobody is woken up for is written when a heartbeat is `due`."""
@@ -105,7 +103,7 @@ class StateReporter:
 
 @dataclass(frozen=True)
 class BothBeats:
-    """Until there is a thread that decides: the state file first, because the home may keep one waiting."""
+    """Until there is a thread that decides, the state file, too: first, because the home may keep one waiting."""
 
     reporter: StateReporter
     watch: Beats

@@ -13,6 +13,7 @@ LIMITS_S: Mapping[Lane, float] = {
     "journal": 90.0,
     "publish": 90.0,
     "heartbeat": 60.0,
+    "requests": 60.0,
     "query": 300.0,
     "look": 60.0,
     "copy": 300.0,

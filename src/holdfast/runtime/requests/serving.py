@@ -1,6 +1,7 @@
 """The owner's side of the mailbox: takes one request at a time, has it done, answers in the journal.
 
-`look` runs on the heartbeat lane, answers are written on the journal lane, everything else on the loop's thread.
+Requests are looked for on a lane of their own, answers are written on the journal lane, and everything else happens on
+the loop's thread.
 """
 
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from holdfast.repository.mailbox import Request, read_request, remove_request
 from holdfast.repository.savepoints import delete_savepoint, name_checkpoint
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.requests.wanted import CheckpointWanted, StopWanted
 from holdfast.storage.interface import ObjectStore
 
 
@@ -30,18 +32,6 @@ class RequestOutcome:
 Reply = Callable[[RequestOutcome], None]
 
 
-@dataclass(frozen=True)
-class Abilities:
-    """What the runtime can be asked for."""
-
-    checkpoint: Callable[[str, Callable[[AnswerRequest], None]], None]
-    """Make a savepoint of this name."""
-    stop: Callable[[str | None, Callable[[AnswerRequest], None]], None]
-    """Stop, with a savepoint of this name; answers early enough for an entry before the run records its end."""
-    retire: Callable[[], None]
-    collect: Callable[[Reply], None]
-
-
 class Serving:
     def __init__(
         self,
@@ -50,31 +40,45 @@ class Serving:
         journal: Journal,
         clock: Clock,
         lanes: Lanes,
-        post: Callable[[Event | Callable[[], None]], None],
-        abilities: Abilities,
+        post: Callable[[Event | CheckpointWanted | StopWanted | Callable[[], None]], None],
+        retire: Callable[[], None],
+        collect: Callable[[Reply], None],
     ) -> None:
+        """`retire` applies retention, `collect` frees what retention and failures left; both in the background."""
         self._store = store
         self._journal = journal
         self._clock = clock
         self._lanes = lanes
         self._post = post
-        self._abilities = abilities
+        self._retire = retire
+        self._collect = collect
+        self._looking = False
         self._serving: Request | None = None
         self._unwritten: RequestOutcome | None = None
         """The answer to `_serving`, when it could not be written yet."""
 
-    def look(self) -> None:
-        """One GET. What is found is taken up on the loop's thread."""
+    def poll(self) -> None:
+        """Look for a request, one look at a time."""
         if self._unwritten is not None:
             self._lanes.submit("journal", self._write_answer)
-            return
+        elif not self._looking:
+            self._looking = True
+            self._lanes.submit("requests", self._look)
+
+    def _look(self) -> None:
+        """One GET. What is found is taken up on the loop's thread."""
+        request: Request | None = None
         try:
             request = read_request(self._store)
-        except StorageError:
-            return  # the heartbeat says the same
+        except StorageError as error:
+            log.debug("whether there is a request is not known: %s", error.message)  # the heartbeat says the same
+        finally:
+            self._post(lambda: self._looked(request))
+
+    def _looked(self, request: Request | None) -> None:
+        self._looking = False
         if request is not None:
-            found = request
-            self._post(lambda: self._take(found))
+            self._take(request)
 
     def _take(self, request: Request) -> None:
         if self._serving is not None:
@@ -102,13 +106,13 @@ class Serving:
             case "savepoint" if made is not None:
                 self._reply(RequestOutcome(made))
             case "savepoint" if name is not None:
-                self._abilities.checkpoint(name, lambda answer: self._reply(_outcome(answer)))
+                self._post(CheckpointWanted("savepoint", name, lambda answer: self._reply(_outcome(answer))))
             case "delete-savepoint":
                 self._lanes.submit("journal", lambda: self._on_journal(request))
             case "stop":
                 self._stop(request, made)
             case "collect":
-                self._abilities.collect(self._reply)
+                self._collect(self._reply)
             case _:
                 self._reply(
                     _refused("not_understood", f"{request.kind} without a name", "use the same version of holdfast")
@@ -125,7 +129,7 @@ class Serving:
             failed = _outcome(answer).failure
             self._reply(RequestOutcome(savepoint.id if savepoint else None, failed, "" if failed else "stopped"))
 
-        self._abilities.stop(None if made is not None else request.name, stopped)
+        self._post(StopWanted(None if made is not None else request.name, stopped))
 
     def _made_since(self, request: Request) -> CheckpointId | None:
         """The savepoint, when it was made after the asker saw that there was none: by a run that died before it
@@ -158,7 +162,7 @@ class Serving:
         names = frozenset(entry.name for entry in self._journal.state.retained() if entry.name)
         self._post(SavepointsKnown(names))
         if request.kind == "delete-savepoint":
-            self._abilities.retire()
+            self._retire()
         self._reply(RequestOutcome(id))
 
     def _reply(self, outcome: RequestOutcome) -> None:

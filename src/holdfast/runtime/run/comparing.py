@@ -6,23 +6,27 @@ run that claims the job meanwhile is no conflict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import AttemptId, FencingEpoch
+from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
+from holdfast.repository.going_back import GoBack, Wanted, decide
+from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
+from holdfast.runtime.ports import Query
+from holdfast.runtime.recovery.consent import Consent, is_new_place
 from holdfast.runtime.recovery.memory import Agreement, Asked, Memory, agree, of_heartbeat, of_sink, of_work
-from holdfast.runtime.recovery.recovery import is_copied
-from holdfast.runtime.recovery.resuming import is_new_place
+from holdfast.runtime.recovery.recovery import Known, foreseen, is_copied
+from holdfast.runtime.run.claiming import agreed
+from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState
 from holdfast.storage.home_identity import read_home_identity
-
-if TYPE_CHECKING:
-    from holdfast.runtime.run.launching import JobLocation
 
 
 @dataclass(frozen=True)
@@ -42,9 +46,9 @@ class Outside:
         """The directory of the run before counts on what that run had published."""
         return not (self.agreement.older_home or self.agreement.new_life or self.new_place or self.accepts)
 
-    def context(self, place: JobLocation, claimed: RunStarted) -> SinkContext:
+    def context(self, location: JobLocation, claimed: RunStarted) -> SinkContext:
         return SinkContext(
-            place.job,
+            location.job,
             claimed.fencing_epoch,
             claimed.lineage,
             claimed.attempt,
@@ -54,63 +58,104 @@ class Outside:
         )
 
 
-def known_to(place: JobLocation, state: JobState) -> SinkContext:
+def known_to(location: JobLocation, state: JobState) -> SinkContext:
     """What the journal knows before this run."""
     run = state.run
     return SinkContext(
-        place.job,
+        location.job,
         state.fencing_epoch,
         state.lineage or "",
         run.attempt if run is not None else AttemptId(""),
-        new_life=place.settings.new_life,
-        accept=place.settings.accept_sink,
+        new_life=location.settings.new_life,
+        accept=location.settings.accept_sink,
     )
 
 
-def compare_here(place: JobLocation, state: JobState) -> Agreement:
+def compare_here(location: JobLocation, state: JobState) -> Agreement:
     """What can be compared without Spark. Raises `Conflict`."""
-    return agree(place.job, place.home, state, _memories_here(place), _asked(place))
+    return agree(location.job, location.home, state, _memories_here(location), _asked(location))
 
 
-def compare(place: JobLocation, state: JobState, sink: SinkState | None, described: str) -> Outside:
+def compare(location: JobLocation, state: JobState, sink: SinkState | None, described: str) -> Outside:
     """Raises `Conflict` when a person must choose."""
-    memories = _memories_here(place)
+    memories = _memories_here(location)
     if sink is not None:
         memories.append(of_sink(described, sink))
-    agreement = agree(place.job, place.home, state, memories, _asked(place))
+    agreement = agree(location.job, location.home, state, memories, _asked(location))
     newest = state.newest_of_the_line()
     new_place = sink is not None and newest is not None and is_new_place(sink, state.lineage or "")
     if new_place and newest is not None and not agreement.new_life:
-        _require_no_output(place, state, newest, described)
-    return Outside(agreement, sink, new_place, sink is not None and place.settings.accept_sink)
+        _require_no_output(location, state, newest, described)
+    return Outside(agreement, sink, new_place, sink is not None and location.settings.accept_sink)
 
 
-def _memories_here(place: JobLocation) -> list[Memory]:
-    root = place.work / place.job
-    marker, heartbeat = read_marker(root), read_heartbeat(place.store)
+def compare_outside(location: JobLocation, journal: Journal, query: Query) -> Outside:
+    """What others know of the job is read after the journal. Who seems to know more may be right: then the journal has
+    moved on since, and is read again."""
+    described = query.sink.describe() if query.sink is not None else ""
+
+    def compared(state: JobState) -> Outside:
+        context = known_to(location, state)
+        outside = compare(location, state, query.look_at_sink(context), described)
+        ask_beforehand(location, journal, query, outside, context)
+        return outside
+
+    return agreed(location, journal, compared)
+
+
+def compare_again(location: JobLocation, journal: Journal, query: Query, before: Outside) -> Outside:
+    """The claim stands behind entries that nobody has compared: the run that wrote them may have opened the sink since.
+    From here on the journal moves no more. What a person was asked about stays agreed on."""
+    described = query.sink.describe() if query.sink is not None else ""
+    found = query.look_at_sink(known_to(location, journal.state))
+    return replace(compare(location, journal.state, found, described), agreement=before.agreement)
+
+
+def ask_beforehand(
+    location: JobLocation, journal: Journal, query: Query, outside: Outside, context: SinkContext
+) -> None:
+    """Sink and source, about what the journal alone can foresee: who does not agree is heard before the claim."""
+    back = decide(journal.state, Wanted(location.settings.from_savepoint, location.settings.from_checkpoint))
+    point = foreseen(journal.state, back if isinstance(back, GoBack) else None)
+    if point is not None:
+        Consent(
+            query=query,
+            known=Known(location.store, journal),
+            journal=journal,
+            context=msgspec.structs.replace(context, accept=outside.accepts or outside.new_place),
+            looked=outside.sink,
+            older_home=outside.agreement.older_home,
+            force=location.settings.force,
+            say=log.debug,
+        ).ask(point)
+
+
+def _memories_here(location: JobLocation) -> list[Memory]:
+    root = location.work / location.job
+    marker, heartbeat = read_marker(root), read_heartbeat(location.store)
     memories = [of_heartbeat(heartbeat)] if heartbeat is not None else []
     if marker is None:
         return memories
-    identity = read_home_identity(place.root) if place.root is not None else None
+    identity = read_home_identity(location.root) if location.root is not None else None
     home_id = identity.id if identity is not None else ""
-    if not marker.is_of(place.job, place.home, home_id) and not place.settings.new_life:
+    if not marker.is_of(location.job, location.home, home_id) and not location.settings.new_life:
         raise somebody_elses(root, marker)
     return [*memories, of_work(str(root), marker)]
 
 
-def _asked(place: JobLocation) -> Asked:
-    settings = place.settings
+def _asked(location: JobLocation) -> Asked:
+    settings = location.settings
     return Asked(settings.new_life, settings.accept_older_home, settings.accept_sink)
 
 
-def _require_no_output(place: JobLocation, state: JobState, newest: CheckpointCompleted, described: str) -> None:
+def _require_no_output(location: JobLocation, state: JobState, newest: CheckpointCompleted, described: str) -> None:
     """The sink knows nothing of a job that has published: it was emptied or replaced, or it is another one."""
     durable = newest.barrier_batch_id
-    if place.settings.accept_sink or is_copied(state, newest.id):
+    if location.settings.accept_sink or is_copied(state, newest.id):
         return
     raise Conflict(
-        f"could not start job {place.job!r} on {place.home}: it has a checkpoint at batch {durable}, and {described} "
-        f"holds no output of it",
+        f"could not start job {location.job!r} on {location.home}: it has a checkpoint at batch {durable}, and "
+        f"{described} holds no output of it",
         hint="put the sink back, or name the one that the job wrote to; or let the output begin there after batch "
         f"{durable}: --accept-sink",
     )

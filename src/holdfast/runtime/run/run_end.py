@@ -1,10 +1,92 @@
-"""The last entry of a run that ends by itself: the next one need not wait for the heartbeat to go stale."""
+"""The end of a run: the query is stopped, who asked is answered, and the last entry says how it ended.
 
-from holdfast.errors import Fenced, StorageError
-from holdfast.identifiers import BatchId
+With that entry the next run need not wait for the heartbeat to go stale.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.coordination.commands import AnswerRequest, EndRun
+from holdfast.coordination.reasons import FailureReason
+from holdfast.errors import Fenced, FencedByMaintenance, HoldfastError, StorageError
+from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.job_log import log
 from holdfast.repository.entries import RunEnded
-from holdfast.repository.journal import Journal
+from holdfast.repository.journal import Journal, is_of_maintenance
+from holdfast.runtime.checkpoints.checkpointing import Checkpointing
+from holdfast.runtime.failure_reasons import end_of_run, message_of
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.own_writer import may_have_more
+from holdfast.runtime.ports import Query
+from holdfast.runtime.query.query_life import QueryLife
+from holdfast.runtime.reports.state_reporter import StateReporter
+from holdfast.runtime.requests.wanted import Answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnd:
+    job: JobName
+    command: EndRun
+    failure: HoldfastError | None
+    """Of the query, when that is why the run ends."""
+    answers: list[tuple[RequestId, Answer]]
+    """Who asked for the stop."""
+    query: Query
+    life: QueryLife
+    journal: Journal
+    checkpointing: Checkpointing
+    reporter: StateReporter
+    lanes: Lanes
+    finished: Callable[[HoldfastError | None], None]
+
+    def begin(self) -> None:
+        self.lanes.submit("query", self._stop_query)
+
+    def _stop_query(self) -> None:
+        self.query.stop()
+        self.lanes.submit("journal", self._answer)
+
+    def _answer(self) -> None:
+        self.query.stop()  # once more: this lane may have started it elsewhere meanwhile
+        failure = self._failure()
+        failed = (FailureReason.RUN_STOPPED, failure.message) if failure else None
+        for request, answer in self.answers:
+            answer(AnswerRequest(request, failure=failed))
+        self.lanes.submit("journal", self._leave)  # behind what those who were answered have to write
+
+    def _leave(self) -> None:
+        failure = self._failure()
+        if not self.command.fenced:
+            self._record(failure)
+        self.reporter.ended(failure.message if failure else "stopped")
+        self.finished(failure)
+
+    def _failure(self) -> HoldfastError | None:
+        if self.command.fenced:
+            return _taken(self.job, self.command.failure or "")
+        if self.command.failure is not None and self.failure is None:
+            return end_of_run(f"job {self.job!r} stopped: {self.command.failure}", self.command.reason)
+        return self.failure
+
+    def _record(self, failure: HoldfastError | None) -> None:
+        self.checkpointing.write_unrecorded()
+        if self.checkpointing.journal_answers:
+            reason = failure.message if failure else "stopped"
+            record_run_end(self.journal, reason, self._written(), failed=failure is not None)
+        else:
+            log.warning("the end of the run is not recorded: the home has just failed to take an entry")
+
+    def _written(self) -> BatchId | None:
+        """How far a writer of the query's own may have got, for the next run; the query has stopped."""
+        try:
+            taken = self.query.own_writer(self.life.resumed.directory)
+        except Exception as error:
+            log.debug("how far the query's own writer is: %s", message_of(error))
+            return None
+        if taken is None:
+            return None
+        more = may_have_more(self.journal.state, taken.planned, local=self.life.resumed.is_local)
+        return None if more else taken.planned
 
 
 def record_run_end(
@@ -30,3 +112,12 @@ def record_run_end(
         )
     except (StorageError, Fenced) as error:
         log.warning("could not record the end of the run: %s", error.message)
+
+
+def _taken(job: JobName, owner: str) -> Fenced:
+    if is_of_maintenance(owner):
+        return FencedByMaintenance(
+            f"job {job!r} was taken by a command while this run was silent, this run stops: {owner}",
+            hint="start it again, it goes on from where it was; and see why it was silent",
+        )
+    return Fenced(f"job {job!r} was taken over, this run stops: {owner}", hint="stop one of the two deployments")

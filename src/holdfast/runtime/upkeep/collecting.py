@@ -32,6 +32,7 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.reserve import keep_reserve
 from holdfast.repository.retention import in_grace, keys_of
 from holdfast.repository.survey import listed_objects, retired_keys
+from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes, Work
 from holdfast.storage.interface import ObjectStore
@@ -70,7 +71,7 @@ class Collector:
         store: ObjectStore,
         journal: Journal,
         blobs: Blobs,
-        manifests: dict[CheckpointId, Manifest],
+        manifests: Manifests,
         pace: DeletionPace,
         clock: Clock,
         lanes: Lanes,
@@ -168,7 +169,7 @@ class Collector:
 
     def _schedule_retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
         for entry in checkpoints:
-            if manifest := self._manifests.pop(entry.id, None):
+            if manifest := self._manifests.drop(entry.id):
                 self._schedule(keys_of(entry, manifest), self._pace.grace_s)
 
     def _schedule(self, keys: Iterable[str], wait_s: float) -> None:
@@ -176,9 +177,10 @@ class Collector:
 
     def _mark_sparse(self) -> None:
         state = self._journal.state
-        known = [self._manifests[entry.id] for entry in state.restorable() if entry.id in self._manifests]
+        manifests = self._manifests.all()
+        known = [manifests[entry.id] for entry in state.restorable() if entry.id in manifests]
         savepoints = [entry.id for entry in state.retained() if entry.name]
-        pinned = {key for id in savepoints if id in self._manifests for key in _keys_in(self._manifests[id])}
+        pinned = {key for id in savepoints if id in manifests for key in _keys_in(manifests[id])}
         if known:
             sparse = sparse_packs(known[0], self._blobs.settled_packs(), pinned)
             self._blobs.mark_for_repack(frozenset(pack.key for pack in sparse))
@@ -240,8 +242,8 @@ class Collector:
         keep_reserve(self._store)
 
     def _named_by_retained(self) -> frozenset[str]:
-        retained = [entry.id for entry in self._journal.state.retained()]
-        return frozenset(key for id in retained if id in self._manifests for key in _keys_in(self._manifests[id]))
+        retained, manifests = self._journal.state.retained(), self._manifests.all()
+        return frozenset(key for entry in retained if entry.id in manifests for key in _keys_in(manifests[entry.id]))
 
     def _report_missing(self, keys: frozenset[str]) -> None:
         """The listing that says what is too much also says what is missing."""
@@ -321,8 +323,8 @@ class Collector:
         Also those of a checkpoint of which it is not known yet whether it completed, and of one that was retired but
         not scheduled yet: it has the whole grace before it.
         """
-        manifests = list(self._manifests.items())
-        self._named = {id: self._named.get(id) or _keys_in(manifest) for id, manifest in manifests}
+        manifests = self._manifests.all()
+        self._named = {id: self._named.get(id) or _keys_in(manifest) for id, manifest in manifests.items()}
         completed = list(self._journal.state.completed.values())
         own = {manifest_key(entry.manifest) for entry in completed if entry.id in self._named}
         return frozenset(key for key in keys if key in own or any(key in named for named in self._named.values()))

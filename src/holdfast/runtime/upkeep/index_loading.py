@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import Corrupt, NewerFormat, StorageError
-from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.journal import Journal
+from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.storage.interface import ObjectStore
@@ -31,7 +31,7 @@ class IndexLoader:
         store: ObjectStore,
         journal: Journal,
         blobs: Blobs,
-        manifests: dict[CheckpointId, Manifest],
+        manifests: Manifests,
         readers: int,
         clock: Clock,
         lanes: Lanes,
@@ -65,7 +65,7 @@ class IndexLoader:
         for entry, manifest in zip(entries, found, strict=True):
             if manifest is None:
                 continue
-            self._manifests[entry.id] = manifest
+            self._manifests.add(entry.id, manifest)
             if entry.id not in self._journal.state.corrupt:
                 self._blobs.load_manifest(manifest)
         self._done()

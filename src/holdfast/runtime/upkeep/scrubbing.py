@@ -11,7 +11,7 @@ next checkpoint uploads those bytes anew, and is wanted even when no batch was c
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 
-from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.checkpoint.manifest import manifest_key
 from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
 from holdfast.errors import Fenced, ObjectNotFound, StorageError
 from holdfast.finding import Severity
@@ -23,6 +23,7 @@ from holdfast.repository.inventory import StoredFiles, objects_of
 from holdfast.repository.journal import Journal
 from holdfast.repository.repair import LocalFiles, Repair
 from holdfast.repository.verification import digest_in, verify
+from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import RunDirectory
@@ -51,7 +52,7 @@ class Scrubbing:
         store: ObjectStore,
         journal: Journal,
         blobs: Blobs,
-        manifests: Mapping[CheckpointId, Manifest],
+        manifests: Manifests,
         period: float | None,
         begin_at: float,
         clock: Clock,
@@ -161,7 +162,7 @@ class Scrubbing:
 
     def _objects(self) -> dict[str, StoredFiles]:
         retained = {entry.id for entry in self._journal.state.retained()}
-        manifests = {id: manifest for id, manifest in dict(self._manifests).items() if id in retained}
+        manifests = {id: manifest for id, manifest in self._manifests.all().items() if id in retained}
         if self._inventory[0] != manifests.keys():
             self._inventory = (frozenset(manifests), objects_of(manifests))
         return self._inventory[1]
@@ -264,7 +265,7 @@ class Scrubbing:
 
     def _mark(self, damage: Mapping[str, str]) -> None:
         state = self._journal.state
-        found = checkpoints_naming(damage, state.retained(), dict(self._manifests))
+        found = checkpoints_naming(damage, state.retained(), self._manifests.all())
         new = {id: detail for id, detail in found.items() if id not in state.corrupt}
         for id, detail in new.items():
             mark_corrupt(self._journal, id, detail, passed_over=False)

@@ -1,0 +1,306 @@
+"""Puts a run together: storage and journal, checkpointing, the query. Everything goes through constructors."""
+
+from holdfast.alarm import Receiver
+from holdfast.coordination.coordinator import Coordinator
+from holdfast.coordination.events import EntrySettled
+from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.rules import Rules
+from holdfast.errors import HomeReplaced
+from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunStarted
+from holdfast.repository.journal import Journal
+from holdfast.runtime.checkpoints.checkpointing import Checkpointing
+from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
+from holdfast.runtime.checkpoints.manifests import Manifests
+from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
+from holdfast.runtime.ports import Query, Supervisor, Workplace
+from holdfast.runtime.query.candidates import Candidates
+from holdfast.runtime.query.query_life import QueryLife
+from holdfast.runtime.query.supervision import Supervision
+from holdfast.runtime.recovery.consent import Consent
+from holdfast.runtime.recovery.recovery import Known, Recovery, Resumed
+from holdfast.runtime.recovery.resuming import Resuming
+from holdfast.runtime.reports.alarms import Alarms
+from holdfast.runtime.reports.history_watch import HistoryWatch
+from holdfast.runtime.reports.state_reporter import StateFile, StateReporter
+from holdfast.runtime.reports.stuck_watch import StuckWatch
+from holdfast.runtime.requests.serving import Serving
+from holdfast.runtime.run.claiming import retention_of
+from holdfast.runtime.run.comparing import Outside
+from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, QueryParts, StorageParts, Threads
+from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.run.loop import Finished, Runtime
+from holdfast.runtime.run.publishing import Publisher
+from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
+from holdfast.runtime.upkeep.index_loading import IndexLoader
+from holdfast.runtime.upkeep.retiring import Retiring
+from holdfast.runtime.upkeep.scrubbing import Scrubbing
+from holdfast.settings import Settings
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.limited import Allowance, LimitedStore
+
+
+def storage_parts(
+    location: JobLocation,
+    claiming: Journal,
+    claimed: RunStarted,
+    query: Query,
+    receivers: tuple[Receiver, ...],
+    threads: Threads,
+) -> StorageParts:
+    """`claiming` is the journal with which the job was claimed."""
+    around, store = location.around, location.store
+    blobs = Blobs(_limited(store, location.settings.copy_rate()), claimed.fencing_epoch)
+    manifests = Manifests()
+
+    def settled(entry: AnyEntry) -> None:
+        """On the journal lane: it is in the journal after all."""
+        if isinstance(entry, CheckpointCompleted):
+            if (manifest := manifests.get(entry.id)) is not None:
+                blobs.commit_manifest(manifest)
+            threads.post(EntrySettled(entry.id, entry.barrier_batch_id))
+
+    journal = claiming.owned(settled)
+    alarms = Alarms(location.job, receivers, around.clock, around.deliver)
+    reporter = StateReporter(_state_file(location, claimed), threads.lanes, around.clock)
+    watch = OwnershipWatch(
+        store=store,
+        journal=journal,
+        process=around.process,
+        started_at=claimed.at,
+        interval=location.settings.duration("heartbeat"),
+        application_id=lambda: query.application_id,
+        clock=around.clock,
+        post=threads.post,
+        home_replaced=lambda error: threads.post(lambda: _tell_replaced(alarms, error)),
+        report=lambda: reporter.latest,
+    )
+    history = HistoryWatch(
+        job=location.job,
+        home=location.home,
+        journal=journal,
+        alarms=alarms,
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+    )
+    return StorageParts(
+        location=location,
+        claimed=claimed,
+        store=store,
+        journal=journal,
+        blobs=blobs,
+        manifests=manifests,
+        watch=watch,
+        alarms=alarms,
+        reporter=reporter,
+        history=history,
+        stuck=StuckWatch(alarms.raise_alarm, alarms.clear),
+    )
+
+
+def checkpoint_parts(
+    storage: StorageParts, query: Query, leftovers: tuple[str, ...], threads: Threads
+) -> CheckpointParts:
+    """`leftovers` are the manifests that were there before the claim."""
+    settings, around, journal = storage.location.settings, storage.location.around, storage.journal
+    headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, storage.alarms)
+    meter = storage.location.meter
+    checkpointing = Checkpointing(
+        job=storage.location.job,
+        store=storage.store,
+        journal=journal,
+        blobs=storage.blobs,
+        manifests=storage.manifests,
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+        still_owner=storage.watch.still_owner,
+        describe=query.describe,
+        parallelism=settings.parallelism,
+        step=around.step,
+        headroom=headroom,
+        usage=(lambda: meter.usage) if meter is not None else None,
+    )
+    scrubbing = _scrubbing(storage, threads)
+    rule = retention_of(settings)
+    collector = Collector(
+        store=storage.store,
+        journal=journal,
+        blobs=storage.blobs,
+        manifests=storage.manifests,
+        pace=DeletionPace(settings.deletes_per_second, rule.grace_s),
+        clock=around.clock,
+        lanes=threads.lanes,
+        missing=scrubbing.suspect,
+    )
+    retiring = Retiring(
+        journal=journal,
+        blobs=storage.blobs,
+        checkpointing=checkpointing,
+        collector=collector,
+        rule=rule,
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+    )
+    index = IndexLoader(
+        store=storage.store,
+        journal=journal,
+        blobs=storage.blobs,
+        manifests=storage.manifests,
+        readers=around.readers,
+        clock=around.clock,
+        lanes=threads.lanes,
+        done=lambda: collector.sweep(leftovers),
+    )
+    serving = Serving(
+        store=storage.store,
+        journal=journal,
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+        retire=retiring.retire,
+        collect=retiring.collect,
+    )
+    return CheckpointParts(
+        coordinator=_coordinator(storage),
+        checkpointing=checkpointing,
+        headroom=headroom,
+        index=index,
+        collector=collector,
+        retiring=retiring,
+        scrubbing=scrubbing,
+        serving=serving,
+    )
+
+
+def query_parts(
+    storage: StorageParts,
+    checkpoints: CheckpointParts,
+    query: Query,
+    workplace: Workplace,
+    outside: Outside,
+    threads: Threads,
+) -> QueryParts:
+    location, journal = storage.location, storage.journal
+    settings, around = location.settings, location.around
+    consent = Consent(
+        query=query,
+        known=Known(storage.store, journal),
+        journal=journal,
+        context=outside.context(location, storage.claimed),
+        looked=outside.sink,
+        older_home=outside.agreement.older_home,
+        force=settings.force,
+        still_owner=journal.require_standing,
+    )
+    recovery = Recovery(storage.store, journal, workplace, around.readers, cost=consent.cost, lost=consent.lost)
+    resuming = Resuming(query=query, consent=consent, recovery=recovery, journal=journal, step=around.step)
+    supervision = Supervision(
+        settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
+    )
+    candidates = Candidates(
+        job=location.job,
+        repeats=settings.repeats,
+        query=query,
+        supervisor=Supervisor(storage.watch.still_owner, lambda: threads.post(QueryNoticed())),
+        recovery=recovery,
+        resuming=resuming,
+        journal=journal,
+        supervision=supervision,
+        mark_damaged=checkpoints.checkpointing.mark_damaged,
+    )
+    return QueryParts(query, workplace, recovery, resuming, candidates, supervision)
+
+
+def runtime_of(
+    storage: StorageParts,
+    checkpoints: CheckpointParts,
+    query: QueryParts,
+    resumed: Resumed,
+    threads: Threads,
+    finished: Finished,
+) -> Runtime:
+    """The query has been started on the directory of `resumed`."""
+    around = storage.location.around
+    life = QueryLife(
+        job=storage.location.job,
+        query=query.query,
+        resumed=resumed,
+        supervision=query.supervision,
+        candidates=query.candidates,
+        journal=storage.journal,
+        alarms=storage.alarms,
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+    )
+    publisher = Publisher(
+        sink=query.query.sink,
+        journal=storage.journal,
+        published=resumed.durable,
+        lanes=threads.lanes,
+        post=threads.post,
+        step=around.step,
+    )
+    return Runtime(storage, checkpoints, query, life, publisher, threads, finished)
+
+
+def rules_of(settings: Settings, jitter: float) -> Rules:
+    return Rules(
+        interval=settings.duration("interval"),
+        timeout=settings.duration("timeout"),
+        min_pause=settings.duration("min_pause"),
+        max_concurrent=settings.max_concurrent,
+        tolerable_failures=settings.tolerable_failures,
+        fail_on_exceeded=settings.on_exceeded == "fail",
+        jitter=jitter,
+    )
+
+
+def _coordinator(storage: StorageParts) -> Coordinator:
+    around, state = storage.location.around, storage.journal.state
+    restorable = state.restorable()
+    return Coordinator(
+        rules_of(storage.location.settings, around.jitter()),
+        around.clock.monotonic(),
+        last_completed=restorable[0].id if restorable else None,
+        savepoints=frozenset(entry.name for entry in state.retained() if entry.name),
+    )
+
+
+def _scrubbing(storage: StorageParts, threads: Threads) -> Scrubbing:
+    settings, around = storage.location.settings, storage.location.around
+    return Scrubbing(
+        store=storage.store,
+        journal=storage.journal,
+        blobs=storage.blobs,
+        manifests=storage.manifests,
+        period=settings.scrub_period(),
+        begin_at=around.jitter(),
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+        raise_alarm=storage.alarms.raise_alarm,
+        clear_alarm=storage.alarms.clear,
+    )
+
+
+def _state_file(location: JobLocation, claimed: RunStarted) -> StateFile | None:
+    if location.state_file is None:
+        return None
+    around = location.around
+    return StateFile(location.job, location.home, location.state_file, around.process, claimed, around.clock)
+
+
+def _tell_replaced(alarms: Alarms, error: HomeReplaced | None) -> None:
+    code, rule = FailureReason.HOME_REPLACED.value, FailureReason.HOME_REPLACED.rule
+    if error is not None:
+        alarms.raise_alarm(code, "critical", error.message, rule.hint)
+    else:
+        alarms.clear(code, "what this run has written is in the home again")
+
+
+def _limited(store: ObjectStore, bytes_per_second: float | None) -> ObjectStore:
+    return store if bytes_per_second is None else LimitedStore(store, bytes=Allowance(bytes_per_second))

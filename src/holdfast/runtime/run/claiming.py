@@ -1,0 +1,134 @@
+"""May the job be claimed, and the claim: the one entry by which a run becomes the owner."""
+
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+import msgspec
+
+from holdfast.errors import Conflict, Fenced, OwnedByAnotherRun
+from holdfast.identifiers import Sequence
+from holdfast.job_log import log
+from holdfast.repository.entries import Retention, RunStarted
+from holdfast.repository.journal import Journal, MakeEntry
+from holdfast.repository.ownership import TAKE_OVER, Held, Silence, refusal
+from holdfast.repository.state import JobState
+from holdfast.runtime.ownership.watching import Watcher
+from holdfast.runtime.recovery.memory import Agreement
+from holdfast.runtime.run.environment import Environment
+from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.work_marker import WorkMarker
+from holdfast.settings import Settings
+from holdfast.storage.home_identity import ensure_home_identity
+from holdfast.version import VERSION
+
+T = TypeVar("T")
+
+_READINGS = 3
+
+
+def require_claimable(location: JobLocation, journal: Journal) -> Silence | None:
+    """What had to be watched. Loads the journal. Raises `OwnedByAnotherRun`."""
+    if location.settings.on_conflict == "takeover":
+        journal.load()
+        return None
+    around = location.around
+    watcher = Watcher(location.store, around.process, around.clock, around.sleep, around.told)
+    answer = watcher.answer(journal, location.silence)
+    if isinstance(answer, Held):
+        raise refusal(location.job, location.home, answer)
+    log.debug("the job may be claimed: %s", answer.why)
+    return answer.silence
+
+
+def agreed(location: JobLocation, journal: Journal, compare: Callable[[JobState], T]) -> T:
+    """A conflict counts when the journal, read again behind it, has not moved; a busy one is read a few times."""
+    for _ in range(_READINGS):
+        head = journal.state.head
+        try:
+            return compare(journal.state)
+        except Conflict:
+            require_claimable(location, journal)
+            if journal.state.head == head:
+                raise
+    return compare(journal.state)
+
+
+def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
+    """Losing the race for the claim is the same as having come second."""
+    settings = location.settings
+    heartbeat, work = settings.duration("heartbeat"), str(location.work / location.job)
+    try:
+        if agreement.above > journal.state.head:
+            jump = run_started(journal, location.around, heartbeat, "", "maintenance")
+            journal.claim(_taking_numbers(jump, Sequence(agreement.above + 1)))
+        mine = run_started(journal, location.around, heartbeat, work, "pipeline", retention_of(settings))
+        return journal.claim(_telling(mine, location, sink))
+    except Fenced as error:
+        raise OwnedByAnotherRun(
+            f"could not start job {location.job!r} on {location.home}: {error.message}", hint=TAKE_OVER
+        ) from error
+
+
+def run_started(
+    journal: Journal,
+    around: Environment,
+    heartbeat: float,
+    work: str,
+    purpose: Literal["pipeline", "maintenance"],
+    retention: Retention | None = None,
+) -> MakeEntry:
+    """The claim of a run in this environment."""
+    lineage = journal.state.lineage or around.new_attempt()
+    return lambda stamp: RunStarted(
+        **stamp,
+        lineage=lineage,
+        process=around.process,
+        heartbeat_s=heartbeat,
+        work=work,
+        holdfast=VERSION,
+        purpose=purpose,
+        retention=retention,
+    )
+
+
+def retention_of(settings: Settings) -> Retention:
+    return Retention(
+        retained=settings.retained,
+        keep_hourly=settings.keep_hourly,
+        keep_daily=settings.keep_daily,
+        grace_s=settings.duration("grace"),
+    )
+
+
+def home_identity(location: JobLocation) -> str:
+    """ "" where a home has none."""
+    if location.root is None:
+        return ""
+    around = location.around
+    return ensure_home_identity(location.root, id=around.new_attempt(), now=around.clock.wall()).id
+
+
+def marker_of(location: JobLocation, claimed: RunStarted, home_id: str) -> WorkMarker:
+    """What the work directory is to say of its owner."""
+    return WorkMarker(
+        job=location.job,
+        home=location.home,
+        lineage=claimed.lineage,
+        home_id=home_id,
+        epoch=claimed.fencing_epoch,
+        claim=claimed.attempt,
+        head=claimed.sequence,
+        process=location.around.process,
+    )
+
+
+def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
+    """All numbers below `upto` are taken at once, so that the next run is newer than any that others know of."""
+
+    return lambda stamp: msgspec.structs.replace(claim(stamp), next_sequence=max(upto, Sequence(stamp["sequence"] + 1)))
+
+
+def _telling(claim: MakeEntry, location: JobLocation, sink: str) -> MakeEntry:
+    """What a reader judges the run by."""
+    interval, file = location.settings.duration("interval"), str(location.state_file or "")
+    return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file, sink=sink)

@@ -1,0 +1,49 @@
+"""What a run depends on besides its settings; the simulation brings its own."""
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+
+from holdfast.alarm import Receiver
+from holdfast.identifiers import AttemptId
+from holdfast.job_log import log
+from holdfast.repository.entries import Process
+from holdfast.repository.journal import READERS
+from holdfast.repository.ownership import current_process
+from holdfast.runtime.clock import Clock, SystemClock
+from holdfast.runtime.ownership.ownership_watch import Beats, beating_in_a_thread
+from holdfast.runtime.reports.alarms import AtOnce, Delivery, InThread
+from holdfast.sinks.protocol import Step, no_step
+
+
+@dataclass(frozen=True)
+class Environment:
+    clock: Clock
+    process: Process
+    new_attempt: Callable[[], AttemptId]
+    jitter: Callable[[], float]
+    step: Step
+    readers: int = READERS
+    """Threads that read the journal and the manifests at start; 1 for none besides the caller's."""
+    beating: Callable[[Beats, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
+    """Keeps the heartbeat alive until the loop runs."""
+    deliver: Callable[[Receiver], Delivery] = AtOnce
+    """How alarms get to their receivers."""
+    sleep: Callable[[float], None] = time.sleep  # noqa: TID251
+    """Between two looks at another run's heartbeat."""
+    alive: Callable[[], None] = lambda: None
+    """Hears again and again that the thread which decides moves. Must not block."""
+    told: Callable[[str], None] = log.info
+    """Hears what is being waited for."""
+
+    @classmethod
+    def real(cls, step: Step = no_step, identity: str | None = None) -> "Environment":
+        around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)  # noqa: TID251
+        return replace(around, beating=beating_in_a_thread, deliver=InThread)
+
+
+def _new_attempt() -> AttemptId:
+    return AttemptId(uuid.uuid4().hex)  # noqa: TID251

@@ -1,0 +1,45 @@
+"""What is refused before anything is touched, and before Spark takes its seconds to start."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.identifiers import JobName
+from holdfast.repository.going_back import Wanted, decide
+from holdfast.repository.journal import Journal
+from holdfast.runtime.run.claiming import agreed, require_claimable
+from holdfast.runtime.run.comparing import compare_here
+from holdfast.runtime.run.environment import Environment
+from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.run.places import require_apart
+from holdfast.runtime.work_folder import require_no_work_directory
+from holdfast.settings import Settings
+from holdfast.storage.metered import Meter
+from holdfast.storage.urls import open_store, require_create_if_absent
+from holdfast.storage.work_path import WorkPath
+
+
+def preflight(
+    job: JobName,
+    home: str,
+    work: WorkPath,
+    settings: Settings,
+    around: Environment,
+    sink: str | None = None,
+    state_file: Path | None = None,
+) -> JobLocation:
+    """Everything that can be refused without touching anything, in the order of how quickly it can be said.
+
+    `sink` is what the sink says of itself. What it holds is compared in `launch`: that takes Spark.
+    """
+    require_apart(home, str(work), sink)
+    meter = Meter(around.clock.monotonic)
+    root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
+    store = root.scoped(job)
+    location = JobLocation(job, home, store, work, settings, around, meter, root=root, state_file=state_file)
+    require_no_work_directory(work)
+    journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
+    silence = require_claimable(location, journal)
+    agreed(location, journal, lambda state: compare_here(location, state))
+    decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
+    require_create_if_absent(root)
+    return replace(location, begins=not journal.state.completed, silence=silence)
