@@ -17,7 +17,7 @@ __all__ = ["Alarm", "HoldfastError", "RunningJob", "Settings", "__version__", "r
 
 
 def __getattr__(name: str) -> Any:
-    """PySpark is loaded when it is needed: the commands that only read a home must answer at once."""
+    """PySpark is loaded when it is needed, so that commands that only read a home start quickly."""
     if name not in ("run", "start", "RunningJob"):
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     try:

@@ -1,4 +1,4 @@
-"""What somebody is told who must do something."""
+"""What is sent to the people who must act."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Alarm:
     hint: str
     at: datetime
     cleared: bool = False
-    """The same alarm once more, because it is over."""
+    """True when the same alarm is sent again because it is cleared."""
 
 
 Receiver = Callable[[Alarm], None]

@@ -2,28 +2,28 @@
 
     HoldfastError                  exit 1
     ├── InvalidSettings            exit 2   a value the user gave breaks a rule
-    │   ├── NewerFormat                     a newer version wrote it, and it is not read as if it were known
-    │   ├── Incompatible                    the query cannot go on from the job's checkpoint
-    │   └── Conflict                        what is outside is not what the last run left: a person must choose
+    │   ├── NewerFormat                     a newer version wrote it, and this one cannot read it
+    │   ├── Incompatible                    the query cannot resume from the job's checkpoint
+    │   └── Conflict                        the outside is not as the last run left it: the user must choose
     ├── NotFound                   exit 3   no such job, checkpoint or savepoint
     ├── Corrupt                    exit 4   bytes do not match their digest
-    ├── OwnedByAnotherRun          exit 5   a living run owns the job
+    ├── OwnedByAnotherRun          exit 5   a live run owns the job
     ├── Fenced                     exit 5   this run owned the job; a newer one does now
-    │   └── FencedByMaintenance    exit 1   a command took it for a moment: start the run again
+    │   └── FencedByMaintenance    exit 1   a command took the job briefly: start the run again
     ├── StorageError               exit 6   the home did not do what was asked
     │   ├── InvalidKey                      no store takes an object of that name
     │   ├── ObjectNotFound                  the key does not exist
     │   ├── StorageDenied                   permission or credentials
     │   ├── StorageFull                     no space or quota
-    │   ├── StorageUnreachable              no answer, or a passing fault
-    │   │   ├── StorageThrottled            it asks for fewer requests
+    │   ├── StorageUnreachable              no answer, or a transient error
+    │   │   ├── StorageThrottled            requests are throttled
     │   │   └── StorageNotThere             no such bucket or container, or not in that region
-    │   ├── HomeReplaced                    it was emptied, swapped or put back from a backup under a living run
+    │   ├── HomeReplaced                    it was emptied, swapped or restored from a backup under a live run
     │   ├── OutcomeUnknown                  a write that may or may not have taken effect
-    │   └── DamagedJournal         exit 4   an entry of the journal is not what was written; is also a Corrupt
-    ├── CheckpointFailed           exit 1   a checkpoint that was asked for and did not complete
+    │   └── DamagedJournal         exit 4   a journal entry is damaged; is also a Corrupt
+    ├── CheckpointFailed           exit 1   a checkpoint that was requested and did not complete
     └── JobFailed                  exit 1   the pipeline ended and will not be restarted
-        └── StopOverdue                     it was asked to stop, and something did not return
+        └── StopOverdue                     it was asked to stop, and something did not end in time
 
 Each says what was attempted on what, why it failed, and (`hint`) what to try. None shows the secrets of a URL.
 """
@@ -64,20 +64,20 @@ class InvalidSettings(HoldfastError):
 
 class Incompatible(InvalidSettings):
     differences: tuple[object, ...] = ()
-    """Each a `checkpoint.difference.Difference`; empty when Spark found out, and not holdfast."""
+    """Each is a `checkpoint.difference.Difference`; empty when Spark, and not holdfast, found the difference."""
 
 
 class Conflict(InvalidSettings):
-    """Names both sides; the hint names the ways out as things to type. Raised before anything was touched."""
+    """Names both sides; the hint names the options to choose from. Raised before anything was changed."""
 
 
 class NewerFormat(InvalidSettings):
-    """Nothing of what it names may be deleted or abandoned: whoever wrote it needs it."""
+    """Nothing that it names may be deleted or abandoned: the version that wrote it needs it."""
 
     @classmethod
     def of_format(cls, subject: str, found: int, known: int) -> NewerFormat:
         return cls(
-            f"could not read {subject}: it was written by a newer version (format {found}, this one knows {known})",
+            f"could not read {subject}: it was written by a newer version (format {found}, this one reads {known})",
             hint="upgrade holdfast to the version that wrote it",
         )
 
@@ -99,7 +99,7 @@ class Fenced(HoldfastError):
 
 
 class FencedByMaintenance(Fenced):
-    """A person let a command take the job while this run was silent. The code lets supervision start it again."""
+    """A user let a command take the job while this run was silent. With this exit code a supervisor starts it again."""
 
     exit_code = 1
 
@@ -137,8 +137,7 @@ class StorageNotThere(StorageUnreachable):
 
 
 class HomeReplaced(StorageError):
-    """What this run has written is not there any more, and nobody else has taken the job. Passes when the home is put
-    back."""
+    """What this run has written is gone, and no other run has taken the job. Passes when the home is back."""
 
 
 class OutcomeUnknown(StorageError):
@@ -146,7 +145,7 @@ class OutcomeUnknown(StorageError):
 
 
 class DamagedJournal(Corrupt, StorageError):
-    """Whoever needs the entry cannot go on; whoever can wait until the home works again waits."""
+    """A caller that needs the entry cannot continue; one that can wait until the home works again waits."""
 
 
 class CheckpointFailed(HoldfastError):
@@ -158,8 +157,8 @@ class JobFailed(HoldfastError):
 
 
 class StopOverdue(JobFailed):
-    """A stop did not end in time. What hangs may hang for ever, also threads that the interpreter would wait for."""
+    """A stop did not end in time. What hangs may hang for ever, including threads that the interpreter waits for."""
 
 
 class StopAsked(BaseException):
-    """A signal asks a process that is starting to end. Nobody who handles failures on the way may take it for one."""
+    """A signal asks a starting process to end. Not an Exception, so that no handler of failures catches it."""

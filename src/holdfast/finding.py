@@ -1,4 +1,4 @@
-"""What the doctor says: findings with their evidence and their repair. The names are public."""
+"""Findings of the doctor, with their evidence and their fix. The names are public."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Consequence(msgspec.Struct, frozen=True, kw_only=True):
-    """Trouble that follows from the finding's cause, and needs no repair of its own."""
+    """A consequence of the finding's cause, which needs no fix of its own."""
 
     code: str
     symptom: str
@@ -30,7 +30,7 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fixes(msgspec.Struct, frozen=True, kw_only=True):
-    """The same repair for each engine."""
+    """The same fix for each engine."""
 
     flink: tuple[str, ...]
     spark: tuple[str, ...]

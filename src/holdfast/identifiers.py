@@ -31,7 +31,7 @@ AttemptId = NewType("AttemptId", str)
 # One attempt at a checkpoint within a run; exists before, and also without, a checkpoint id.
 Ticket = NewType("Ticket", int)
 
-# Whoever asked for a checkpoint or a stop, and waits for the answer.
+# A request for a checkpoint or a stop that waits for its answer.
 RequestId = NewType("RequestId", int)
 
 JobName = NewType("JobName", str)
@@ -54,7 +54,7 @@ def job_name(value: object) -> JobName:
 
 
 def identity_name(value: object) -> str:
-    """What a process is called in the heartbeat that others read."""
+    """The name of a process in the heartbeat that others read."""
     return _checked_name("identity", value)
 
 

@@ -1,6 +1,6 @@
 """What holdfast logs. A process may run forty jobs, so every line says which one it is about.
 
-The name goes with the thread: it is set where a job is started, and handed on to each thread that is started for it.
+The name belongs to the thread: it is set where a job is started, and passed to each thread that is started for it.
 """
 
 import functools
@@ -16,7 +16,7 @@ _JOB: ContextVar[str | None] = ContextVar("holdfast_job", default=None)
 
 
 class _NamingTheJob(logging.LoggerAdapter[logging.Logger]):
-    """In the text, for all; and as `job` of the record, for handlers that write fields."""
+    """Adds the job to the text, and as `job` to the record, for handlers that write fields."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         job = _JOB.get()
@@ -26,7 +26,7 @@ class _NamingTheJob(logging.LoggerAdapter[logging.Logger]):
 
 
 class _ForPeople(logging.Filter):
-    """What is logged may come from others: no escape sequence reaches a terminal, and no line looks like a new one."""
+    """Log text may come from outside: no escape sequence reaches a terminal, and no text can fake a log line."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg = shown(record.getMessage()).replace("\n", "\n    ")
@@ -44,7 +44,7 @@ _MOVES = [0]
 
 
 def doing(what: str) -> None:
-    """Say what a start is at. Whoever ends the process before it is done names it."""
+    """Set the current step of a start. An error that ends the process during the start names it."""
     _DOING[0] = what
     it_moves()
     log.info("%s", what)
@@ -55,18 +55,18 @@ def doing_now() -> str:
 
 
 def it_moves() -> None:
-    """What a start is at gets on. Any thread may say so."""
+    """Report that the current step of a start makes progress. Called from any thread."""
     _MOVES[0] += 1
 
 
 def moves() -> int:
-    """Another number than before when it got on."""
+    """A counter that changes when a start makes progress."""
     return _MOVES[0]
 
 
 @contextmanager
 def about(job: str) -> Iterator[None]:
-    """What this thread logs inside the block is about that job."""
+    """Lines that this thread logs inside the block name that job."""
     token = _JOB.set(job)
     try:
         yield
@@ -75,5 +75,5 @@ def about(job: str) -> Iterator[None]:
 
 
 def about_the_same(work: Callable[..., None]) -> Callable[..., None]:
-    """For a new thread, which knows nothing of the one that starts it."""
+    """`work` for a new thread, which logs under the job of the thread that starts it."""
     return functools.partial(copy_context().run, work)

@@ -1,4 +1,4 @@
-"""The options of `run` and `start` for editors and type checkers. `Settings` says what each means, and checks it."""
+"""The options of `run` and `start` for editors and type checkers. `Settings` documents and checks each."""
 
 from __future__ import annotations
 

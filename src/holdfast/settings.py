@@ -1,4 +1,4 @@
-"""Every option of `run` and `start`, checked before anything is touched."""
+"""Every option of `run` and `start`, checked before anything else happens."""
 
 from __future__ import annotations
 
@@ -67,62 +67,64 @@ class Settings:
     on_exceeded: Literal["alert", "fail"] = "alert"
     retained: int = 10
     keep_hourly: int = 0
-    """Of so many hours, in UTC, the newest checkpoint each is kept beyond the newest `retained`."""
+    """Besides the newest `retained`, keep the newest checkpoint of each of the last N hours, in UTC."""
     keep_daily: int = 0
-    """The same for days."""
+    """The same for each of the last N days."""
     grace: Duration = "10m"
-    """Objects of a checkpoint are deleted when it has been retired this long: somebody may be restoring it."""
+    """How long the objects of a retired checkpoint stay, for restores that are still reading it."""
     deletes_per_second: int = 100
-    """How fast what is not needed any more is deleted in the background."""
+    """How many objects the background deletion deletes per second."""
     on_conflict: Literal["refuse", "takeover"] = "refuse"
     identity: str | None = None
-    """A name that only one process has at a time, such as a pod's: a start under the same name is that process's next
-    life and takes the job over at once, without waiting for the heartbeat to go stale."""
+    """A name that only one process has at a time, such as a pod's. A process that starts under the same name replaces
+    the previous one and takes over the job at once, without waiting for the heartbeat to become stale."""
     force: bool = False
-    """Start also when the query differs from its checkpoint in what Spark breaks on, or gets wrong without a word."""
+    """Start even if the query differs from its checkpoint in a way that makes Spark fail or silently compute wrong
+    results."""
     from_savepoint: str | None = None
     from_checkpoint: int | None = None
-    """Go back there, once, instead of going on: a start with the same option does not go back again."""
+    """Go back to this checkpoint, once: another start with the same option does not go back again."""
     new_life: bool = False
-    """Begin anew although the work directory or the sink know another life of this job. The source is read from its
-    beginning, and what is in the sink stays there: rows that are read again stand in it twice."""
+    """Start with a new lineage although the work directory or the sink belong to another one of this job. The source is
+    read from its beginning, and the sink keeps its rows: rows that are read again are in it twice."""
     accept_older_home: bool = False
-    """Go on from a home that knows less than the work directory or the sink: it was put back from a backup. The sink is
-    rewound to the home's newest checkpoint."""
+    """Resume from a home that is older than the work directory or the sink, because it was restored from a backup. The
+    sink is rewound to the home's newest checkpoint."""
     accept_sink: bool = False
-    """The sink was restored, replaced or emptied, and that is meant: go on from what is there."""
+    """The sink was restored, replaced or emptied on purpose: continue from its current content."""
     sink_position: Callable[[], int | None] | None = None
-    """For a writer of your own: the newest batch id that it has written, None for none. Asked before each start."""
+    """For a writer of your own: returns the newest batch id that it has written, None for none. Called before each
+    start."""
     repeats: Literal["refuse", "accept"] = "refuse"
-    """`accept`: a writer of your own takes rows again under batch ids that it may have seen; it skips none."""
+    """`accept`: a writer of your own writes rows also under batch ids that it has seen before; it skips none."""
     restart_delay: Duration = "1s"
-    """Before the first restart of a query that died; doubles with each further one, up to a minute."""
+    """The delay before the first restart of a failed query; it doubles with each further one, up to a minute."""
     restart_attempts: int = 10
-    """Restarts in a row without a completed batch in between before the job fails permanently."""
+    """How many restarts in a row, without a completed batch in between, before the job fails permanently."""
     restart_same_error: int = 3
-    """So many deaths in a row by one and the same error of the pipeline's own code, or by input that was deleted before
-    it was read, without a completed batch in between, and the job fails permanently: it would go on failing."""
+    """After this many failures in a row by the same error of the pipeline's own code, or by input that was deleted
+    before it was read, without a completed batch in between, the job fails permanently."""
     heartbeat: Duration = "5s"
-    """How often the owner shows that it is alive; after six missed ones another run may take over."""
+    """How often the owner writes its heartbeat; after six missed ones another run may take over."""
     parallelism: int = 4
-    """Threads that copy shards, or tasks of executors, at most."""
+    """The maximum number of threads, or tasks on executors, that copy shards."""
     carrier: Literal["auto", "driver", "executors"] = "auto"
-    """Who copies shards: threads of the driver, or tasks on executors. By itself, on a cluster, executors copy what is
-    worth a task and the driver the rest."""
+    """What copies shards: threads of the driver, or tasks on executors. With `auto`, on a cluster, executors copy what
+    is large enough for a task, and the driver copies the rest."""
     bandwidth: str | None = None
-    """Bytes per second, such as "100MB/s", that copying sends to the home at most, over all machines."""
+    """The maximum rate of uploads to the home over all machines, such as "100MB/s"."""
     scrub: Duration = "off"
-    """The time in which every retained object of the home is read back once, in the background; or "off"."""
+    """The period in which every retained object of the home is read and verified once, in the background; or "off"."""
     storage_deadline: Duration = "30s"
-    """How long one call to a home on other machines is tried again before it counts as failed. One small request has a
-    third of it to be answered, one part of an upload twice of it."""
+    """How long one call to a remote home is retried before it counts as failed. A small request times out after a third
+    of it, one part of an upload after twice of it."""
     stop_timeout: Duration = "2m"
-    """How long a stop may take, from the signal to the end of the process. What is not finished then is left to the
-    next start, which is exact all the same."""
+    """How long a stop may take, from the signal to the end of the process. The next start finishes what is left; the
+    output is still exact."""
     spark_log: str | Path | None = None
-    """A file for what Spark prints, when holdfast starts the JVM; None or "-": with everything else."""
+    """A file for the output of Spark, when holdfast starts the JVM; None or "-": standard error of this process."""
     alarms: Sequence[Receiver] = field(default=())
-    """Functions that are called with each alarm, in threads of their own."""
+    """Functions that are called with each alarm, each in its own thread."""
 
     def __post_init__(self) -> None:
         for name, least in _DURATION_LEAST.items():
@@ -153,7 +155,7 @@ class Settings:
         return seconds(name, getattr(self, name))
 
     def identity_in(self, environment: Mapping[str, str]) -> str | None:
-        """`identity`, else the one that the deployment gave the process."""
+        """`identity`, else the one in the environment."""
         given = self.identity or environment.get("HOLDFAST_IDENTITY") or None
         return None if given is None else identity_name(given)
 
@@ -165,7 +167,7 @@ class Settings:
 
     @classmethod
     def merged(cls, base: Settings | None, options: Mapping[str, object]) -> Settings:
-        """`base` with `options` over it; an option that does not exist is an error that names the nearest one."""
+        """`base` with `options` over it; the error for an unknown option names the most similar one."""
         names = [f.name for f in dataclasses.fields(cls)]
         for name in options:
             if name not in names:

@@ -1,7 +1,7 @@
-"""What may be shown of text that comes from outside: on a terminal, in a log, in an error, in the history.
+"""Text from outside, made safe to show on a terminal, in a log, in an error, in the history.
 
 A log line, a heartbeat or a request may hold escape sequences that retitle a window, hide text or forge a line; a URL
-may hold a password. Everything that reaches a person goes through here.
+may hold a password. Everything that is shown to a user passes through this module.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-"""All but tab and line feed; with what changes the direction in which text is read."""
+"""All control characters but tab and line feed, and those that change the direction of text."""
 
 _URL_USER = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://([^/\s@\"'<>]+)@")
 _ONLY_A_NAME_IS_SECRET = ("http", "https", "ftp", "ftps", "git", "git+https")
-"""In these a user without a password is as a rule a token; elsewhere it is a container or a service."""
+"""In these schemes a user without a password is usually a token; in others it is a container or a service."""
 _SECRET_OPTION = re.compile(
     r"(?i)([?&;](?:[\w.%-]*(?:key|secret|token|passw|pwd|credential|signature)[\w.%-]*|sig|sas|auth|code)=)([^&;\s\"'<>#]+)"
 )
@@ -23,7 +23,7 @@ MASK = "***"
 
 
 def visible(text: str) -> str:
-    """`text` with its control characters spelt out, e.g. `\\x1b`. Tabs and ends of lines stay."""
+    """`text` with its control characters escaped, e.g. `\\x1b`. Tabs and line feeds stay."""
     return _CONTROL.sub(_spelt, text)
 
 
@@ -36,7 +36,7 @@ def masked(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """What a person may see of `text`."""
+    """`text` as a user may see it."""
     return visible(masked(text))
 
 

@@ -130,7 +130,7 @@ def test_requests_that_cost_too_much(history: History) -> None:
 @pytest.mark.parametrize(
     ("size", "code", "line"),
     [
-        (9_000_000, "shard-skewed", "# salt the key that is too frequent, or aggregate it in two steps"),
+        (9_000_000, "shard-skewed", "# salt the skewed key, or aggregate it in two steps"),
         (400_000, "shard-slow", "parallelism=8"),
     ],
 )

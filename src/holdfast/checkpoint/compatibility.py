@@ -1,7 +1,7 @@
-"""May a query go on from a checkpoint? Pure: what the checkpoint holds and what the query is in, differences out.
+"""Whether a query may resume from a checkpoint. Pure: facts about the checkpoint and the query in, differences out.
 
-A difference is refused when Spark would fail on it, or would go on and compute something wrong without a word: it finds
-offsets by a source's position, and state by an operator's number and the types of its columns. The rest is told.
+A difference is refused when Spark would fail on it, or would silently compute something wrong: Spark finds offsets by a
+source's position, and state by an operator's number and the types of its columns. Other differences are warnings.
 """
 
 from collections import Counter
@@ -25,12 +25,12 @@ _KEPT_FROM_CHECKPOINT = {
     "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion": "group state format",
     "spark.sql.streaming.stateStore.rowChecksum.enabled": "state row checksums",
 }
-"""Settings that Spark takes from the newest offsets, whatever the session says."""
+"""Settings that Spark takes from the newest offsets, regardless of the session's configuration."""
 
 COMPARED_SETTINGS = (*_KEPT_FROM_CHECKPOINT, CHANGELOG, FORMAT)
 
 _FORMAT_KEPT_SINCE = (4, 3)
-"""From this Spark on, the newest commit decides about the state checkpoint format."""
+"""From this Spark version on, the newest commit determines the state checkpoint format."""
 
 
 def differences(held: QueryFacts, coming: QueryFacts) -> tuple[Difference, ...]:
@@ -66,11 +66,13 @@ def _version(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
             "Spark version",
             held.spark,
             coming.spark,
-            "an older Spark does not promise to read what a newer one wrote",
+            "an older Spark may not be able to read what a newer one wrote",
             f"run it with Spark {old[0]}.{old[1]} or newer",
         )
     else:
-        yield warn("Spark version", held.spark, coming.spark, "from here on Spark may write what the older cannot read")
+        yield warn(
+            "Spark version", held.spark, coming.spark, "from now on Spark may write what the older version cannot read"
+        )
 
 
 # --- sources ---
@@ -87,7 +89,7 @@ def _sources(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
             "sources",
             _listed(held.sources),
             _listed(coming.sources),
-            "Spark finds offsets by a source's position: with one more or less it fails, or reads with another's",
+            "Spark finds offsets by a source's position: with one more or less it fails, or uses those of another",
             "keep the sources as they were; a changed set of sources needs a new job name and a sink of its own",
         )
     elif _only_reordered(held.sources, coming.sources):
@@ -96,7 +98,7 @@ def _sources(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
             _listed(held.sources),
             _listed(coming.sources),
             "the same sources in another order: Spark would read each with the offsets of another",
-            "put them back in the order of the checkpoint",
+            "restore the order of the checkpoint",
         )
     else:
         for number, (old, new) in enumerate(zip(held.sources, coming.sources, strict=True)):
@@ -109,23 +111,29 @@ def _named_sources(held: tuple[Source, ...], coming: tuple[Source, ...]) -> Iter
         if name in before and name in after:
             yield from _source(f"source {name}", before[name], after[name])
         elif name in after:
-            yield warn(f"source {name}", None, str(after[name]), "a new name: it is read from its beginning")
+            yield warn(f"source {name}", None, str(after[name]), "a new name: the source is read from its beginning")
         else:
-            yield warn(f"source {name}", str(before[name]), None, "it is not read any more; its offsets are dropped")
+            yield warn(
+                f"source {name}", str(before[name]), None, "the source is no longer read; its offsets are dropped"
+            )
 
 
 def _source(title: str, old: Source, new: Source) -> Iterator[Difference]:
     if old.kind != new.kind and old.kind and new.kind:
         yield refuse(
-            title, str(old), str(new), "offsets of one kind of source mean nothing to another", "use the source it was"
+            title,
+            str(old),
+            str(new),
+            "one kind of source cannot use the offsets of another",
+            "use the same kind of source",
         )
     elif old.place and new.place and masked(old.place) != masked(new.place):
         yield refuse(
             title,
             str(old),
             str(new),
-            "Spark would go on with the offsets of the other place: input would be skipped or read twice",
-            "read from where it was; or, when this is the same data moved, --force",
+            "Spark would use the offsets of the other place: input would be skipped or read twice",
+            "read from the same place; or, if the same data was moved, --force",
         )
     elif old.servers != new.servers and old.servers and new.servers:
         yield warn(title, old.servers, new.servers, "the offsets are used as they are: it must be the same cluster")
@@ -146,12 +154,12 @@ def _listed(sources: tuple[Source, ...]) -> str:
 def _output_mode(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
     old, new = held.output_mode, coming.output_mode
     if old and new and old.lower() != new.lower():
-        yield warn("output mode", old, new, "state is kept as it is; what was put out before is not put out again")
+        yield warn("output mode", old, new, "the state is kept; output that was written before is not written again")
 
 
 def _settings(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
     if not held.operators:
-        return  # without state none of these means anything
+        return  # these only matter with state
     for key, title in _KEPT_FROM_CHECKPOINT.items():
         old, new = held.conf.get(key), coming.conf.get(key)
         if old is not None and new is not None and old.lower() != new.lower():
@@ -159,7 +167,7 @@ def _settings(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
     yield from _state_format(held, coming)
     old, new = held.conf.get(CHANGELOG), coming.conf.get(CHANGELOG)
     if old and new and old.lower() != new.lower():
-        yield warn("changelog", old, new, "takes effect from the next batch on; Spark reads both kinds")
+        yield warn("changelog", old, new, "takes effect from the next batch; Spark reads both kinds")
 
 
 def _state_format(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:

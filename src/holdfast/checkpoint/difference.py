@@ -1,4 +1,4 @@
-"""One thing in which a query differs from the checkpoint it is to go on from."""
+"""One difference between a query and the checkpoint that it is to resume from."""
 
 import msgspec
 

@@ -4,10 +4,10 @@ A state store is a directory below `state/` that holds versioned files; batch N 
 
     <v>.zip  <v>.snapshot            everything up to version v (RocksDB: together with the SSTs that the zip names)
     <v>.changelog  <v>.delta         the changes of version v alone
-    <v>_<id>.zip  <v>_<id>.changelog the same in format v2, where `commits/<v-1>` says which id is the right one
+    <v>_<id>.zip  <v>_<id>.changelog the same in format v2, where `commits/<v-1>` names the right id
 
 Version N+1 is read from the nearest base at or below it and every change after that base. A store that lacks one of
-these versions, or a partition that lacks a store, is no plan at all.
+these versions, or a partition that lacks a store, cannot be planned.
 """
 
 import re
@@ -33,7 +33,7 @@ _SIDE_CAR = ".crc"
 
 @dataclass(frozen=True, slots=True)
 class WorkFile:
-    """A file as it was seen. Name and size do not identify it: Spark may write a name again with other bytes."""
+    """A file as it was scanned. Name and size do not identify it: Spark may write other bytes under the same name."""
 
     path: str
     size: int
@@ -66,15 +66,15 @@ class FileTrouble(Enum):
     VANISHED = "vanished"
     """Spark deleted it."""
     CHANGED = "changed"
-    """It is another one now, or was written to."""
+    """It was replaced or written to."""
     UNREADABLE = "unreadable"
-    """It is there, and the disk or its format does not let it be read."""
+    """It exists, but the disk or its format does not allow reading it."""
     KEY_BEING_DELETED = "key being deleted"
     """Its bytes would go to an object that is being deleted."""
 
 
 class NotPlannable(Exception):
-    """The directory does not hold all of the barrier, mostly because Spark deleted a part: take a newer barrier."""
+    """The directory lacks files of the barrier, mostly because Spark deleted them: take a newer barrier."""
 
     def __init__(self, reason: str, trouble: FileTrouble = FileTrouble.VANISHED) -> None:
         super().__init__(reason, trouble)
@@ -95,7 +95,8 @@ def plan_snapshot(
 ) -> SnapshotPlan:
     """Every file of `barrier` among `files`, by shard: the control shard first, then the state stores by name.
 
-    With `planned` also the offsets of the batch after it, if Spark has planned that: it is repeated as it was then.
+    With `planned` also the offsets of the next batch, if Spark has planned it: Spark then repeats it with those
+    offsets.
 
     `read` gives the bytes of a commit file, `sst_files` the names that a RocksDB zip refers to; a FileNotFoundError
     from either means that Spark deleted the file meanwhile.
@@ -129,7 +130,7 @@ def _control_files(
 ) -> tuple[WorkFile, ...]:
     required = ["metadata", f"offsets/{barrier}", f"commits/{barrier}"]
     if barrier > 0:
-        # Spark resumes from the newest offsets only when it has the ones before, too.
+        # Spark resumes from the newest offsets only if the previous ones exist, too.
         required.append(f"offsets/{barrier - 1}")
     for path in required:
         if path not in tree:
@@ -226,7 +227,7 @@ def _store_files(
 def _closure(store: str, versions: _Versions, target: int, commits: "_Commits") -> list[_StateFile]:
     """From `target` down to the nearest base.
 
-    Where the commit that names the right id has been purged, every file of a version is taken along. That is harmless:
+    Where the commit that names the right id has been purged, every file of a version is included. That is harmless:
     Spark follows the ids written inside the files. Such a version only ends the walk when each of its ids has a base.
     """
     chosen: list[_StateFile] = []
@@ -267,7 +268,7 @@ _COMMIT_DECODER = msgspec.json.Decoder(_Commit)
 
 
 class _Commits:
-    """Which state store ids each committed batch names; reads a commit at most once, and only when it is needed."""
+    """Which state store ids each committed batch names. Reads a commit at most once, and only when needed."""
 
     def __init__(self, tree: Mapping[str, WorkFile], read: ReadFile) -> None:
         self._tree = tree
@@ -281,7 +282,7 @@ class _Commits:
         return self._known[batch]
 
     def rightful(self, store: str, version: int, files: list[_StateFile]) -> list[_StateFile]:
-        """Those of the files of one version that the batch which made it committed."""
+        """Those files of one version that belong to the batch which committed it."""
         ids = self.of_batch(version - 1)
         if ids is None:
             return files
@@ -302,4 +303,4 @@ class _Commits:
         try:
             return _COMMIT_DECODER.decode(body or b"{}").stateUniqueIds or {}
         except msgspec.DecodeError as error:
-            raise NotPlannable(f"{path} could not be understood: {error}", FileTrouble.UNREADABLE) from error
+            raise NotPlannable(f"{path} could not be parsed: {error}", FileTrouble.UNREADABLE) from error

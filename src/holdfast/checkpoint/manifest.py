@@ -19,15 +19,15 @@ FORMAT = 1
 
 _NAME = r"(?!\.{1,2}(?:/|\Z))[^/\0]+"
 RelativePath = Annotated[str, msgspec.Meta(pattern=rf"\A{_NAME}(?:/{_NAME})*\Z")]
-"""Names with slashes between them, none of them `.` or `..`: it stays below the directory that it is put into."""
+"""Names separated by slashes, none of them `.` or `..`: the path stays below the directory that it is resolved in."""
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """One file of the work directory. Its bytes are a blob of its own, or `size` bytes of a pack at `offset`.
 
-    `epoch` is the fencing_epoch of the run that uploaded the object and is part of the object's key. So a run that was
-    stalled in the middle of deleting can only ever hit keys that no newer run has written.
+    `epoch` is the fencing_epoch of the run that uploaded the object and is part of the object's key. So a run
+    that stalled while deleting can only delete keys that no newer run has written.
     """
 
     path: RelativePath
@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True):
     fencing_epoch: FencingEpoch
     shards: tuple[ManifestShard, ...]
     spark: dict[str, str] = {}
-    """What the query was: Spark version, state store provider, shuffle partitions… for people and preflight."""
+    """Facts about the query: Spark version, state store provider, shuffle partitions… for display and preflight."""
 
     def files(self) -> tuple[ManifestFile, ...]:
         return tuple(file for shard in self.shards for file in shard.files)
@@ -97,7 +97,7 @@ _DECODER = msgspec.json.Decoder(Manifest)
 def decode_manifest(data: bytes, expected: Digest) -> Manifest:
     """The manifest in `data`, which must have exactly the digest that the journal names.
 
-    Raises `NewerFormat` when a newer version wrote it: it is sound, and what it names is needed.
+    Raises `NewerFormat` when a newer version wrote it: it is intact, and the objects that it names are needed.
     """
     found = digest_of(data)
     if found != expected:

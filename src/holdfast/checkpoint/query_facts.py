@@ -1,6 +1,6 @@
-"""What a query is, as far as its checkpoint depends on it: the same facts of one that ran and of one that is to run.
+"""Facts about a query that its checkpoint depends on: the same for one that ran and for one that is to start.
 
-Whatever could not be found out is None. It is then not compared.
+An unknown fact is None. It is then not compared.
 """
 
 import msgspec
@@ -17,9 +17,9 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str | None = None
     """Such as "files", "kafka", "rate"."""
     place: str | None = None
-    """Path, topics or table: what the offsets are offsets of."""
+    """Path, topics or table that the offsets refer to."""
     servers: str | None = None
-    """Where a place of that name is looked for."""
+    """Servers that the place is on."""
     name: str | None = None
     """Given by the user, where Spark finds offsets by name and not by position."""
 
@@ -51,7 +51,7 @@ class Operator(msgspec.Struct, frozen=True, omit_defaults=True):
     """Spark's own short name."""
     stores: tuple[StateStore, ...] | None = None
     computes: tuple[str, ...] | None = None
-    """What the state is the state of, as expressions without Spark's numbering. Spark itself does not keep this."""
+    """What the state is computed from, as expressions without Spark's numbering. Spark itself does not store this."""
 
 
 class QueryFacts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +72,7 @@ _DECODER = msgspec.json.Decoder(QueryFacts)
 
 
 def decode(data: bytes) -> QueryFacts | None:
-    """None for what cannot be understood: it is not compared then."""
+    """None for what cannot be parsed: it is then not compared."""
     try:
         return _DECODER.decode(data)
     except msgspec.DecodeError:
@@ -95,7 +95,7 @@ def operator_title(name: str) -> str:
 
 
 def described(facts: QueryFacts) -> dict[str, str]:
-    """For people, in a manifest."""
+    """For display, in a manifest."""
     conf = facts.conf
     shown = {
         "spark": facts.spark,

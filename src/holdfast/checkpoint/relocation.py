@@ -1,4 +1,4 @@
-"""The absolute paths that Spark writes into a checkpoint directory, made right for another place. Pure.
+"""The absolute paths that Spark writes into a checkpoint directory, rewritten for another place. Pure.
 
     state/<op>/_metadata/v2/<batch>   version; JSON with `stateSchemaFilePaths`, such as
                                       file:/old/place/state/<op>/_stateSchema/<store>/<batch>_<id>
@@ -30,7 +30,7 @@ def names_places(path: str) -> bool:
 def relocated(data: bytes, root: str) -> bytes:
     """The bytes that such a file has in a directory at `root`: an absolute local path, or a URL of HDFS.
 
-    Bytes that are not understood stay as they are: Spark then says what it misses.
+    Bytes that cannot be parsed stay as they are: Spark then reports the error.
     """
     version, newline, body = data.partition(b"\n")
     try:

@@ -4,8 +4,8 @@
     sources/<n>/<k>          the input files of entry k
     sources/<n>/<k>.compact  those of every entry up to k
 
-Spark takes input files that no entry names for new ones. So a log that lacks its newest entry would, without a word, be
-read again from where it ends.
+Spark takes input files that no entry names for new ones. So with a log that lacks its newest entry, Spark would
+silently read those files again.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,7 +21,7 @@ _DECODER = msgspec.json.Decoder(_FileOffset)
 
 
 def missing_entry(offsets: bytes, paths: Collection[str]) -> str | None:
-    """An entry that a source's log lacks, as its path; None when every log reaches back to a whole."""
+    """The path of an entry that a source's log lacks; None when every log is complete."""
     for source, newest in _file_sources(offsets):
         for number in range(newest, -1, -1):
             path = f"sources/{source}/{number}"

@@ -1,4 +1,4 @@
-"""Spark's own description of a query, as its files in a checkpoint directory hold it. Pure: bytes in, facts out.
+"""Spark's own description of a query, from the files in its checkpoint directory. Pure: bytes in, facts out.
 
     offsets/N                             version, JSON with the settings that Spark keeps, one line per source
     commits/N                             version; JSON, with `stateUniqueIds` when state has checkpoint format 2
@@ -7,7 +7,7 @@
     state/<op>/0/[<store>/]_metadata/schema   key and value schema of a store, in Java's DataOutput encoding
     state/<op>/_stateSchema/…             the same with several column families, where format v2 is used
 
-Whatever cannot be understood raises `NotUnderstood`.
+What cannot be parsed raises `NotUnderstood`.
 """
 
 import struct
@@ -42,7 +42,7 @@ _ANY_DECODER = msgspec.json.Decoder()
 class Offsets:
     conf: dict[str, str]
     sources: tuple[Source, ...]
-    """Only what an offset betrays of its source."""
+    """Only what an offset reveals about its source."""
 
 
 def read_offsets(data: bytes) -> Offsets:
@@ -57,7 +57,7 @@ def read_offsets(data: bytes) -> Offsets:
 
 
 def require_log_entry(data: bytes) -> None:
-    """What every entry of a log is, of whatever kind: a version, and lines of JSON (or none of a source's)."""
+    """Every entry of every kind of log is a version and lines of JSON (or no line for a source)."""
     version, *lines = _lines(data, at_least=1)
     if not (version.startswith("v") and version[1:].isdigit()):
         raise NotUnderstood(f"it begins with {version[:20]!r} instead of a version")

@@ -1,8 +1,7 @@
 """The stateful operators of a query and their state, against those in a checkpoint. Pure.
 
-Spark looks at the operators' names and at the types of the columns, when it plans the first batch. It does not look at
-the columns' names, nor at what is computed: with equal types it goes on, and adds to the old state as if nothing had
-changed.
+Spark checks the operators' names and the types of the columns when it plans the first batch. It checks neither the
+columns' names nor what is computed: with equal types it continues, and adds to the old state as if nothing had changed.
 """
 
 from collections import Counter
@@ -20,10 +19,10 @@ from holdfast.checkpoint.query_facts import (
 )
 
 _NEW_JOB = (
-    "put the operator back as it was, or give the changed query a new job name and a sink of its own: it starts "
+    "restore the operator as it was, or give the changed query a new job name and a sink of its own: it starts "
     "without state"
 )
-_RENAMED = "put it back as it was; when only names changed and the meaning did not, --force"
+_RENAMED = "restore it as it was; if only names changed and the meaning did not, --force"
 
 
 def operator_differences(held: QueryFacts, coming: QueryFacts) -> Iterator[Difference]:
@@ -52,7 +51,7 @@ def _chain(operators: tuple[Operator, ...]) -> str:
 
 
 class _Comparison:
-    """Of one operator. The names of columns are Spark's own choice in part, so they only count within one version."""
+    """Of one operator. Spark chooses some names of columns, so names are only compared within one Spark version."""
 
     def __init__(self, old: Operator, new: Operator, held: QueryFacts, same_spark: bool) -> None:
         self._old = old
@@ -62,7 +61,7 @@ class _Comparison:
         self._evolves = "transformWithState" in new.name and held.conf.get(ENCODING) == "avro"
         ordered = held.conf.get(DEDUPLICATION_ORDER, "false").lower() == "true"
         self._sorts_keys = new.name.startswith("dedupe") and not ordered
-        """Spark puts the keys in the checkpoint's order, which this query's plan does not know."""
+        """Spark puts the keys in the checkpoint's order, which is not in this query's plan."""
 
     def differences(self) -> Iterator[Difference]:
         if self._old.stores is None or self._new.stores is None:
@@ -97,14 +96,14 @@ class _Comparison:
                 return [warn(subject, *shown, "Spark checks whether state of the old form can be read as the new one")]
             return [refuse(subject, *shown, "Spark refuses state whose columns have other types", _NEW_JOB)]
         if [column.name for column in old] != [column.name for column in new]:
-            why = "equal types, other names: Spark would take one column's state for another's without a word"
+            why = "equal types, other names: Spark would silently use one column's state for another"
             return [self._unless_upgraded(subject, _changed(old, new), why)]
         return []
 
     def _computation(self) -> Iterator[Difference]:
         old, new = self._old.computes, self._new.computes
         if old is not None and new is not None and old != new:
-            why = "the state has the same form: Spark would add to the old values what is computed in the new way"
+            why = "the state has the same types: Spark would silently add newly computed values to the old ones"
             shown = _left_over(old, new) or ", ".join(old), _left_over(new, old) or ", ".join(new)
             yield self._unless_upgraded(f"{self._title}: computes", shown, why)
 
@@ -116,13 +115,15 @@ class _Comparison:
             return
         subject, shown = f"{self._title}: stores", (", ".join(sorted(gone)), ", ".join(sorted(added)))
         if "transformWithState" in self._new.name:
-            yield warn(subject, *shown, "state variables may come and go; the values of one that went are dropped")
+            yield warn(
+                subject, *shown, "state variables may be added and removed; the values of a removed one are dropped"
+            )
         else:
             yield refuse(subject, *shown, "the operator keeps its state in other stores", _NEW_JOB)
 
 
 def _changed(old: tuple[Column, ...], new: tuple[Column, ...]) -> tuple[str, str]:
-    """Only the columns that differ, where that can be told."""
+    """Only the columns that differ, if the columns can be paired."""
     before, after = ([str(column) for column in side] for side in (old, new))
     if len(before) == len(after):
         pairs = [(a, b) for a, b in zip(before, after, strict=True) if a != b]

@@ -1,6 +1,6 @@
-"""A line of batches: how far the query has come on it, and how far of that is safe.
+"""One timeline of batches: which batch is committed, and which is in a completed checkpoint.
 
-It ends when the work directory is abandoned; the query then goes on along another one.
+It ends when the work directory is abandoned; the query then continues on another one.
 """
 
 from holdfast.identifiers import BatchId, CheckpointId
@@ -29,7 +29,7 @@ class BatchTimeline:
         self.barrier = None
 
     def reach(self, batch: BatchId) -> bool:
-        """False when this was known."""
+        """False when this batch was already reached."""
         if self.barrier is not None and batch <= self.barrier:
             return False
         self.barrier = batch
@@ -40,6 +40,6 @@ class BatchTimeline:
             self._durable, self.durable_id = barrier, id
 
     def damage(self, id: CheckpointId) -> None:
-        """Its batches are no longer safe: another checkpoint is wanted, though nothing was committed since."""
+        """Its batches are no longer durable: another checkpoint is due even if no batch was committed since."""
         if id == self.durable_id:
             self._durable = self.durable_id = None

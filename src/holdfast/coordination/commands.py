@@ -1,4 +1,4 @@
-"""What the coordinator asks for. Performing one is the runtime's business; each is answered by an event, if at all."""
+"""What the coordinator commands. The runtime performs each command and may answer it with an event."""
 
 from dataclasses import dataclass, field
 
@@ -29,7 +29,7 @@ class CopyShards:
     ticket: Ticket
     shards: tuple[ShardId, ...]
     again: bool = False
-    """A repetition after a decline or failure: look at the directory again first."""
+    """This is a retry after a decline or failure: scan the directory again first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class SealCheckpoint:
 
     ticket: Ticket
     progress: CheckpointRecord
-    """So far: what the entry says about it."""
+    """The attempt so far, for the entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortCheckpoint:
-    """Stop working on it. Nothing is deleted: what was uploaded is used again. At most one per checkpoint."""
+    """Stop working on it. Nothing is deleted: a later checkpoint reuses the uploads. At most one per checkpoint."""
 
     ticket: Ticket
     reason: FailureReason
@@ -51,7 +51,7 @@ class AbortCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class PublishOutput:
-    """Show the sink's readers everything up to this barrier. Answered by OutputPublished or PublishFailed."""
+    """Make the sink's output up to this barrier visible to readers. Answered by OutputPublished or PublishFailed."""
 
     upto: BatchId
 
@@ -63,14 +63,14 @@ class RetireCheckpoints:
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """A checkpoint ended. Sent once per ended attempt; a settled one is sent again as completed."""
+    """A checkpoint ended. Sent once per attempt; one that is settled later is sent again as completed."""
 
     record: CheckpointRecord
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """Tell who asked. Exactly one of the two is set."""
+    """Answer a request. Exactly one of the two is set."""
 
     request: RequestId
     completed: CheckpointId | None = None
@@ -84,7 +84,7 @@ class RaiseAlarm:
     message: str
     hint: str
     brief: str | None = field(default=None, compare=False)
-    """For the log, which has told the rest already. None: nobody has told anything of it."""
+    """A shorter text for the log, which already has the rest. None: nothing of it was logged before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class EndRun:
     failure: str | None
     fenced: bool = False
     requests: tuple[RequestId, ...] = ()
-    """Who asked for the stop."""
+    """Requests that asked for the stop."""
     reason: FailureReason | None = None
-    """Why the last checkpoint, without which the stop is not a clean one, could not be completed."""
+    """Why the final checkpoint could not be completed: without it the stop is not clean."""
 
 
 Command = (

@@ -1,16 +1,16 @@
 """The coordinator: every decision about checkpoints, as a pure state machine.
 
-`receive(event, now)` returns the commands to perform; `next_deadline()` says when to call again with `TimePassed` if
-nothing else happens. It reads no clock, file or socket. `now` never goes back. Deciding about an acknowledgement costs
-the same however many shards and checkpoints there are.
+`receive(event, now)` returns the commands to perform; `next_deadline()` returns when to call it with `TimePassed` if
+nothing else happens. It reads no clock, file or socket. `now` never decreases. Handling an acknowledgement takes
+constant time, however many shards and checkpoints there are.
 
 Invariants
-- At most one request of a kind waits; a request that comes meanwhile joins it.
-- At most `max_concurrent` checkpoints are under way, and each of them ends exactly once, by the table in lifecycle.py.
-- A message about a checkpoint that has ended changes nothing but `stale_messages`, except that the journal outranks
-  every other opinion: an entry that exists makes its checkpoint completed.
+- At most one request of a kind is queued; another one of that kind joins it.
+- At most `max_concurrent` checkpoints are in progress, and each ends exactly once, by the table in lifecycle.py.
+- A message about a checkpoint that has ended changes nothing but `stale_messages`, with one exception: the journal
+  decides. An entry that exists makes its checkpoint completed.
 - Output is published only up to a barrier whose checkpoint is in the journal.
-- Whoever asked is answered exactly once, at the latest by `EndRun`, after which no command is ever given again.
+- Each request is answered exactly once, at the latest by `EndRun`. No command follows `EndRun`.
 """
 
 from collections import OrderedDict
@@ -89,7 +89,7 @@ class Coordinator:
         self._requests = WaitingRequests()
         self._pending: dict[Ticket, PendingCheckpoint] = {}
         self._doubtful: OrderedDict[Ticket, PendingCheckpoint] = OrderedDict()
-        """Given up while the journal was being written: their entry may exist."""
+        """Aborted while the journal was being written: their entry may exist."""
         self._next_ticket = 1
         self._running = False
         self._line = BatchTimeline(last_completed)
@@ -114,13 +114,13 @@ class Coordinator:
         kind = type(event)
         self._HANDLERS[kind](self, event, now)
         if kind is ShardAcknowledged and not self._commands and now < self._deadline:
-            return []  # one of many: it has made nothing possible
+            return []  # one of many shards: nothing else became possible
         self._pass_time(now)
         self._deadline = self._find_deadline()
         return self._commands
 
     def next_deadline(self) -> float | None:
-        """When `TimePassed` is due, None when only an event can change anything."""
+        """When `TimePassed` is due; None when only another event can change anything."""
         return None if self._deadline == _NEVER else self._deadline
 
     def _find_deadline(self) -> float:
@@ -172,7 +172,7 @@ class Coordinator:
             self._stopping.requests += (event.request,)
             return
         elif not taken:
-            self._refuse((event.request,), FailureReason.RUN_STOPPED, "the run is stopping already")
+            self._refuse((event.request,), FailureReason.RUN_STOPPED, "the run is already stopping")
             return
         if taken:
             self._stopping.requests = tuple(r for r in self._stopping.requests if r != event.request)
@@ -202,7 +202,7 @@ class Coordinator:
             self._history.stale()
 
     def _follow_plan(self, pending: PendingCheckpoint, now: float) -> None:
-        """Once it has its id: one that cannot be planned is in the history under it, too."""
+        """Called once it has its id, so that a failed plan is in the history under that id."""
         if pending.phase is not Phase.PLANNING:
             return
         match pending.plan:
@@ -290,7 +290,7 @@ class Coordinator:
         RunFenced: _run_fenced,
     }
 
-    # Time, and everything that has become possible.
+    # Time, and what has become possible.
 
     def _pass_time(self, now: float) -> None:
         for pending in list(self._pending.values()):
@@ -311,7 +311,7 @@ class Coordinator:
             self._continue_stopping(self._stopping, now)
 
     def _begin_requested(self, now: float) -> None:
-        """What was asked for waits neither for min_pause nor for back-off."""
+        """A requested checkpoint waits neither for min_pause nor for back-off."""
         while self._requests and self._line.barrier is not None and self._has_room():
             waiting = self._requests.take()
             self._begin(waiting.kind, waiting.name, waiting.requests, now)
@@ -424,7 +424,7 @@ class Coordinator:
         self._triggering.failed(self._budget.consecutive, now)
         exceeded = self._budget.exceeded
         stops = exceeded and self._rules.fail_on_exceeded
-        brief = self._budget.brief() if stops else f"{self._budget.brief()}; the pipeline runs on"
+        brief = self._budget.brief() if stops else f"{self._budget.brief()}; the pipeline keeps running"
         message, hint = self._budget.message(), failure.reason.rule.hint
         self._commands.append(RaiseAlarm(FAILING, "critical" if exceeded else "warning", message, hint, brief))
         if stops:
@@ -443,7 +443,7 @@ class Coordinator:
         fenced: bool = False,
         final: FailureReason | None = None,
     ) -> None:
-        """The last thing that ever happens: abort all work, answer everyone who waits, end the run."""
+        """The last step of a run: abort all work, answer every request, end the run."""
         self._ended = True
         self._abort_all(reason, message or "the run stopped", now)
         self._refuse(self._requests.clear(), reason, message or "the run stopped")
@@ -474,7 +474,7 @@ class Coordinator:
     def _stop_deadline(self, stopping: Stopping) -> float:
         return stopping.not_before if not self._pending and self._final_is_wanted(stopping) else _NEVER
 
-    # Small questions and answers.
+    # Queries and replies.
 
     def _has_room(self) -> bool:
         return len(self._pending) < self._rules.max_concurrent

@@ -1,4 +1,4 @@
-"""What the coordinator is told. Any of these may come twice, late, in another order, or never."""
+"""The coordinator's input. Any event may arrive twice, late, in another order, or never."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,23 +11,23 @@ Kind = Literal["checkpoint", "savepoint"]
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Nothing happened, but a deadline may have come."""
+    """Nothing happened, but a deadline may have passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryStarted:
-    """The query runs; from now on barriers may come."""
+    """The query runs and may reach barriers."""
 
     replaced: bool = False
-    """It resumed in another work directory, at the barrier `durable`; batch numbers may have gone back to there."""
+    """It resumed in another work directory, at the barrier `durable`; batch ids may have gone back to that."""
     durable: BatchId | None = None
     durable_id: CheckpointId | None = None
-    """The checkpoint whose barrier `durable` is."""
+    """The checkpoint with the barrier `durable`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEnded:
-    """The query is not running any more, for whatever reason."""
+    """The query stopped running, for any reason."""
 
     replaced: bool = False
     """Its work directory is abandoned: what is being copied from it cannot be completed."""
@@ -42,7 +42,7 @@ class BarrierReached:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequested:
-    """A person or a program asks for one now."""
+    """A user or a program requests one now."""
 
     request: RequestId
     kind: Kind = "checkpoint"
@@ -59,7 +59,7 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class SavepointsKnown:
-    """The savepoints in the journal are these: one was named or deleted there."""
+    """The savepoints in the journal, after one was created or deleted."""
 
     names: frozenset[str]
 
@@ -95,14 +95,14 @@ class ShardAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class ShardFailed:
-    """Declined (the files are not what they were) or failed (they could not be stored)."""
+    """Declined (the files changed or are gone) or failed (they could not be stored)."""
 
     ticket: Ticket
     shard: ShardId
     reason: FailureReason
     message: str
     number: int = 1
-    """Which try of this shard it was, from 1. So a repeated message is known as one."""
+    """Which try of this shard it was, from 1, so that a duplicate message is recognised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class EntrySettled:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDamaged:
-    """What it holds was found wrong in the home, and could not be repaired."""
+    """Its bytes in the home are wrong and could not be repaired."""
 
     id: CheckpointId
 

@@ -1,4 +1,4 @@
-"""Do the files of a barrier live as long as a checkpoint needs them? Pure.
+"""Whether Spark keeps the files of a barrier as long as a checkpoint needs them. Pure.
 
 Spark keeps a barrier's files for `minBatchesToRetain` batches. A checkpoint needs them from its trigger until they are
 pinned by links; where nothing can be pinned, until they are copied.
@@ -13,14 +13,14 @@ from holdfast.identifiers import BatchId
 HEADROOM = "headroom"
 SETTING = "spark.sql.streaming.minBatchesToRetain"
 _ENOUGH = 2.0
-"""Files that live less than this many times as long as they are needed are a warning."""
+"""Spark must keep the files at least this many times as long as they are needed, else there is a warning."""
 _PLENTY = 4.0
-"""What is advised; and from here on the warning is over."""
+"""What the advice aims at; from this factor on the warning is cleared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """As one checkpoint found it."""
+    """As one checkpoint measured it."""
 
     needed_s: float
     lives_s: float
@@ -28,7 +28,7 @@ class Headroom:
     batches_retained: int
     pinned: bool
     vanished: bool = False
-    """Spark was quicker this time, whatever the figures say."""
+    """Spark deleted files too early this time, whatever the figures are."""
 
     @property
     def tight(self) -> bool:
@@ -52,16 +52,16 @@ class Headroom:
         raise_it = f"set {SETTING} to {wanted} or more" if wanted else f"raise {SETTING}"
         if self.pinned:
             return (raise_it,)
-        return (raise_it, "raise parallelism, or use a faster home", "put work on a file system that has hard links")
+        return (raise_it, "raise parallelism, or use a faster home", "put work on a file system with hard links")
 
     @property
     def setting(self) -> str | None:
-        """What to set, as it is written."""
+        """The setting to change, as a line of configuration."""
         return f"{SETTING}={self.batches_wanted}" if self.batches_wanted else None
 
     @property
     def batches_wanted(self) -> int | None:
-        """So many batches that the files live long enough with ease; None when the pace says nothing."""
+        """How many batches to retain for ample headroom; None when the pace is unknown."""
         if self.lives_s <= 0:
             return None
         factor = max(_PLENTY * self.needed_s / self.lives_s, _ENOUGH if self.vanished else 1.0)
@@ -76,7 +76,7 @@ class BatchPace:
     """How quickly batches follow each other, by the newest ones: as many as Spark keeps."""
 
     def __init__(self) -> None:
-        # Replaced whole, so that any thread may ask.
+        # Replaced as a whole, so that any thread may read it.
         self._reached: tuple[tuple[BatchId, float], ...] = ()
 
     def reached(self, batch: BatchId, now: float, batches_retained: int) -> None:
@@ -87,7 +87,7 @@ class BatchPace:
         self._reached = (*before[max(0, needed - 1) :], (batch, now))
 
     def lifetime(self, batches_retained: int) -> float | None:
-        """Seconds that so many batches take; None before two were seen."""
+        """How many seconds this many batches take; None before two were seen."""
         reached = self._reached
         if len(reached) < 2:
             return None
@@ -96,7 +96,7 @@ class BatchPace:
 
 
 class HeadroomAlarm:
-    """Raised when it gets tight, over when there is plenty."""
+    """Raised when headroom is tight, cleared when there is plenty."""
 
     def __init__(self) -> None:
         self._raised = False
@@ -107,5 +107,5 @@ class HeadroomAlarm:
             return RaiseAlarm(HEADROOM, "warning", found.cause, "; or ".join(found.advice))
         if found.plenty and self._raised:
             self._raised = False
-            return ClearAlarm(HEADROOM, "files of a batch live long enough to be copied")
+            return ClearAlarm(HEADROOM, "Spark keeps the files of a batch long enough to copy them")
         return None

@@ -29,7 +29,7 @@ class FailureRecord:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """One attempt, from its trigger to its end, or so far. `id` is None when it failed before it got one."""
+    """One attempt, from its trigger to its end or until now. `id` is None when it failed before it got one."""
 
     ticket: Ticket
     id: CheckpointId | None
@@ -61,7 +61,7 @@ class Statistics:
     failed: int = 0
     skipped_no_new_batch: int = 0
     stale_messages: int = 0
-    """Duplicate, late, unknown or reordered: noticed, without effect."""
+    """Duplicate, late, unknown or reordered messages: counted, without effect."""
     shard_retries: int = 0
     consecutive_failures: int = 0
     last_completed: CheckpointId | None = None
@@ -87,7 +87,7 @@ class History:
         self._records.append(record)
 
     def settle(self, id: CheckpointId) -> CheckpointRecord | None:
-        """Turn the failed record of `id`, if it is still kept, into a completed one."""
+        """Turn the failed record of `id` into a completed one, if it is still in the history."""
         for index, record in enumerate(self._records):
             if record.id == id and record.failure is not None:
                 self._records[index] = replace(record, failure=None)

@@ -1,8 +1,8 @@
-"""The life of one checkpoint: every phase, every signal, every transition. What is not in the table cannot happen.
+"""The lifecycle of one checkpoint: every phase, every signal, every transition. What is not in the table cannot happen.
 
-A signal that the table does not list for a phase is stale: it changes statistics at most (invariants 6 and 7). The
-one exception is written down here too: the journal outranks everything, so a checkpoint that was aborted while its
-journal entry was undecided becomes COMPLETED when that entry turns out to exist.
+A signal that the table does not list for a phase is stale: it changes statistics at most. One exception is in the table
+too: the journal decides. A checkpoint that was aborted while its journal entry was undecided becomes COMPLETED when
+that entry turns out to exist.
 """
 
 from enum import Enum
@@ -10,9 +10,9 @@ from enum import Enum
 
 class Phase(Enum):
     STARTING = "starting"
-    """Taking an id in the journal; the files of the barrier are being found meanwhile."""
+    """Taking an id in the journal, while the files of the barrier are planned."""
     PLANNING = "planning"
-    """Has its id, and waits for the plan: the files of the barrier."""
+    """Has its id and waits for the plan: the list of the barrier's files."""
     COPYING = "copying"
     """Shards are being copied; each one acknowledges."""
     SEALING = "sealing"
@@ -27,7 +27,7 @@ class Signal(Enum):
     ALL_ACKNOWLEDGED = "all acknowledged"
     SEALED = "sealed"
     ABORTED = "aborted"
-    """Its time ran out, a step or shard failed permanently, or something else took its place."""
+    """It timed out, a step or shard failed permanently, or it was superseded."""
     SETTLED = "settled"
     """The journal entry, once undecided, was found to exist."""
 

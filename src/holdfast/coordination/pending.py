@@ -1,4 +1,4 @@
-"""The bookkeeping of one checkpoint that is under way. Every operation costs the same however many shards there are."""
+"""One checkpoint in progress. Every operation takes constant time, however many shards there are."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PendingCheckpoint:
         self._copying_since = now
 
     def acknowledge(self, event: ShardAcknowledged, now: float) -> bool:
-        """False when the shard is unknown or has acknowledged before."""
+        """False when the shard is unknown or has already acknowledged."""
         if event.shard not in self.unacknowledged:
             return False
         self.unacknowledged.remove(event.shard)
@@ -71,7 +71,7 @@ class PendingCheckpoint:
         return True
 
     def fail(self, shard: ShardId, number: int) -> bool:
-        """False when the shard is unknown, has acknowledged, or this try of it is known to have failed."""
+        """False when the shard is unknown, has acknowledged, or this try of it has already failed."""
         if shard not in self.unacknowledged or number != self.tries.get(shard, 0) + 1:
             return False
         self.tries[shard] = number

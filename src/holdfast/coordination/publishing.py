@@ -13,7 +13,7 @@ class Publishing:
         self._wanted: BatchId | None = None
         self._done: BatchId | None = None
         self._asked: BatchId | None = None
-        """Under way right now."""
+        """The publication in progress."""
         self._retry_at: float | None = None
         self._suspended = False
         self.failures = 0
@@ -21,16 +21,16 @@ class Publishing:
 
     @property
     def idle(self) -> bool:
-        """Everything that may be shown is shown, or is left to recovery."""
+        """Everything that may be published is published, or is left to recovery."""
         return self._suspended or (self._asked is None and self._wanted == self._done)
 
     def suspend(self) -> None:
-        """The work directory is abandoned. What is published next is up to recovery: it may have to go back."""
+        """The work directory is abandoned. Recovery decides what is published next: it may rewind the sink."""
         self._suspended = True
         self._retry_at = None
 
     def restart(self, published: BatchId | None) -> None:
-        """The query resumed at `published`, and recovery has brought the sink exactly there."""
+        """The query resumed at `published`, and recovery has published or rewound the sink to exactly that."""
         self._wanted = self._done = published
         self._asked = self._retry_at = None
         self._suspended = False
@@ -58,7 +58,7 @@ class Publishing:
             self._retry_at = now + self._rules.publish_backoff(self.failures)
         if self.failures != self._rules.publish_alarm_after:
             return []
-        hint = "check the sink; nothing is lost: the output is staged and is published when the sink works again"
+        hint = "check the sink; nothing is lost: the output is staged and will be published when the sink works again"
         return [RaiseAlarm(PUBLISH_FAILING, "critical", f"publishing up to batch {upto} fails: {message}", hint)]
 
     def due(self, now: float) -> list[Command]:

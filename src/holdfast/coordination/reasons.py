@@ -1,7 +1,7 @@
-"""Why a checkpoint can fail: every reason there is, whose fault it is, whether it counts, and what to do.
+"""Why a checkpoint can fail: every reason, what is at fault, whether it counts, and what to do.
 
-A reason *counts* when it says that checkpoints do not become durable. It does not count when the checkpoint was given
-up for a good cause (a newer one completed, the run is stopping) or when a person asked for something impossible.
+A reason *counts* when it means that checkpoints do not become durable. It does not count when the checkpoint was
+aborted for a good cause (a newer one completed, the run is stopping) or when a user requested something impossible.
 """
 
 from dataclasses import dataclass
@@ -55,19 +55,19 @@ RULES: dict[FailureReason, ReasonRule] = {
     FailureReason.EXPIRED: ReasonRule(
         True,
         Fault.STORAGE,
-        "the checkpoint was not complete when its time was up",
-        "raise timeout, or look for the slowest shard: holdfast show ID; what was uploaded is reused",
+        "the checkpoint timed out before it was complete",
+        "raise timeout, or find the slowest shard: holdfast show ID; the next checkpoint reuses what was uploaded",
     ),
     FailureReason.STORAGE_UNREACHABLE: ReasonRule(
         True,
         Fault.STORAGE,
-        "the home did not answer, or answered with a passing fault",
+        "the home did not answer, or answered with a transient error",
         "check that the home is mounted and reachable from the driver",
     ),
     FailureReason.STORAGE_THROTTLED: ReasonRule(
         True,
         Fault.STORAGE,
-        "the home asked for fewer requests until the time for trying again was up",
+        "the home throttled requests until the retries timed out",
         "raise interval, lower parallelism, or ask the provider for a higher request rate",
     ),
     FailureReason.STORAGE_DENIED: ReasonRule(
@@ -85,20 +85,20 @@ RULES: dict[FailureReason, ReasonRule] = {
     FailureReason.OUTCOME_UNKNOWN: ReasonRule(
         True,
         Fault.STORAGE,
-        "the home did not say whether the checkpoint's journal entry was written",
-        "nothing: it is settled before the next checkpoint, and counts as completed if it was written",
+        "it is unknown whether the checkpoint's journal entry was written: the home did not answer",
+        "nothing: holdfast finds out before the next checkpoint; if it was written, the checkpoint is completed",
     ),
     FailureReason.JOURNAL_DAMAGED: ReasonRule(
         True,
         Fault.STORAGE,
-        "an entry of the journal is not what was written, so nothing can be appended",
-        "put the entry back from a copy of the home: holdfast verify names it",
+        "a journal entry is damaged, so nothing can be appended",
+        "restore the entry from a copy of the home: holdfast verify names it",
     ),
     FailureReason.HOME_REPLACED: ReasonRule(
         True,
         Fault.STORAGE,
-        "the home was emptied, replaced or put back from a backup while the job ran: what the run had written is gone",
-        "put the home back as it was, or mount it again: the job goes on by itself; else stop the job",
+        "the home was emptied, replaced or restored from a backup while the job ran: what the run wrote is gone",
+        "bring the right home back, or mount it again: checkpoints resume on their own; else stop the job",
     ),
     FailureReason.FILES_VANISHED: ReasonRule(
         True,
@@ -122,15 +122,15 @@ RULES: dict[FailureReason, ReasonRule] = {
         False, Fault.NOBODY, "a newer checkpoint completed first", "nothing: the newer one contains it"
     ),
     FailureReason.QUERY_RESTARTED: ReasonRule(
-        False, Fault.PIPELINE, "the query died and was restarted", "look at why the query died: holdfast status"
+        False, Fault.PIPELINE, "the query failed and was restarted", "see why the query failed: holdfast status"
     ),
     FailureReason.RUN_STOPPED: ReasonRule(
-        False, Fault.NOBODY, "the run stopped before the checkpoint was complete", "nothing: the next run goes on"
+        False, Fault.NOBODY, "the run stopped before the checkpoint was complete", "nothing: the next run continues"
     ),
     FailureReason.FENCED: ReasonRule(
         False, Fault.NOBODY, "another run owns the job now", "stop one of the two deployments"
     ),
     FailureReason.NAME_TAKEN: ReasonRule(
-        False, Fault.CALLER, "a savepoint of that name exists or is being made", "choose another name"
+        False, Fault.CALLER, "a savepoint of that name exists or is in progress", "choose another name"
     ),
 }

@@ -1,4 +1,4 @@
-"""Checkpoints that somebody asked for and that have not begun yet: one of a kind and name at most, savepoints first."""
+"""Checkpoints that were requested and have not begun yet: at most one per kind and name, savepoints first."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class WaitingRequests:
         return bool(self._waiting)
 
     def add(self, kind: Kind, name: str | None, request: RequestId) -> None:
-        """Join the one that waits already, if there is one."""
+        """Join the one that is already queued, if there is one."""
         for waiting in self._waiting:
             if (waiting.kind, waiting.name) == (kind, name):
                 waiting.requests = (*waiting.requests, request)
@@ -35,7 +35,7 @@ class WaitingRequests:
         return first
 
     def clear(self) -> tuple[RequestId, ...]:
-        """Give up all of them; everyone who waits."""
+        """Drop all of them; returns every request in them."""
         requests = tuple(request for waiting in self._waiting for request in waiting.requests)
         self._waiting = []
         return requests

@@ -1,4 +1,4 @@
-"""The numbers that the coordinator decides by, and the small pure decisions made of them."""
+"""The numbers that the coordinator decides by, and small pure decisions from them."""
 
 from dataclasses import dataclass
 
@@ -19,11 +19,11 @@ class Rules:
     tolerable_failures: int = 3
     fail_on_exceeded: bool = False
     jitter: float = 0.5
-    """Between 0 and 1: where in [min_pause, interval] the first trigger falls, so that many jobs do not meet."""
+    """Between 0 and 1: where in [min_pause, interval] the first trigger is, so that jobs do not all trigger at once."""
     shard_tries: int = 3
     final_tries: int = 3
     final_patience: float = 30.0
-    """After so long no further last checkpoint is begun: whoever stops a job in a home that is down waits for it."""
+    """After this long no further final checkpoint is started: a stop waits this long for a home that is unreachable."""
     publish_alarm_after: int = 3
 
     def first_trigger(self, now: float) -> float:
@@ -31,7 +31,7 @@ class Rules:
         return now + earliest + self.jitter * (self.interval - earliest)
 
     def backoff(self, failures: int) -> float:
-        """How long to wait after this many failures in a row: half an interval at first, then ever longer."""
+        """How long to wait after this many consecutive failures: half an interval at first, then longer."""
         longest = max(self.interval, min(4 * self.interval, BACKOFF_LONGEST_S))
         return min(self.interval / 2 * 2.0 ** min(failures - 1, 30), longest)
 

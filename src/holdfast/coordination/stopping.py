@@ -1,4 +1,4 @@
-"""A clean stop: one last checkpoint, tried a few times, then its output is published, then the end."""
+"""A clean stop: a final checkpoint, tried a few times, then its output is published, then the run ends."""
 
 from dataclasses import dataclass
 
@@ -17,16 +17,16 @@ class BeginFinal:
 @dataclass(frozen=True)
 class End:
     message: str | None
-    """Why it is not a good one."""
+    """Why the stop is not clean; None when it is."""
     reason: FailureReason | None = None
-    """Of the last checkpoint's failure, when it is for want of that."""
+    """The reason of the final checkpoint's failure, when that is why."""
 
 
 @dataclass
 class Stopping:
     requests: tuple[RequestId, ...]
     savepoint: str | None
-    """Still to be made, under this name."""
+    """The savepoint still to be taken, by name."""
     asked_at: float
     tries: int = 0
     not_before: float = 0.0
@@ -40,11 +40,11 @@ class Stopping:
         publishing: Publishing,
         last_failure: FailureRecord | None,
     ) -> BeginFinal | End | None:
-        """What to do while no checkpoint is under way; None is to wait."""
+        """The next step while no checkpoint is in progress; None means wait."""
         if final_is_wanted:
             return self._final(rules, now, last_failure)
         if self.savepoint is not None:
-            return End(f"there is no committed batch to make savepoint {self.savepoint!r} of")
+            return End(f"there is no committed batch to take savepoint {self.savepoint!r} of")
         if publishing.idle:
             return End(None)
         if publishing.failures >= rules.final_tries:
@@ -63,5 +63,5 @@ class Stopping:
         return BeginFinal(self.savepoint)
 
     def _exhausted(self, rules: Rules, now: float) -> bool:
-        """No further last checkpoint is worth it. The first one always is."""
+        """No further final checkpoint is tried. The first one always is."""
         return self.tries >= rules.final_tries or (self.tries > 0 and now >= self.asked_at + rules.final_patience)

@@ -1,4 +1,4 @@
-"""When a periodic checkpoint is due, and what is said while it cannot be taken."""
+"""When a periodic checkpoint is due, and which alarm is raised while it cannot be taken."""
 
 from holdfast.coordination.commands import ClearAlarm, Command, RaiseAlarm
 from holdfast.coordination.rules import Rules
@@ -43,18 +43,18 @@ class Triggering:
         return first
 
     def defer(self, why: str, now: float) -> list[Command]:
-        """It is due and cannot be taken yet, which is no failure; one that lasts raises an alarm of its own."""
+        """It is due and cannot be taken yet. That is no failure, but it raises its own alarm when it lasts."""
         if self._deferred_since is None:
             self._deferred_since = now
         if self._alarmed or now < self.alarm_time:
             return []
         self._alarmed = True
         message = f"no checkpoint for {now - self._deferred_since:.0f} s: {why}"
-        hint = "look at the query's progress, and at why it was restarted: holdfast status"
+        hint = "check the query's progress, and why it was restarted: holdfast status"
         return [RaiseAlarm(DEFERRED, "warning", message, hint)]
 
     def proceed(self) -> list[Command]:
-        """What it was deferred for is there."""
+        """What it was deferred for has happened."""
         alarmed, self._alarmed, self._deferred_since = self._alarmed, False, None
         return [ClearAlarm(DEFERRED, "the query commits batches")] if alarmed else []
 

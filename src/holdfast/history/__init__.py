@@ -1,4 +1,4 @@
-"""Findings from a holdfast job's own history: what its numbers say before something fails, and why something did."""
+"""Findings from a holdfast job's own history: problems before something fails, and why something failed."""
 
 from collections.abc import Callable, Iterable
 
@@ -32,11 +32,11 @@ _FOLLOWS_FROM = {
     "checkpoint-overdue": ("process-silent", "restart-loop", "checkpoints-failing"),
     "home-not-written": ("checkpoints-failing",),
 }
-"""As in logs: the first cause is the finding, what follows from it is attached to it."""
+"""As for logs: the first cause is the finding, its consequences are attached to it."""
 
 
 def health(findings: Iterable[Finding]) -> Health:
-    """As bad as the worst of them."""
+    """The severity of the worst finding."""
     severities = {finding.severity for finding in findings}
     return "critical" if "critical" in severities else "warning" if "warning" in severities else "well"
 
@@ -59,7 +59,7 @@ def _linked(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _with(cause: Finding, effect: Finding) -> Finding:
-    """As bad as the worse of the two."""
+    """With the severity of the worse of the two."""
     consequence = Consequence(
         code=effect.code,
         symptom=effect.symptom,

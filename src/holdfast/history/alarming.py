@@ -1,4 +1,4 @@
-"""Findings of a history as alarms: each is told when it begins, when it becomes critical, and when it is over. Pure."""
+"""Findings from a history as alarms: raised when one begins or becomes critical, cleared when it ends. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,9 +6,9 @@ from holdfast.coordination.commands import ClearAlarm, RaiseAlarm
 from holdfast.finding import Finding
 
 _TOLD_BY_OTHERS = frozenset(("checkpoints-failing", "checkpoint-overdue", "checkpoint-damaged", "little-headroom"))
-"""The runtime raises its own alarms about these, at the moment that they happen."""
+"""The runtime raises its own alarms about these, as soon as they happen."""
 _GONE_FOR_GOOD = 3
-"""Looks without the finding: a figure around its threshold comes and goes."""
+"""How many checks in a row lack the finding before it is cleared: a figure near its threshold fluctuates."""
 
 
 class FindingAlarms:
@@ -28,7 +28,7 @@ class FindingAlarms:
             self._missed[code] += 1
             if self._missed[code] == _GONE_FOR_GOOD:
                 del self._raised[code]
-                yield ClearAlarm(code, "the newest checkpoints do not show it any more")
+                yield ClearAlarm(code, "the newest checkpoints no longer show it")
 
 
 def _alarm(finding: Finding) -> RaiseAlarm:

@@ -1,4 +1,4 @@
-"""What failed, and goes on failing."""
+"""What failed, and keeps failing."""
 
 from collections import Counter
 from datetime import timedelta
@@ -33,7 +33,7 @@ def failing(numbers: Numbers) -> Finding | None:
     return numbers.finding(
         "checkpoints-failing",
         "critical" if count > _TOLERATED else "warning",
-        "checkpoints fail one after the other",
+        "checkpoints keep failing",
         rule.meaning if rule else reason,
         (*_settings(reason, longest), *((f"# {rule.hint}",) if rule else ())),
         ((item, f"checkpoint {item.id or '?'}: {_why(item)}") for item in failed),
@@ -42,7 +42,7 @@ def failing(numbers: Numbers) -> Finding | None:
 
 
 def _failed(numbers: Numbers, count: int) -> list[CheckpointDocument]:
-    """The newest failure that the process reports, which the home may not have; then those of the history."""
+    """The newest failure that the process reports, which may not be in the home; then those of the history."""
     known = [item for item in numbers.history if item.failure and item.failure.counted]
     last = job_status(numbers.seen).last_failure
     unrecorded = [last] if last is not None and last.id is None and last not in known else []
@@ -68,8 +68,8 @@ def _why(item: CheckpointDocument) -> str:
 
 
 def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
-    """The pipeline runs, and yet the newest checkpoint grows old; by the interval of the run's settings, where the
-    journal says it."""
+    """The pipeline runs, but the newest checkpoint is old compared with the interval, which is in the journal of newer
+    runs."""
     status = job_status(numbers.seen)
     interval_s = status.interval_s or (numbers.interval_ms or 0.0) / 1000
     owner = status.owner
@@ -85,9 +85,9 @@ def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
     return numbers.finding(
         "checkpoint-overdue",
         "critical" if late >= _VERY_LATE_INTERVALS else "warning",
-        "the job runs, and no checkpoint has completed for a long time",
+        "the job runs, but no checkpoint has completed for a long time",
         f"no checkpoint for {late:.0f} intervals of {seconds(interval_s * 1000)}, which is {seconds(age * 1000)}; "
-        f"{newest}: no batch commits, or no checkpoint gets through",
+        f"{newest}: no batch commits, or no checkpoint completes",
         ("# holdfast checkpoints shows failures; the Spark UI shows whether batches still commit",),
         [(last, f"checkpoint {last.id} was the last to complete")] if last else (),
         count=round(late),
@@ -95,7 +95,7 @@ def no_recent_checkpoint(numbers: Numbers) -> Finding | None:
 
 
 def _holds_everything(numbers: Numbers, status: JobView) -> bool:
-    """The process has just said that no batch came after the newest checkpoint: the source is silent."""
+    """The process has just reported that no batch followed the newest checkpoint: the source has no new input."""
     liveness = numbers.seen.liveness
     report = liveness.report if liveness is not None and liveness.alive else None
     if report is None or report.batch is None or not status.last_completed:
@@ -114,8 +114,8 @@ def damaged(numbers: Numbers) -> Finding | None:
         "checkpoint-damaged",
         "critical" if usable is None or (usable.id or 0) < newest else "warning",
         "checkpoints are damaged in the home",
-        f"their bytes are not what was written, or gone; recovery passes over them; {left}",
-        ("# holdfast verify --all --repair puts back what can be repaired, while the job does not run", 'scrub="7d"'),
+        f"their bytes are wrong or missing; recovery passes over them; {left}",
+        ("# holdfast verify --all --repair repairs what can be repaired, while the job does not run", 'scrub="7d"'),
         ((item, f"checkpoint {item.id}: {item.corrupt}") for item in bad),
     )
 
@@ -128,9 +128,9 @@ def restart_loop(numbers: Numbers) -> Finding | None:
     finding = numbers.finding(
         "restart-loop",
         "critical",
-        "the query dies and is restarted again and again",
+        "the query keeps failing and being restarted",
         f"{len(lately)} restarts within an hour, most often because of {causes}: {lately[-1].message}",
-        ('restart_delay="10s"', "# repair what the message says; the query goes on where it stopped"),
+        ('restart_delay="10s"', "# fix what the message names; the query resumes where it stopped"),
         (),
         count=len(lately),
     )

@@ -1,4 +1,4 @@
-"""How far back can the job go?"""
+"""How far back the job can be rewound."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ _SHORT = timedelta(hours=1)
 
 
 def short_memory(numbers: Numbers) -> Finding | None:
-    """A mistake is often noticed hours later; then there must be something from before it."""
+    """A mistake is often noticed hours later; then a checkpoint from before it is needed."""
     run = numbers.seen.state.pipeline
     if run is None or run.retention is None or run.retention.keep_hourly or run.retention.keep_daily:
         return None
@@ -22,10 +22,9 @@ def short_memory(numbers: Numbers) -> Finding | None:
     return numbers.finding(
         "retention-short",
         "info",
-        "there is no checkpoint from more than a short while ago",
-        f"the {len(kept)} retained checkpoints reach back {reach.total_seconds() / 60:.0f} minutes; what goes "
-        f"wrong and is "
-        "noticed later cannot be undone",
+        "the retained checkpoints are all recent",
+        f"the {len(kept)} retained checkpoints reach back {reach.total_seconds() / 60:.0f} minutes; a "
+        "mistake that is noticed later cannot be undone",
         ("keep_hourly=24", "keep_daily=7", "# before an upgrade: holdfast savepoint create NAME"),
         (
             (item, f"checkpoint {item.id} is the {place} one")

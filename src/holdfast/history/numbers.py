@@ -1,4 +1,4 @@
-"""A job's history as numbers to judge by. Newest first, as everywhere."""
+"""The numbers of a job's history that findings are based on. Newest first, as everywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Numbers:
 
     @cached_property
     def completed(self) -> tuple[CheckpointDetail, ...]:
-        """Those of the pipeline itself: a savepoint is taken when somebody asks, and may be unlike the others."""
+        """Those of the pipeline itself: a savepoint is taken on request, and may be unlike the others."""
         return tuple(
             item
             for item in self.history
@@ -41,7 +41,7 @@ class Numbers:
 
     @cached_property
     def interval_ms(self) -> float | None:
-        """How far apart triggers of one run are: the setting itself is not in the journal."""
+        """The time between two triggers of one run: older journals do not hold the setting."""
         gaps = [
             (newer.triggered_at - older.triggered_at).total_seconds() * 1000
             for newer, older in pairwise(self.recent)
@@ -51,7 +51,7 @@ class Numbers:
 
     @cached_property
     def batch_ms(self) -> float | None:
-        """How long a batch of Spark takes, by how many lie between two barriers."""
+        """How long a Spark batch takes, from the number of batches between two barriers."""
         found = []
         for newer, older in pairwise(self.recent):
             batches = (newer.barrier_batch_id or 0) - (older.barrier_batch_id or 0)
@@ -60,7 +60,7 @@ class Numbers:
         return median(found) if len(found) >= ENOUGH - 1 else None
 
     def phase_ms(self, *names: str) -> list[int]:
-        """Of each recent checkpoint, how long the phases of these names took together."""
+        """For each recent checkpoint, how long the phases of these names took together."""
         return [
             sum(phase.ms for phase in item.phases if phase.name in names)
             for item in self.recent
@@ -77,7 +77,7 @@ class Numbers:
         shown: Iterable[tuple[CheckpointDocument, str]],
         count: int | None = None,
     ) -> Finding:
-        """`shown`: the checkpoints that say so, newest first, each with what it says."""
+        """`shown`: the checkpoints that are evidence, newest first, each with its text."""
         rows = list(shown)
         moments = [item.completed_at or item.triggered_at for item, _ in rows]
         return Finding(
@@ -99,7 +99,7 @@ class Numbers:
         return _when(at)
 
     def _evidence(self, item: CheckpointDocument, text: str) -> Evidence:
-        """A journal has no lines: the number is the checkpoint's id."""
+        """A journal has no lines, so the line number is the checkpoint's id."""
         return Evidence(source=f"{self.seen.home.rstrip('/')}/{self.seen.job}", line=item.id or 0, text=text)
 
 
@@ -108,7 +108,7 @@ def ninth_decile(values: Sequence[float]) -> float:
 
 
 def as_setting(milliseconds: float) -> str:
-    """A round duration that is at least so long, as a setting is written."""
+    """A round duration that is at least this long, as the value of a setting."""
     if milliseconds < _MINUTE_MS:
         return f"{max(1, math.ceil(milliseconds / 5_000) * 5)}s"
     return f"{math.ceil(milliseconds / _MINUTE_MS)}m"

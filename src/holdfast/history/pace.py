@@ -1,4 +1,4 @@
-"""Do checkpoints keep pace: with their interval, and with Spark's deletion of old files?"""
+"""Whether checkpoints are fast enough for their interval and for Spark's deletion of old files."""
 
 import dataclasses
 import math
@@ -11,7 +11,7 @@ from holdfast.history.numbers import ENOUGH, RECENT, Numbers, as_setting, ninth_
 from holdfast.repository.views import CheckpointDetail
 
 _MUCH = 0.5
-"""Of the interval: then one slow checkpoint is enough to skip the next trigger."""
+"""Share of the interval from which one slow checkpoint is enough to skip the next trigger."""
 _NOTEWORTHY = 0.2
 _GROWN = 2.0
 _HISTORY = 15
@@ -34,15 +34,14 @@ def near_interval(numbers: Numbers) -> Finding | None:
         "warning",
         "checkpoints take a large part of the interval at which they are triggered",
         f"the last {len(recent)} took {seconds(typical)} each on median, {typical / interval:.0%} of the "
-        f"{seconds(interval)} "
-        "between two triggers",
+        f"{seconds(interval)} between two triggers",
         (f'interval="{wanted}"', *_help_copying(numbers)),
         ((item, f"checkpoint {item.id} took {seconds(item.duration_ms or 0)}") for item in recent),
     )
 
 
 def growing(numbers: Numbers) -> Finding | None:
-    """Not yet near the interval, but on the way there."""
+    """Not yet near the interval, but growing towards it."""
     completed, interval = numbers.completed, numbers.interval_ms
     if interval is None or len(completed) < _HISTORY:
         return None
@@ -57,12 +56,11 @@ def growing(numbers: Numbers) -> Finding | None:
         "warning",
         "checkpoints take longer and longer",
         f"{seconds(oldest)} became {seconds(newest)} over {len(completed)} checkpoints; at this rate they fill "
-        f"the interval of "
-        f"{seconds(interval)} after about {left} more",
+        f"the interval of {seconds(interval)} after about {left} more",
         (
             f'interval="{wanted}"',
             *_help_copying(numbers),
-            "# does the state grow without bound? look at watermarks and TTLs",
+            "# does the state grow without bound? check watermarks and TTLs",
         ),
         (
             (item, f"checkpoint {item.id} took {seconds(item.duration_ms or 0)}")
@@ -73,7 +71,7 @@ def growing(numbers: Numbers) -> Finding | None:
 
 
 def little_headroom(numbers: Numbers) -> Finding | None:
-    """Spark deletes behind the last batches: by then the files must be pinned or copied."""
+    """Spark deletes the files of older batches: by then they must be pinned or copied."""
     vanished = [item for item in numbers.history if item.failure and item.failure.reason == "files_vanished"]
     measured = [(item, found) for item in numbers.history if (found := _headroom(item)) is not None]
     if not measured:
@@ -102,14 +100,14 @@ def little_headroom(numbers: Numbers) -> Finding | None:
 
 
 def _headroom(item: CheckpointDetail) -> Headroom | None:
-    """What was measured, where it was."""
+    """The headroom of a checkpoint, if it was measured."""
     if (kept := item.headroom) is None:
         return None
     return Headroom(kept.needed_ms / 1000, kept.lives_ms / 1000, kept.batches_retained, kept.pinned)
 
 
 def _guessed_headroom(numbers: Numbers, vanished: Sequence[CheckpointDetail]) -> Finding | None:
-    """For histories in which it was not measured."""
+    """For histories without measured headroom."""
     batch, recent = numbers.batch_ms, numbers.recent
     passing = max((item.duration_ms or 0 for item in recent), default=0) / batch if batch else 0.0
     if not vanished and passing < _MUCH * _SPARK_KEEPS:
@@ -121,8 +119,7 @@ def _guessed_headroom(numbers: Numbers, vanished: Sequence[CheckpointDetail]) ->
         "little-headroom",
         "critical" if len(vanished) >= ENOUGH else "warning",
         "Spark deletes old state almost as fast as it is copied",
-        f"about {passing:.0f} batches pass while a checkpoint is copied, and Spark keeps {_SPARK_KEEPS} unless "
-        f"told otherwise",
+        f"about {passing:.0f} batches pass while a checkpoint is copied, and Spark keeps {_SPARK_KEEPS} by default",
         (f"spark.sql.streaming.minBatchesToRetain={needed}", "parallelism=8"),
         rows,
         count=len(vanished) or len(recent),
@@ -130,6 +127,6 @@ def _guessed_headroom(numbers: Numbers, vanished: Sequence[CheckpointDetail]) ->
 
 
 def _help_copying(numbers: Numbers) -> tuple[str, ...]:
-    """More threads help when copying is what takes the time."""
+    """More threads help when copying takes most of the time."""
     copying, all_of_it = numbers.phase_ms("copying", "copy"), [item.duration_ms or 0 for item in numbers.recent]
     return ("parallelism=8",) if copying and median(copying) > _MUCH * median(all_of_it) else ()

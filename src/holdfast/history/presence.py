@@ -1,4 +1,4 @@
-"""Is anybody there, and what does it say? Absence of news is news."""
+"""Whether the job's process is alive, and what it reports. A missing report is a finding, too."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -15,21 +15,21 @@ _LATE_BEATS = 6
 
 
 def owner_gone(numbers: Numbers) -> Finding | None:
-    """A run that ended would have said so."""
+    """A run that ends records its end."""
     status = job_status(numbers.seen)
     owner = status.owner
     if status.state != "lost" or owner is None:
         return None
     since = owner.heartbeat_at or owner.started_at
     silent = (numbers.seen.now - since).total_seconds()
-    ago = f"{_long(silent)} ago" if silent > 0 else "in the future by this clock, so its age is not known"
+    ago = f"{_long(silent)} ago" if silent > 0 else "in the future by this clock, so its age is unknown"
     finding = numbers.finding(
         "owner-gone",
         "critical" if silent > 0 else "warning",
-        "the job does not run, and its last run has not said that it ended",
-        f"run {owner.fencing_epoch} on {owner.host}, pid {owner.pid}, showed its last sign of life "
+        "the job does not run, and its last run did not record its end",
+        f"run {owner.fencing_epoch} on {owner.host}, pid {owner.pid}, sent its last heartbeat "
         f"{ago}: it was killed, its host is gone, or it cannot reach the home",
-        ("# start the job again: it goes on from the newest usable checkpoint, or newer",),
+        ("# start the job again: it resumes from the newest usable checkpoint, or newer",),
         (),
         count=1,
     )
@@ -43,9 +43,9 @@ def run_failed(numbers: Numbers) -> Finding | None:
     finding = numbers.finding(
         "run-failed",
         "critical",
-        "the job does not run: its last run ended because something failed",
+        "the job does not run: its last run ended with a failure",
         ended.reason,
-        ("# change what the message names, then start the job again: it goes on where it stopped",),
+        ("# fix what the message names, then start the job again: it resumes where it stopped",),
         (),
         count=1,
     )
@@ -53,7 +53,7 @@ def run_failed(numbers: Numbers) -> Finding | None:
 
 
 def unmoved(numbers: Numbers) -> Finding | None:
-    """The process can be seen, and yet it does not speak: to its state file, or to the home."""
+    """The process exists, but updates neither its state file nor its heartbeat."""
     liveness, run = numbers.seen.liveness, numbers.seen.state.pipeline
     if run is None or liveness is None or liveness.age_s is None or not numbers.seen.running:
         return None
@@ -62,9 +62,9 @@ def unmoved(numbers: Numbers) -> Finding | None:
     finding = numbers.finding(
         "process-silent",
         "critical",
-        "the process of the job is there, and holdfast in it does not move",
+        "the process of the job exists, but holdfast in it makes no progress",
         f"{liveness.why}: it is paused, or stuck",
-        ("# look at the process: is it stopped, is the machine out of memory or disk? Restart it if it stays so",),
+        ("# check the process: is it stopped, is the machine out of memory or disk? Restart it if it stays so",),
         (),
         count=1,
     )
@@ -72,7 +72,7 @@ def unmoved(numbers: Numbers) -> Finding | None:
 
 
 def home_silent(numbers: Numbers) -> Finding | None:
-    """The process says on its host that it is well, and the home hears nothing of it."""
+    """The process reports on its host that it is well, but its heartbeat does not reach the home."""
     liveness, run, beat = numbers.seen.liveness, numbers.seen.state.pipeline, numbers.seen.heartbeat
     if (
         run is None
@@ -88,9 +88,9 @@ def home_silent(numbers: Numbers) -> Finding | None:
     finding = numbers.finding(
         "home-not-written",
         "critical",
-        "the job runs, and cannot write to its home",
-        f"its last heartbeat there is {_long(silent)} old; seen from other hosts it is dead",
-        ("# holdfast status, on the host of the job, has the reason: a full disk, missing rights, a lost mount",),
+        "the job runs, but cannot write to its home",
+        f"its last heartbeat there is {_long(silent)} old; other hosts take it for dead",
+        ("# holdfast status on the host of the job shows the reason: a full disk, missing permissions, a lost mount",),
         (),
         count=1,
     )
@@ -102,7 +102,7 @@ def _speaks(liveness: Liveness) -> bool:
 
 
 def alarms(numbers: Numbers, known: Iterable[str]) -> Iterator[Finding]:
-    """What the process has raised, beyond what the history shows by itself."""
+    """Alarms that the process raised, except those that the history also shows."""
     report, reported = numbers.seen.report, set(known)
     for alarm in report.alarms if report else ():
         if alarm.severity != "info" and (code := alarm.code.replace("_", "-")) not in reported:

@@ -1,4 +1,4 @@
-"""Does one shard hold up the others?"""
+"""Whether one shard is much slower than the others."""
 
 from collections import Counter
 
@@ -30,18 +30,18 @@ def uneven(numbers: Numbers) -> Finding | None:
         "one shard takes much longer than the others",
         f"{name} took {seconds(shard.ms)}, the next one {seconds(next_one.ms)}"
         + (
-            f"; it holds {shard.bytes_total} bytes, the next one {next_one.bytes_total}: its keys are too frequent"
+            f"; it holds {shard.bytes_total} bytes, the next one {next_one.bytes_total}: its keys are skewed"
             if skewed
             else ""
         ),
         (
             (
-                "# salt the key that is too frequent, or aggregate it in two steps",
+                "# salt the skewed key, or aggregate it in two steps",
                 "spark.sql.shuffle.partitions=<twice as many, in a new job>",
             )
             if skewed
             else (
-                "# the disk below the work directory of that partition's executor is slower than the others'",
+                "# the disk of the work directory on that partition's executor is slower than the others",
                 "parallelism=8",
             )
         ),

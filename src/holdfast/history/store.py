@@ -1,4 +1,4 @@
-"""Is the home slow, or expensive?"""
+"""Whether the home is slow, or expensive."""
 
 import math
 from statistics import median
@@ -29,8 +29,7 @@ def slow_store(numbers: Numbers) -> Finding | None:
         "warning",
         "the home answers slowly",
         f"writing the manifest and the journal entry, two small objects, took {seconds(typical)} on median over "
-        f"the last "
-        f"{len(sealing)} checkpoints",
+        f"the last {len(sealing)} checkpoints",
         (
             f'storage_deadline="{as_setting(max(30_000, 10 * typical))}"',
             "# a home in the region and network of the driver answers in a few dozen milliseconds",
@@ -52,7 +51,7 @@ def slow_upload(numbers: Numbers) -> Finding | None:
         "warning",
         "new state is uploaded slowly",
         f"{median(rates) / 1_000_000:.1f} MB a second on median over the last {len(rates)} checkpoints",
-        ("parallelism=16", "# measure the line to the home with a plain copy of one large file"),
+        ("parallelism=16", "# measure the connection to the home with a plain copy of one large file"),
         (
             (item, f"checkpoint {item.id}: {item.bytes_new} new bytes, phases {_phases(item.phases)}")
             for item in numbers.recent
@@ -71,9 +70,9 @@ def expensive(numbers: Numbers) -> Finding | None:
     return numbers.finding(
         "requests-expensive",
         "info",
-        "requests to the home cost more than they need to",
-        f"going on like this costs about ${dollars:,.0f} a month by list price; each checkpoint costs the same, "
-        f"so fewer cost less",
+        "requests to the home cost more than necessary",
+        f"at this rate they cost about ${dollars:,.0f} a month by list price; each checkpoint costs the same, "
+        "so fewer checkpoints cost less",
         (f'interval="{as_setting(numbers.interval_ms * factor)}"',),
         [(newest, f"checkpoint {newest.id}: {newest.requests.put} PUT, {newest.requests.get} GET")],
     )

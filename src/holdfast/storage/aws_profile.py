@@ -1,6 +1,6 @@
-"""AWS's shared files, ~/.aws/config and ~/.aws/credentials: what the environment variables do not say.
+"""AWS's shared files, ~/.aws/config and ~/.aws/credentials, for what the environment variables do not set.
 
-Keys are read again every few minutes, so that a file that is rewritten with rotated keys is followed without a restart.
+Keys are read again every few minutes, so that rotated keys are used without a restart.
 Profiles that need more than keys (single sign-on, roles, external processes) are left to boto3.
 """
 
@@ -21,7 +21,7 @@ _ELSEWHERE = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
-"""Variables that say where credentials come from, and so leave no work to the files."""
+"""Variables that determine where credentials come from: the files are not used then."""
 _NEEDS_BOTO3 = ("role_arn", "sso_session", "sso_start_url", "credential_process", "credential_source", "login_session")
 
 
@@ -36,7 +36,7 @@ class Profile:
         return self._settings().get(name)
 
     def provider(self) -> Any:
-        """Called by obstore for credentials; None when the files have none to give."""
+        """Called by obstore for credentials; None when the files have none."""
         settings = self._settings() if self.gives_credentials else {}
         if "aws_access_key_id" in settings:
             return self._keys
@@ -78,10 +78,10 @@ def _section(path: Path, name: str) -> dict[str, str]:
     try:
         parser.read(path)
     except (configparser.Error, UnicodeDecodeError, OSError):
-        failure = InvalidSettings(f"could not read {path}: it is no valid AWS configuration file")
+        failure = InvalidSettings(f"could not read {path}: it is not a valid AWS configuration file")
     else:
         return dict(parser[name]) if parser.has_section(name) else {}
-    # Outside of the handler: a parser's error quotes the line, which can be a key.
+    # Raised outside of the handler: a parser's error quotes the line, which can be a key.
     raise failure
 
 

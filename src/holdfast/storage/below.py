@@ -1,7 +1,7 @@
-"""Paths that were read from outside, proved to lie below their root before anything is done with them.
+"""Paths from outside, checked to be below their root before anything is done with them.
 
-A manifest, a ledger entry, a record or a marker may be damaged or written by somebody with bad intent. What it names is
-touched only through `below`.
+A manifest, a ledger entry, a record or a marker may be damaged or malicious. The paths in it are used only through
+`below`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Root = TypeVar("Root", Path, HdfsPath, WorkPath)
 
 
 def plain_parts(relative: str) -> tuple[str, ...]:
-    """The parts of a path that can only lead downwards, or `Corrupt`. Says nothing about links on the disk."""
+    """The parts of a path that can only lead downwards, or `Corrupt`. Does not check links on the disk."""
     parts = tuple(relative.split("/"))
     if "\0" in relative or any(part in ("", ".", "..") for part in parts):
         raise Corrupt(f"the path {relative!r} is not plain: it must be relative, without empty, '.' or '..' parts")
@@ -34,7 +34,7 @@ def plain_name(name: str) -> str:
 def below(root: Root, relative: str) -> Root:
     """`root / relative` when that is below `root` and no symbolic link leads there, or `Corrupt`.
 
-    The root itself may be a link: whoever chose it meant where it leads.
+    The root itself may be a link: the user chose it.
     """
     path = root
     for part in plain_parts(relative):
@@ -42,6 +42,6 @@ def below(root: Root, relative: str) -> Root:
         if isinstance(path, Path) and path.is_symlink():
             raise Corrupt(
                 f"the path {relative!r} leads out of {root}: {path} is a symbolic link",
-                hint="put a directory or a file in its place",
+                hint="replace it with a directory or a file",
             )
     return path

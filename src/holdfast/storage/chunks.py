@@ -1,4 +1,4 @@
-"""The bytes of an upload on their way through a decorator."""
+"""The bytes of an upload as they pass through a decorator."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,7 +6,7 @@ Through = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
 def passed_through(chunks: Iterable[bytes], through: Through) -> Iterable[bytes]:
-    """`chunks` as `through` gives them on; can be iterated again exactly if `chunks` can."""
+    """`chunks` as `through` yields them; can be iterated again if, and only if, `chunks` can."""
     iterator = iter(chunks)
     return through(iterator) if iterator is chunks else _Again(chunks, through)
 
@@ -21,7 +21,7 @@ class _Again:
 
 
 class ChunkSource:
-    """An upload's chunks, with the exception that producing them ended in, if it did."""
+    """An upload's chunks, and the exception that they raised, if they did."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -42,7 +42,7 @@ class ChunkSource:
             raise
 
     def beginning(self, size: int) -> list[bytes]:
-        """More than `size` bytes, less only when that is all."""
+        """More than `size` bytes, or all if there are fewer."""
         pieces: list[bytes] = []
         gathered = 0
         for piece in self:

@@ -1,4 +1,4 @@
-"""obstore clients for a location: time-outs, and credentials by the usual ways of each ecosystem.
+"""obstore clients for a location: time-outs, and the usual sources of credentials of each ecosystem.
 
 obstore itself reads environment variables (AWS_*, GOOGLE_*, AZURE_*), Google's application default credentials, web
 identity tokens, and the metadata services of machines and containers. What it does not read are the shared files of
@@ -20,7 +20,7 @@ from holdfast.storage.object_store import Client, Clients
 from holdfast.storage.retrying import REQUEST_TIMEOUT
 
 _SENDING_REQUESTS = 30
-"""One request of an upload, up to 68 MiB, may take as long as this many small ones: a slow line must get there, too."""
+"""One request of an upload, up to 68 MiB, may take as long as this many small ones: a slow network must suffice."""
 _RECEIVING_TIMEOUT = "1h"
 
 _ONCE = {"max_retries": 0}
@@ -45,7 +45,7 @@ def clients_for(
             f"could not set up a client for {location.root}: {kind}",
             hint="check the environment variables and files with the credentials; docs/stores.md names them",
         )
-    # Outside of the handler: what obstore says can quote a key.
+    # Raised outside of the handler: obstore's error can quote a key.
     raise failure
 
 
@@ -86,9 +86,9 @@ def _region(environment: Mapping[str, str]) -> str | None:
 
 
 def _addressing(location: Location, endpoint: str | None) -> dict[str, Any]:
-    """The bucket in the host name on AWS itself, in the path elsewhere, unless told otherwise.
+    """The bucket in the host name on AWS itself, in the path elsewhere, unless the URL sets `path_style`.
 
-    A name with a dot stays in the path: no certificate covers it as host.
+    A name with a dot stays in the path: no certificate is valid for it as a host name.
     """
     default = "false" if endpoint is None and "." not in location.container else "true"
     in_path = location.options.get("path_style", default) == "true"
@@ -124,7 +124,7 @@ def _azure(location: Location, environment: Mapping[str, str], timeouts: Mapping
     account = location.options.get("account") or environment.get("AZURE_STORAGE_ACCOUNT_NAME")
     if not account:
         raise InvalidSettings(
-            f"could not tell which storage account {location.root} is in",
+            f"the storage account of {location.root} is unknown",
             hint=f"{location.root}/path?account=NAME, or set AZURE_STORAGE_ACCOUNT_NAME",
         )
     endpoint = location.options.get("endpoint") or environment.get("AZURE_STORAGE_ENDPOINT")

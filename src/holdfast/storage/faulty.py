@@ -1,6 +1,6 @@
-"""A store that fails on purpose, for tests: errors before and after the effect, delays, transfers torn in the middle.
+"""A store that fails on purpose, for tests: errors before and after the effect, delays, interrupted transfers.
 
-Everything is drawn from one seed: the same calls in the same order meet the same faults.
+Every fault is drawn from one seed: the same calls in the same order get the same faults.
 """
 
 import random
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Faults:
-    """Probabilities per call, and for `torn` per piece that is carried."""
+    """Probabilities per call, and for `torn` per chunk that is transferred."""
 
     before: float = 0.0
-    """An error, and nothing happened."""
+    """An error without an effect."""
     after: float = 0.0
-    """An error, though it happened."""
+    """An error after the effect."""
     torn: float = 0.0
     """An upload, download or listing breaks off in the middle."""
     slow: float = 0.0
@@ -65,7 +65,7 @@ class FaultyStore:
 
     @property
     def faults(self) -> Faults:
-        """May be set at any time, for this store and its scopes at once: `Faults()` heals them."""
+        """May be set at any time, for this store and its scopes: `Faults()` ends all faults."""
         return self._mischief.faults
 
     @faults.setter

@@ -2,9 +2,10 @@
 
 An object is first written to a temporary file of the same directory and closed, so that its DataNodes have it; then it
 is renamed to its key, and the NameNode decides under its lock whether the name is free. A reader never sees half an
-object, and whoever loses has changed nothing. Only the rename can end unknown: what fails before it, has done nothing.
+object, and a writer that loses has changed nothing. Only the rename can have an unknown outcome: a failure before it
+has no effect.
 
-Temporary files of writers that died stay behind; `temporaries` finds them, the collection removes the old ones.
+Temporary files of crashed writers stay behind; `temporaries` lists them, the collection deletes the old ones.
 """
 
 import builtins
@@ -21,10 +22,10 @@ from holdfast.storage.hdfs_connection import (
     DATA_REQUESTS,
     METADATA_REQUESTS,
     SMALL_PATIENCE,
-    GivenUp,
     HdfsConnection,
     NoAnswer,
     NotReached,
+    TimedOut,
     open_reader,
 )
 from holdfast.storage.hdfs_errors import failure, reason
@@ -89,7 +90,7 @@ class HdfsStore:
         except NotReached as error:
             raise failure(f"create {self._shown(key)}", error) from error
         except _FAULTS as error:
-            # Whatever was answered: the client may have asked twice, and the first time have had its way.
+            # Whatever the answer is: the client may have sent the request twice, and the first one may have succeeded.
             raise OutcomeUnknown(f"could not tell whether {self._shown(key)} was written: {reason(error)}") from error
         return Created.WON
 
@@ -144,14 +145,14 @@ class HdfsStore:
             raise failure(attempt, error) from error
 
     def _discard(self, temporary: str) -> None:
-        """As far as it can be done: what stays is found by `temporaries`."""
+        """Best effort: `temporaries` lists what stays behind."""
         with suppress(*_FAULTS):
             try:
                 self._connection.ask(lambda client: client.delete(temporary, False))
-            except GivenUp:
+            except TimedOut:
                 raise
             except NoAnswer:
-                # The connection broke with what failed before; only this call has noticed.
+                # The connection broke earlier, in the call that failed; this call only notices it.
                 self._connection.ask(lambda client: client.delete(temporary, False))
 
     # --- reading ---
@@ -255,7 +256,7 @@ class HdfsStore:
 
 
 def _parts(chunk: bytes) -> Iterator[bytes]:
-    """Each small enough that a slow DataNode is not taken for a dead one."""
+    """Each is small enough that a slow DataNode does not time out."""
     if len(chunk) <= _CHUNK:
         yield chunk
         return

@@ -1,13 +1,14 @@
-"""A connection to HDFS on which no call waits for ever.
+"""A connection to HDFS on which every call times out.
 
-hdfs-native itself waits for an answer of the NameNode or a DataNode as long as the TCP connection lives, which is hours
-when the host is gone. So each call runs on a thread of its own and is dropped when its time is up; from then on a new
-client with new connections is used, because the old one would go on waiting on the same dead connection.
+hdfs-native itself waits for an answer of the NameNode or a DataNode as long as the TCP connection is open, which is
+hours when the host is gone. So each call runs on its own thread and is dropped when it times out. From then on a new
+client with new connections is used, because the old one would wait on the same dead connection.
 
-The client's inner one is used: the outer one's writer closes its file when it is dropped, and waits for that.
+The raw client inside hdfs-native's client is used: the writer of the outer one closes its file when it is dropped, and
+blocks on that.
 
-A call that returns while the interpreter is being torn down aborts the process, so the end of the process first waits
-for the calls under way, and refuses new ones.
+A call that returns during the shutdown of the interpreter aborts the process. So the exit of the process first waits
+for calls in progress, and refuses new ones.
 """
 
 import atexit
@@ -30,15 +31,15 @@ T = TypeVar("T")
 
 METADATA_REQUESTS = 2
 DATA_REQUESTS = 6
-"""One step may take as long as so many small requests. Data takes longer: several busy disks have to acknowledge it."""
+"""One step may take as long as this many small requests. Data takes longer: several busy disks acknowledge it."""
 SMALL = 64 << 10
 SMALL_PATIENCE = 10.0
-"""A step with at most so many bytes gets at most so many seconds. A heartbeat is one, and lives 30 s by default: a
-DataNode that hangs may not make it late."""
+"""A step with at most this many bytes times out after this many seconds. A heartbeat is such a step and is stale after
+30 s by default: a DataNode that hangs must not delay it too long."""
 LAST_PATIENCE = 5.0
 _NOT_CONNECTED = re.compile(r"Connection refused|Network is unreachable|No route to host")
 _CONFIGURATION = {
-    # Retrying is the business of storage/retrying.py. Enough to find the active one of a few NameNodes.
+    # storage/retrying.py retries. This is enough to find the active one of a few NameNodes.
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.base.millis": "100",
     "dfs.client.failover.sleep.max.millis": "1000",
@@ -46,15 +47,15 @@ _CONFIGURATION = {
 
 
 class NoAnswer(OSError):
-    """The connection broke, or the call timed out. It may have taken effect, or may still do so."""
+    """The connection broke, or the call timed out. It may have taken effect, or may do so later."""
 
 
-class GivenUp(NoAnswer):
+class TimedOut(NoAnswer):
     """There was no answer in time."""
 
 
 class NotReached(NoAnswer):
-    """There was no connection to ask on: nothing has taken effect."""
+    """There was no connection: the call had no effect."""
 
 
 class HdfsConnection:
@@ -68,7 +69,7 @@ class HdfsConnection:
     ) -> None:
         """`address` is hdfs://host:port or hdfs://nameservice. Nothing is connected before the first call.
 
-        `small_patience` is for small steps of data; None: the same as for others.
+        `small_patience` is the time-out of small steps of data; None: the same as for others.
         """
         self.address = address
         self.metadata_patience = metadata_patience
@@ -77,7 +78,7 @@ class HdfsConnection:
         self._client = _client(address)
 
     def ask(self, call: Callable[["RawClient"], T]) -> T:
-        """A question or an order to the NameNode."""
+        """A call to the NameNode."""
         client = self._client
         return self._within("the NameNode", self.metadata_patience, lambda: call(client))
 
@@ -99,15 +100,14 @@ class HdfsConnection:
                 kind = NotReached if _NOT_CONNECTED.search(str(error)) else NoAnswer
                 raise kind(f"{party} did not answer: {error}") from error
             self._client = _client(self.address)
-            raise GivenUp(f"{party} did not answer within {patience:g} s") from None
+            raise TimedOut(f"{party} did not answer within {patience:g} s") from None
 
 
 def open_reader(client: "RawClient", path: str) -> "tuple[RawFileReader, FileStatus]":
-    """A reader, and what the file is by the source of the listing.
+    """A reader, and the status of the file as a listing returns it.
 
-    The reader knows only blocks that DataNodes have reported. The last one of a file that was just closed may not be
-    among them, and the reader then takes the file to be shorter, or empty, without an error. So it is the status that
-    says how many bytes there are to be read.
+    The reader only has blocks that DataNodes have reported. The last one of a file that was just closed may be missing,
+    and the reader then silently takes the file for shorter, or empty. So the length comes from the status.
     """
     reader, status = client.read(path), client.get_file_info(path)
     if reader.file_length() > status.length:
@@ -116,7 +116,7 @@ def open_reader(client: "RawClient", path: str) -> "tuple[RawFileReader, FileSta
 
 
 class _Calls:
-    """The calls under way in this process."""
+    """The calls in progress in this process."""
 
     def __init__(self) -> None:
         self._under_way: set[Future[Any]] = set()
@@ -128,7 +128,7 @@ class _Calls:
         answer.add_done_callback(self._under_way.discard)
         if self._ending:
             answer.cancel()
-            raise NotReached("this process is ending, HDFS was not asked any more")
+            raise NotReached("this process is exiting, HDFS was not called")
 
     def _end(self) -> None:
         self._ending = True

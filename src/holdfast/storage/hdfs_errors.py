@@ -1,4 +1,4 @@
-"""What an answer of HDFS means for the person who has to act on it."""
+"""Errors of HDFS as errors of a store, with what a user can do about them."""
 
 import re
 
@@ -36,7 +36,7 @@ def _cause(kind: str, text: str) -> tuple[type[StorageError], str | None]:
     if target := _NO_TARGET.search(text):
         return _no_datanode(int(target["running"]), target["excluded"])
     if "DataNode" in text:
-        return StorageUnreachable, "look which DataNodes live: hdfs dfsadmin -report"
+        return StorageUnreachable, "check which DataNodes are alive: hdfs dfsadmin -report"
     if "NameNode" in text:
         return StorageUnreachable, "check host and port, and that the NameNode runs: hdfs dfsadmin -report"
     return StorageUnreachable, None
@@ -44,7 +44,7 @@ def _cause(kind: str, text: str) -> tuple[type[StorageError], str | None]:
 
 def _no_datanode(running: int, excluded: str) -> tuple[type[StorageError], str]:
     if running and excluded in ("0", "no"):
-        # They live, none of them failed for this client, and yet the NameNode would use none.
+        # They are alive, none of them failed for this client, and yet the NameNode uses none.
         return StorageFull, "free space on the DataNodes (hdfs dfsadmin -report), or wait if they are only overloaded"
     return StorageUnreachable, "start the DataNodes: hdfs dfsadmin -report"
 
@@ -52,8 +52,8 @@ def _no_datanode(running: int, excluded: str) -> tuple[type[StorageError], str]:
 def _kind_and_text(error: Exception) -> tuple[str, str]:
     """The kind of the error (a Java class, or hdfs-native's own name) and its text in one line.
 
-    hdfs-native shows errors as for debugging: Kind("text"), with line ends as \\n. The NameNode sends its
-    stack along, one "at …" per line, and DataNodes are shown with all that is known about them.
+    hdfs-native formats errors for debugging: Kind("text"), with line ends as \\n. The NameNode adds its stack trace,
+    one "at …" per line, and DataNodes are shown with all their fields.
     """
     shown = str(error).strip()
     found = _JAVA.match(shown) or _OWN.match(shown)

@@ -1,9 +1,9 @@
-"""Which home this is: `home.json`, one object directly below the home's URL, made once and never changed.
+"""Which home this is: `home.json`, one object directly below the home's URL, created once and never changed.
 
-A path or a bucket's name says where a home is looked for, not which one is found there: a disk that is not mounted, a
-bucket that was replaced and a home that was put back all answer under the same name.
+A path or a bucket's name says where a home is, not which one is there: a disk that is not mounted, a bucket that was
+replaced and a home that was restored from a backup all have the same name.
 
-Homes of older versions have none; the next claim makes one.
+Homes of older versions have none; the next claim creates it.
 """
 
 from datetime import datetime
@@ -38,7 +38,7 @@ def encode_home_identity(identity: HomeIdentity) -> bytes:
 
 
 def decode_home_identity(data: bytes, place: str) -> HomeIdentity:
-    """Raises `Corrupt` when it is not what was written, `NewerFormat` when a newer version wrote it."""
+    """Raises `Corrupt` when it cannot be parsed, `NewerFormat` when a newer version wrote it."""
     try:
         version = _FORMAT_DECODER.decode(data).format
         if version > FORMAT:
@@ -46,13 +46,13 @@ def decode_home_identity(data: bytes, place: str) -> HomeIdentity:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Corrupt(
-            f"could not tell which home {place} is: {KEY} cannot be read: {error}",
-            hint=f"put {KEY} back from a copy of the home",
+            f"could not identify the home {place}: {KEY} cannot be read: {error}",
+            hint=f"restore {KEY} from a copy of the home",
         ) from error
 
 
 def read_home_identity(home: ObjectStore) -> HomeIdentity | None:
-    """`home` is the store of the home's URL itself, not of a job in it. None: nobody with this version claimed here."""
+    """`home` is the store of the home's URL itself, not of a job in it. None: no run has created it yet."""
     try:
         return decode_home_identity(home.get(KEY), home.url)
     except ObjectNotFound:
@@ -60,9 +60,9 @@ def read_home_identity(home: ObjectStore) -> HomeIdentity | None:
 
 
 def ensure_home_identity(home: ObjectStore, *, id: str, now: datetime) -> HomeIdentity:
-    """The home's identity, made from `id` when it has none yet. Of several that make one at once, one is the home's.
+    """The home's identity, created from `id` when it has none yet. If several create it at once, one wins.
 
-    Called by whoever is about to claim a job, before it does.
+    Called before a job is claimed.
     """
     if (standing := read_home_identity(home)) is not None:
         return standing
@@ -74,5 +74,5 @@ def ensure_home_identity(home: ObjectStore, *, id: str, now: datetime) -> HomeId
         return standing
     standing = read_home_identity(home)
     if standing is None:
-        raise ObjectNotFound(f"could not read {home.url}/{KEY}: it was written and is not there")
+        raise ObjectNotFound(f"could not read {home.url}/{KEY}: it was written and is gone")
     return standing

@@ -1,17 +1,17 @@
-"""What holdfast asks of durable storage.
+"""What holdfast requires of durable storage.
 
-One primitive carries every guarantee: `create`, which writes an object only if its key is free. A call to it ends in
-one of three ways:
+Every guarantee rests on one primitive: `create`, which writes an object only if its key is free. A call to it has one
+of three outcomes:
 
     WON       the object did not exist and now holds these bytes
-    LOST      some object already exists at this key; it may still be one's own, written by an earlier try
+    LOST      an object already exists at this key; an earlier try of the same caller may have written it
     unknown   `OutcomeUnknown` is raised: the write may have taken effect, may not, or may still do so later
 
-`delete` knows unknown, too. Any other `StorageError` from these two means that nothing was changed. `put` and `upload`
-may be repeated without harm, and nobody asks whether a failed one took effect: any `StorageError` of theirs may mean
-either.
+`delete` can be unknown, too. Any other `StorageError` from these two means that nothing was changed. `put` and `upload`
+may be repeated without harm, so it does not matter whether a failed one took effect: any `StorageError` of theirs may
+mean either.
 
-Listing is complete and sees every finished write. Every method may be called from any thread.
+Listings are complete and contain every finished write. Every method may be called from any thread.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ class StoredObject:
 
 
 class Uploads(Protocol):
-    """The part of a store that whoever copies needs."""
+    """The part of a store that copying needs."""
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """See `ObjectStore.upload`."""
@@ -43,13 +43,13 @@ class Uploads(Protocol):
 class ObjectStore(Protocol):
     @property
     def url(self) -> str:
-        """Where this store is, fit to be shown to a person."""
+        """Where this store is, safe to show to a user."""
 
     def scoped(self, name: str) -> "ObjectStore":
         """The same storage below one more path component."""
 
     def create(self, key: str, data: bytes) -> Created:
-        """Write `data` if `key` is free. See the module's text for the three outcomes."""
+        """Write `data` if `key` is free. The module's docstring has the three outcomes."""
 
     def put(self, key: str, data: bytes) -> None:
         """Write or replace. Only for objects that decide nothing (the heartbeat)."""
@@ -82,8 +82,8 @@ class ObjectStore(Protocol):
         """Remove the object; a key that is already gone is no error."""
 
     def temporaries(self) -> Iterator[StoredObject]:
-        """What writers have not finished: no objects, not listed. Their keys can be given to `delete`.
+        """Unfinished writes: they are not objects and not listed. `delete` takes their keys.
 
-        Those of writers at work are among them: only an old one is known to belong to a writer that died. A store that
-        keeps nothing of an unfinished write has none.
+        Those of active writers are among them: only an old one surely belongs to a crashed writer. A store that keeps
+        nothing of an unfinished write has none.
         """

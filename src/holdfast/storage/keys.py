@@ -1,7 +1,7 @@
-"""What a key may look like: the one place where every store checks one before it touches anything.
+"""The syntax of keys. Every store checks a key here before it does anything with it.
 
 A key is a path of plain names: no empty part, no `.` or `..`, no slash at its ends, no NUL. So no key means a place
-outside of its store, and no two keys mean the same place.
+outside of its store, and no two keys mean the same object.
 """
 
 from holdfast.errors import InvalidKey
@@ -10,14 +10,14 @@ _NOT_A_NAME = ("", ".", "..")
 
 
 def checked_key(operation: str, key: str, place: str) -> str:
-    """`key` itself. Raises `InvalidKey`, before anything of the store at `place` is touched."""
+    """`key` itself. Raises `InvalidKey` before the store at `place` is accessed."""
     if "\0" in key or any(part in _NOT_A_NAME for part in key.split("/")):
         raise _refused(operation, key, place)
     return key
 
 
 def checked_prefix(prefix: str, place: str) -> str:
-    """The prefix of a listing: the folders in it are whole names, what follows them is the beginning of one."""
+    """The prefix of a listing: whole names of folders, then the beginning of a name."""
     folder, slash, begun = prefix.rpartition("/")
     if "\0" in begun or (slash and not folder):
         raise _refused("list", prefix, place)

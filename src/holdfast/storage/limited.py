@@ -1,6 +1,6 @@
-"""A store that is used no faster than allowed: requests per second, bytes per second, or both.
+"""A rate limit for a store: requests per second, bytes per second, or both.
 
-For work in the background that must leave room for others, such as collection, scrubbing and copying.
+For background work that must not slow down other work, such as collection, scrubbing and copying.
 """
 
 import threading
@@ -14,7 +14,7 @@ LISTED_PER_REQUEST = 1000
 
 
 class Allowance:
-    """A token bucket that goes into debt: whoever takes more than there is waits until the debt is paid off.
+    """A token bucket that goes into debt: a caller that takes more tokens than there are waits until the debt is paid.
 
     The lock guards a few additions and is never held while waiting.
     """

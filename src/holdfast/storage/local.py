@@ -1,7 +1,7 @@
 """A local or NFS directory as object store. create-if-absent is link(2), which is atomic on both.
 
 A write goes to a temporary name first, is flushed to the disk, then gets its real name; a reader never sees half an
-object. The root directory is never created here: a missing root is an unmounted disk until a person says otherwise.
+object. The root directory is never created here: a missing root may be an unmounted disk.
 Links below the root are neither followed nor listed.
 """
 
@@ -33,7 +33,7 @@ _CHUNK = 1 << 20
 _TEMPORARY = ".tmp-"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _REFUSED = DENIED | _FULL | {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EBUSY}
-"""Said by the file system itself: nothing was changed. Whatever else is said of a deciding write leaves it open."""
+"""Errors of the file system itself: nothing was changed. After any other error a deciding write is unknown."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -82,7 +82,7 @@ class LocalStore:
                 _replace(folder, name, source)
                 self._flush(folder, key)
         except StorageError:
-            # An `OSError` of the source is no fault of this store.
+            # An `OSError` of the source is not an error of this store.
             if source.failure is not None:
                 raise source.failure from None
             raise
@@ -158,9 +158,9 @@ class LocalStore:
                 yield from self._walk(key.rstrip("/"), prefix, after)
 
     def _entries(self, folder: str) -> builtins.list[tuple[str, os.stat_result | None]]:
-        """What is in a folder, in the order of keys: a folder as "name/" without a status, a file with one.
+        """The entries of a folder, in the order of keys: a folder as "name/" without a status, a file with one.
 
-        Whatever else there is, links among it, is not the home's.
+        Anything else, such as links, does not belong to the home and is left out.
         """
         try:
             with self._within_root("list", folder) as handle:
@@ -172,7 +172,7 @@ class LocalStore:
     def _opened(self, key: str) -> Iterator[tuple[BinaryIO, int]]:
         """The object's file, and how long it is."""
         with self._parent("read", key) as (folder, name):
-            # Of a directory no file can be made, so it is known what it is before.
+            # A directory cannot be opened as a file object, so the type is checked first.
             handle = os.open(name, _READ, dir_fd=folder)
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
@@ -195,7 +195,7 @@ class LocalStore:
 
     @contextmanager
     def _translated(self, operation: str, key: str) -> Iterator[None]:
-        """What goes wrong, in the words of a store."""
+        """Turns errors of the file system into errors of a store."""
         path = self._base / key
         try:
             yield
@@ -233,7 +233,7 @@ def _listed(handle: int) -> list[tuple[str, os.stat_result | None]]:
         with os.scandir(readable) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    # So that keys come out in plain string order.
+                    # With the slash, keys are in plain string order.
                     found.append((f"{entry.name}/", None))
                 elif entry.is_file(follow_symlinks=False):
                     with suppress(FileNotFoundError):

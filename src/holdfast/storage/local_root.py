@@ -1,9 +1,9 @@
-"""The directory that a local home is: whether it is still the one that was opened, and the way down from it.
+"""The directory of a local home: whether it is still the one that was opened, and access to the folders below it.
 
-Everything is reached from a handle on the root, one name at a time, and no link is followed on the way: what lies
-below a home is the home's, and nothing else can be read, written or deleted through it. The root itself may be a link.
+Everything is opened from a handle on the root, one name at a time, and no link is followed: nothing outside of a home
+can be read, written or deleted through it. The root itself may be a link.
 
-Device and inode say at no cost that the root is the one that was opened. When they changed, `home.json` decides: the
+The device and inode prove cheaply that the root is the one that was opened. When they changed, `home.json` decides: the
 same disk mounted again is the same home, an empty mount point or another disk is not.
 """
 
@@ -33,10 +33,12 @@ _ID_DECODER = msgspec.json.Decoder(_Id)
 
 
 class LinkInTheWay(OSError):
-    """Below a home nothing is a link."""
+    """A symbolic link below a home."""
 
     def __init__(self) -> None:
-        super().__init__(errno.ELOOP, "it is, or is reached by, a symbolic link, and none is followed below a home")
+        super().__init__(
+            errno.ELOOP, "it is, or is reached by, a symbolic link, and links below a home are not followed"
+        )
 
 
 class LocalRoot:
@@ -51,10 +53,10 @@ class LocalRoot:
 
     @contextmanager
     def folder(self, name: str, *, make: bool = False) -> Iterator[int]:
-        """A handle on the folder `name` below the root, "" for the root itself, made on the way if `make` says so.
+        """A handle on the folder `name` below the root, "" for the root itself, created if `make` is set.
 
         Raises `FileNotFoundError` when there is none, `StorageUnreachable` when the root is not the one that was
-        opened. The root itself is never made: one that vanished must stay an error.
+        opened. The root itself is never created: a missing one must stay an error.
         """
         handle = self._opened()
         try:
@@ -80,7 +82,7 @@ class LocalRoot:
     def _require_same(self, handle: int) -> None:
         place = _place(handle)
         if place == self._place:
-            # Made by a claim since it was opened, perhaps.
+            # A claim may have created it since the root was opened.
             self._home = self._home or _home_id(handle)
             return
         found = _home_id(handle)
@@ -94,7 +96,7 @@ class LocalRoot:
 
 
 def _down(handle: int, part: str, make: bool) -> int:
-    """A handle on the folder `part` in `handle`, which is closed by whoever closes the answer, or by this."""
+    """A handle on the folder `part` in `handle`. The caller closes it; on an error it is closed here."""
     if make:
         with suppress(FileExistsError):
             os.mkdir(part, dir_fd=handle)
@@ -114,7 +116,7 @@ def _place(handle: int) -> tuple[int, int]:
 
 
 def _home_id(handle: int) -> str | None:
-    """None when there is none, or none that can be read: then nothing proves which home it is."""
+    """None when `home.json` is missing or cannot be read: then the home is unknown."""
     try:
         file = os.open(KEY, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
     except OSError:
@@ -128,4 +130,4 @@ def _home_id(handle: int) -> str | None:
 
 
 def _shown(home: str | None) -> str:
-    return f"home {home}" if home else f"no home that can be told by its {KEY}"
+    return f"home {home}" if home else f"not a home with a readable {KEY}"

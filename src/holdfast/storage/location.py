@@ -1,4 +1,4 @@
-"""The URL of a remote home, taken apart and checked. Nothing is connected to here.
+"""The URL of a remote home, parsed and checked. Nothing connects here.
 
     s3://bucket/path?endpoint=http://host:9000&region=eu-central-1&path_style=true&profile=NAME
     gs://bucket/path?endpoint=http://host:4443
@@ -25,7 +25,7 @@ _SAME = {"s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _EXAMPLES = {"s3": "s3://bucket/path", "gs": "gs://bucket/path", "az": "az://container/path?account=NAME"}
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,220}")
 _SECRET = re.compile(r"key|secret|token|sas|sig|password|credential", re.IGNORECASE)
-_CREDENTIALS_HINT = "remove them from the URL and set them as environment variables; docs/stores.md names the ways"
+_CREDENTIALS_HINT = "remove them from the URL and set them as environment variables, see docs/stores.md"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A store that counts: requests by kind, bytes both ways, how long requests take.
 
-It stands directly around a store, below the one that retries: every try is a request and is paid for. What one call
-costs in requests is the store's business; a store whose uploads go in parts says so by `put_requests`.
+It wraps the store directly, below the one that retries: every try is a request and costs money. `put_requests` is the
+number of requests of one upload, for a store that uploads in parts.
 """
 
 import time
@@ -30,7 +30,7 @@ class StoreRequest(Enum):
 
 @dataclass(frozen=True)
 class Usage:
-    """What was asked of a store, up to some moment or between two."""
+    """Requests to a store, up to a moment or between two."""
 
     put: int = 0
     get: int = 0
@@ -91,7 +91,7 @@ class Meter:
             )
 
     def add(self, other: Usage) -> None:
-        """What another process asked of the same store; its time is not added."""
+        """Requests of another process to the same store; its time is not added."""
         for kind in StoreRequest:
             self.count(kind, getattr(other, kind.value))
         self.count(StoreRequest.PUT, 0, bytes_out=other.bytes_out, bytes_in=other.bytes_in)
@@ -107,7 +107,7 @@ def one_request(size: int) -> int:
 
 class MeteredStore:
     def __init__(self, store: ObjectStore, meter: Meter, put_requests: Callable[[int], int] = one_request) -> None:
-        """`put_requests` says how many requests an upload of so many bytes is."""
+        """`put_requests` returns how many requests an upload of this many bytes takes."""
         self._store = store
         self._meter = meter
         self._put_requests = put_requests
@@ -180,7 +180,7 @@ class MeteredStore:
         return self._store.temporaries()
 
     def _timed(self, kind: StoreRequest, call: Callable[[], T], *, bytes_out: int = 0) -> T:
-        """Counted whether it succeeds or not: a refused request is a request."""
+        """Counted whether it succeeds or not: a refused request costs, too."""
         self._meter.count(kind, bytes_out=bytes_out)
         begun = self._meter.clock()
         result = call()

@@ -1,8 +1,8 @@
 """S3, Google Cloud Storage and Azure Blob Storage through obstore.
 
 create-if-absent is a conditional put: `If-None-Match: *`, on Google `x-goog-if-generation-match: 0`. A request is sent
-once: retrying is a decorator's work, which knows that an answer may be lost after the effect. Keys are kept whole
-here, prefix included, because a listing's prefix is by path component for obstore and any string for holdfast.
+once: a decorator retries, because an answer may be lost after the effect. Keys include the prefix here, because
+obstore lists by path components and holdfast by any prefix.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ SINGLE_PUT = 68 << 20
 parts it would be six requests. It is held in memory until it is sent, by each thread that copies."""
 PART = 16 << 20
 SMALL = 1 << 20
-"""An upload up to this size is a small request: a manifest, whose upload holds the lane of the journal, mostly is."""
+"""An upload up to this size is a small request. Most manifests are, and their upload blocks the journal lane."""
 PARTS_AT_ONCE = 2
 _CHUNK = 1 << 20
 _PAGE = 1000
@@ -39,14 +39,14 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class Clients:
-    """The same bucket with different time-outs. No request waits for ever, whatever the network does."""
+    """The same bucket with different time-outs. Every request times out, whatever the network does."""
 
     quick: Client
-    """For what is small: the whole request has a short limit."""
+    """For small requests: a short time-out for the whole request."""
     sending: Client
-    """A long limit for one request to be sent and answered."""
+    """A long time-out for one request to be sent and answered."""
     receiving: Client
-    """A short limit until the first piece, and from each piece to the next."""
+    """A short time-out for the first piece, and from each piece to the next."""
 
 
 class RemoteStore:
@@ -85,7 +85,7 @@ class RemoteStore:
         self._tried("write", key, put, Effect.REPEATABLE)
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        """In parts when it is large. A broken upload's parts are dropped, on S3 and Google by an explicit abort."""
+        """In parts when it is large. A failed upload's parts are dropped, on S3 and Google by an explicit abort."""
         source = ChunkSource(chunks)
         beginning = source.beginning(SINGLE_PUT)
         if source.exhausted:
@@ -149,7 +149,7 @@ class RemoteStore:
             try:
                 _size(self._clients.quick.head(self._below(key)))
             except FileNotFoundError:
-                # No body says whose word this 404 is. A GET is answered with one.
+                # Without a body, a gateway may have sent this 404. The answer to a GET has a body.
                 self._first_byte(key)
 
         self._tried("look for", key, look)
@@ -162,7 +162,7 @@ class RemoteStore:
                 raise
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
-        """That nothing at all is there is asked twice: a portal's page can read as an empty listing."""
+        """An empty result is requested twice: the page of a captive portal can look like an empty listing."""
         found = self._listed(prefix, after)
         first = next(found, None)
         if first is None and not after:
@@ -200,11 +200,11 @@ class RemoteStore:
         self._tried("delete", key, delete, Effect.DECIDING)
 
     def temporaries(self) -> Iterator[StoredObject]:
-        """None that could be seen from here: parts of a broken upload are dropped by the store's lifecycle rule."""
+        """None are visible here: the store's lifecycle rule drops parts of a failed upload."""
         return iter(())
 
     def _put_whole(self, key: str, pieces: Sequence[bytes]) -> None:
-        # An iterator of pieces is sent as it is; joined, it would be in memory twice.
+        # The pieces are sent as they are; joined, they would be in memory twice.
         small = sum(len(piece) for piece in pieces) <= SMALL
         client = self._clients.quick if small else self._clients.sending
         client.put(self._below(key), iter(pieces), use_multipart=False)
@@ -221,7 +221,7 @@ class RemoteStore:
             return call()
         except (BaseError, OSError) as error:
             failure = named(operation, self._shown(key), error, effect)
-        # Outside of the handler: the original, which can hold secrets, is not even the context of what is raised.
+        # Raised outside of the handler: the original can hold secrets and must not be the context.
         raise failure
 
     def _shown(self, key: str) -> str:
@@ -232,12 +232,12 @@ class RemoteStore:
 
 
 def _size(meta: "ObjectMeta") -> int:
-    """How long the object is. Whoever answers with neither ETag nor time is no store: a portal's page is no object."""
+    """The size of the object. An answer with neither ETag nor time is not from a store, but from a captive portal."""
     if not meta["e_tag"] and meta["last_modified"].timestamp() == 0:
         raise ConnectionError("an answer with neither ETag nor time")
     return meta["size"]
 
 
 def put_requests(size: int) -> int:
-    """How many requests an upload of so many bytes is: above one put's size its parts, their begin and their end."""
+    """How many requests an upload of this many bytes takes: one put, or all parts and their begin and end."""
     return 1 if size <= SINGLE_PUT else 2 + -(-size // PART)

@@ -1,8 +1,8 @@
-"""What an error of an object store means to holdfast, and a message that is fit to be shown.
+"""What an error of an object store means to holdfast, with a message that is safe to show.
 
-obstore gives an error as text: what the server answered, or how the connection broke. The text can hold request
-signatures, access key ids, account names and signed URLs, so nothing of it is passed on but the HTTP status and the
-error's code, and the original exception is not kept as cause.
+obstore returns an error as text: the server's answer, or how the connection broke. The text can hold request
+signatures, access key ids, account names and signed URLs. So only the HTTP status and the error code are passed on, and
+the original exception is not kept as cause.
 
 Gateways and proxies answer with any status. So a deciding write counts as "not done", and an object as "not there",
 only when the answer has an error code that stores are known to send. Else the write is unknown, and the read is
@@ -29,7 +29,7 @@ _CODE = re.compile(r"<Code>([\w.]{1,64})</Code>|\"(?:code|reason|error)\": *\"([
 _ONE_OF_SEVERAL = re.compile(
     r"DeleteFailed \{[^}]*\bcode: \"404\"[^}]*\breason: \"The specified (blob|container) does not"
 )
-"""Azure deletes in batches: the answer for one object is inside of the answer for all, which was no error."""
+"""Azure deletes in batches: the answer for one object is inside the answer for all, which has no error status."""
 _CONNECTING = re.compile(r"legacy::Error\(\s*Connect\b|kind: Connect\b|dns error")
 _TIMED_OUT = re.compile(r"kind: Timeout\b|TimedOut|operation timed out")
 _ASKED_FOR_CREDENTIALS = re.compile(
@@ -64,14 +64,14 @@ _REFUSED = {
     "UnsupportedHeader", "UnsupportedHttpVerb", "XAmzContentSHA256Mismatch", "InvalidObjectState",
     "KMS.DisabledException", "KMS.NotFoundException", "KMS.KMSInvalidStateException", "KMS.InvalidKeyUsageException",
 }  # fmt: skip
-"""Refusals of the store itself that nothing but a person can do anything about."""
+"""Refusals of the store itself that only a user can resolve."""
 _PASSING_4XX = {400, 404, 405, 408, 409, 425, 499}
-"""Without a store's code these are a gateway's, which has its own reasons; the store may not even have been asked."""
+"""Without a store's code a gateway sent these; the request may not even have reached the store."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of a failed request."""
+    """What is known about a failed request."""
 
     status: int | None
     code: str
@@ -90,12 +90,12 @@ class Answer:
 
     @property
     def an_object_exists(self) -> bool:
-        """Of a conditional put that was refused. Else another write is under way, and its end is open."""
+        """For a conditional put that was refused. Else another write is in progress, and its outcome is unknown."""
         return self.code in _EXISTS or (self.status == 412 and not self.code)
 
     @property
     def no_object(self) -> bool:
-        """The store itself says so. A bare 404 does not: any gateway on the way can answer that."""
+        """By the error code of the store itself. A bare 404 is not enough: any gateway can send that."""
         return self.code in _NO_OBJECT or self._one_of_several == "blob"
 
     @property
@@ -113,7 +113,7 @@ class Answer:
 
 
 class Effect(Enum):
-    """What a request does, as far as it matters when no answer came."""
+    """What a request does, as far as it matters when there is no answer."""
 
     NONE = "reads"
     REPEATABLE = "writes what may be written twice"
@@ -130,9 +130,9 @@ def named(operation: str, subject: str, error: BaseException, effect: Effect) ->
 
 
 def _cause(answer: Answer, effect: Effect) -> Cause:
-    """For a deciding write, unknown is the default: only what the store itself is known to say means "not done"."""
+    """For a deciding write, unknown is the default: only known error codes of the store mean "not done"."""
     if _ASKED_FOR_CREDENTIALS.search(answer.text):
-        return StorageDenied, "no valid credentials could be had", "set the credentials; docs/stores.md names the ways"
+        return StorageDenied, "no valid credentials were found", "set the credentials, see docs/stores.md"
     if answer.no_container:
         return StorageNotThere, f"{_said(answer)}: there is no such bucket or container", "create it, or check its name"
     if answer.status is None:
@@ -148,14 +148,14 @@ def _said(answer: Answer) -> str:
 
 
 def _by_code(answer: Answer, effect: Effect) -> Cause | None:
-    """What the store itself said; None when it is not known to be the store that answered."""
+    """By the error code of the store; None when the answer may not be from the store."""
     said = _said(answer)
     if answer.no_object and effect is Effect.NONE:
         return ObjectNotFound, "there is no such object", None
     if answer.code in _FULL:
         return StorageFull, said, _FREE
     if answer.code in _THROTTLED:
-        return StorageThrottled, f"{said}: it asks for fewer requests", _SLOWER
+        return StorageThrottled, f"{said}: requests are throttled", _SLOWER
     if answer.code in _OTHER_REGION:
         return StorageNotThere, f"{said}: the bucket is in another region", _REGION
     if answer.code in _DENIED:
@@ -174,25 +174,25 @@ _PERMIT = "check the credentials and what they permit"
 
 
 def _by_status(answer: Answer) -> Cause:
-    """Whoever answered: the store, or a gateway before it."""
+    """By the status alone: the store or a gateway sent it."""
     said, status = _said(answer), answer.status or 0
     if status == 507:
         return StorageFull, said, _FREE
     if status == 429:
-        return StorageThrottled, f"{said}: it asks for fewer requests", _SLOWER
+        return StorageThrottled, f"{said}: requests are throttled", _SLOWER
     if status in (301, 307):
         return StorageNotThere, f"{said}: the bucket is in another region", _REGION
     if status in (401, 403):
         return StorageDenied, said, _PERMIT
     if status == 404 and not answer.code:
-        return StorageUnreachable, f"{said}, without a word of the store itself", "check the endpoint and the gateway"
+        return StorageUnreachable, f"{said}, without an error code of the store", "check the endpoint and the gateway"
     if status >= 500 or (status in _PASSING_4XX and not answer.code):
         return StorageUnreachable, said, None
     return StorageError, said, None
 
 
 def _broken(answer: Answer, effect: Effect) -> Cause:
-    """No answer of the store itself."""
+    """There was no answer of the store."""
     if "redirect without LOCATION" in answer.text:
         return StorageNotThere, "the bucket seems to be in another region", _REGION
     if _CONNECTING.search(answer.text):

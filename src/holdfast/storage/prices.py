@@ -1,7 +1,7 @@
-"""What requests cost, roughly: list prices of the providers' standard classes, without any discount or transfer.
+"""What requests cost, roughly: list prices of the providers' standard classes, without discounts and transfer costs.
 
-Written down in January 2025 for us-east-1, a US multi-region, and East US with local redundancy. Good for "cents or
-hundreds of dollars a month", which is what an interval that is too short is noticed by.
+As of January 2025 for us-east-1, a US multi-region, and East US with local redundancy. Accurate enough to tell cents
+from hundreds of dollars a month, which is how an interval that is too short shows.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ PRICES = {
 
 
 def dollars_a_month(url: str, usage: Usage) -> float | None:
-    """What going on like this would cost; None where requests cost nothing or the time is too short to tell."""
+    """The cost at this rate; None where requests cost nothing or the time is too short for an estimate."""
     prices = PRICES.get(url.partition("://")[0])
     if prices is None or usage.seconds < 1:
         return None

@@ -1,12 +1,12 @@
-"""A store that tries again: passing faults, time-outs and broken connections are waited out, up to a deadline per call.
+"""A store that retries transient errors, time-outs and broken connections, up to a deadline per call.
 
-What is never tried again: what was denied, what is full, what does not exist. What is special:
+Errors such as denied, full and not found are never retried. Special cases:
 
-- `create` whose outcome is unknown is read back. The same bytes mean WON, other bytes LOST, no object: once more. As
-  long as an earlier try is in doubt, LOST is read back too, because the object may be that try's. Callers put something
+- `create` with an unknown outcome is read back. The same bytes mean WON, other bytes LOST, no object: retry. As long as
+  an earlier try is in doubt, LOST is read back too, because that try may have written the object. Callers put something
   unique into what they create. In doubt until the deadline: `OutcomeUnknown`.
-- `list` and `stream` go on where they broke off: what was given out is not repeated.
-- `upload` can only be repeated when its chunks can be; an iterator is gone after one try.
+- `list` and `stream` continue where they were interrupted: nothing is yielded twice.
+- `upload` is only retried when its chunks can be iterated again; an iterator cannot.
 """
 
 import random
@@ -21,10 +21,10 @@ from holdfast.storage.interface import Created, ObjectStore, StoredObject
 T = TypeVar("T")
 
 DEADLINE = 30.0
-"""Seconds after which a call makes no further try."""
+"""Seconds after which a call is not retried."""
 CALL_REQUESTS = 3
 REQUEST_TIMEOUT = DEADLINE / CALL_REQUESTS
-"""Seconds for a small request to be answered, for a connection to be made, and between two pieces of a download."""
+"""Time-out in seconds of a small request, of connecting, and between two pieces of a download."""
 SHORTEST_REQUEST_TIMEOUT = 1.0
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
@@ -33,7 +33,7 @@ _RESUMED_READ = 8 << 20
 
 @dataclass(frozen=True)
 class Patience:
-    """How long, and by which clock. Delays double and are drawn between their half and their whole."""
+    """How long to retry, and by which clock. Delays double; each is drawn between half and all of its length."""
 
     deadline: float = DEADLINE
     clock: Callable[[], float] = time.monotonic  # noqa: TID251
@@ -84,7 +84,7 @@ class RetryingStore:
         return self._created_again == key
 
     def _read_back(self, key: str, data: bytes) -> Created | None:
-        """Whose object stands at the key; None when there is none, or it cannot be said."""
+        """Whether the object at the key is ours; None when there is none, or when that is unknown."""
         try:
             return Created.WON if self._store.get(key) == data else Created.LOST
         except StorageError:
@@ -157,7 +157,7 @@ class RetryingStore:
 
 
 def patience_of(store: ObjectStore) -> Patience:
-    """How long this store is asked again; not at all when it does not try again by itself."""
+    """The patience of this store; none when it does not retry."""
     return store.patience if isinstance(store, RetryingStore) else Patience(deadline=0.0)
 
 
@@ -167,7 +167,7 @@ def was_repeated(store: ObjectStore, key: str) -> bool:
 
 
 def pauses(patience: Patience) -> Iterator[None]:
-    """One for each further try that there is time for, after the wait before it."""
+    """Yields once for each retry that there is time for, after the delay before it."""
     tries = _Tries(patience)
     while tries.again():
         yield
@@ -186,7 +186,7 @@ def repeated(call: Callable[[], T], patience: Patience) -> T:
 
 
 def _in_doubt_because_of(error: StorageError) -> OutcomeUnknown:
-    """The newest failure is the cause that is told."""
+    """Reports the newest failure as the cause."""
     doubt = OutcomeUnknown(error.message, hint=error.hint)
     doubt.__cause__ = error
     return doubt
@@ -203,7 +203,7 @@ class _Tries:
         """An earlier try may have taken effect, or may still do so."""
 
     def noted(self, error: StorageError) -> StorageError:
-        """What to raise if this was the last try; raises it at once when no further one can help."""
+        """What to raise if this was the last try; raises it at once when a retry cannot help."""
         is_passing = isinstance(error, StorageUnreachable | OutcomeUnknown) and not isinstance(error, StorageNotThere)
         self.in_doubt = self.in_doubt or isinstance(error, OutcomeUnknown)
         if self.in_doubt and not isinstance(error, OutcomeUnknown):
@@ -213,7 +213,7 @@ class _Tries:
         return error
 
     def again(self) -> bool:
-        """Wait, and say whether there is time for another try."""
+        """Wait; True when there is time for another try."""
         left = self._ends - self._patience.clock()
         delay = self._delay * (0.5 + self._patience.draw() / 2)
         if delay >= left:

@@ -1,4 +1,4 @@
-"""Names that nobody else has, for what is temporary. Nothing is decided by them."""
+"""Unique names for temporary files. No decision depends on them."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""From a home's URL to its store, and the check that the store can do what holdfast needs."""
+"""Opens the store of a home's URL, and checks that the store can do what holdfast needs."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,8 +17,8 @@ _PROBE = b"holdfast probe: safe to delete\n"
 def open_store(home: str, *, deadline: float = DEADLINE, meter: Meter | None = None) -> ObjectStore:
     """The store behind a home's URL. A plain absolute path is taken as `file://`.
 
-    On other machines a call tries again for up to `deadline` seconds, a small request has a third of that to be
-    answered, and a part of an upload twice as long. With a `meter`, requests are counted.
+    Calls to a remote store are retried for up to `deadline` seconds; a small request times out after a third of that,
+    a part of an upload after twice as long. With a `meter`, requests are counted.
     """
     request_timeout = max(SHORTEST_REQUEST_TIMEOUT, deadline / CALL_REQUESTS)
     scheme = "file" if home.startswith("/") else urlsplit(home).scheme
@@ -47,7 +47,7 @@ def _local(home: str) -> ObjectStore:
 
 def _hdfs(home: str, request_timeout: float) -> ObjectStore:
     try:
-        # Loaded here: commands on other homes do not wait for it.
+        # Loaded here, so that commands on other homes start faster.
         from holdfast.storage.hdfs import open_hdfs
     except ModuleNotFoundError as error:
         rule = f"HDFS needs the package {error.name}"
@@ -57,7 +57,7 @@ def _hdfs(home: str, request_timeout: float) -> ObjectStore:
 
 def _remote(home: str, meter: Meter | None, request_timeout: float) -> ObjectStore:
     location = parse_location(home)
-    # Loaded here: commands on a local home do not wait for it.
+    # Loaded here, so that commands on a local home start faster.
     from holdfast.storage.clients import clients_for
     from holdfast.storage.object_store import RemoteStore, put_requests
 
@@ -74,11 +74,11 @@ def require_create_if_absent(store: ObjectStore) -> None:
     """Prove that the store refuses to create an object twice; without that, two runs could both own a job."""
     key = f"probe-{unique_name()}"
     first = store.create(key, _PROBE)
-    # Other bytes: an equal object would be taken for one's own by a store that reads back.
+    # Other bytes: a store that reads back would take an equal object for its own.
     second = store.create(key, _PROBE * 2)
     store.delete(key)
     if (first, second) != (Created.WON, Created.LOST):
         raise StorageError(
-            f"could not use {store.url} as home: it does not refuse to create an object that exists already",
+            f"could not use {store.url} as home: it lets an object be created twice",
             hint="use a store with atomic create-if-absent",
         )

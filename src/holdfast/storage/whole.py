@@ -1,11 +1,11 @@
-"""A read gives all of an object or raises: the error for bytes that did not come.
+"""A read returns the whole object or raises: the error for missing bytes.
 
-Each store knows from the same source as its listing how long an object is, and compares. So nobody above a store has
-to ask whether few bytes mean damage, absence or somebody else's object: they are never given.
+Each store compares the bytes with the length that its listing has. So no caller has to ask whether missing bytes mean
+damage, absence or another object: a store never returns a part.
 """
 
 from holdfast.errors import StorageUnreachable
 
 
 def not_whole(subject: str, read: int, expected: int) -> StorageUnreachable:
-    return StorageUnreachable(f"could not read {subject}: not readable now, {read} of its {expected} bytes came")
+    return StorageUnreachable(f"could not read {subject}: only {read} of its {expected} bytes arrived")

@@ -1,4 +1,4 @@
 """Conformance suites for stores and sinks, for tests of holdfast and of others.
 
-Public: what stands here is kept as the Python names of `holdfast` are.
+Public: the same version policy applies as to the Python names of `holdfast`.
 """

@@ -13,17 +13,17 @@ Subclass it in a test module, next to a `spark` fixture:
         def read_rows(self, spark):
             return [(row.id, row.text) for row in spark.read.parquet(str(self.path)).collect()]
 
-A sink that calls `step` between its steps is also cut off, and overtaken by a newer run, at each of them.
+A sink that calls `step` between its steps is also killed, and overtaken by a newer run, at each of them.
 
-What the outside may do to a place is played by methods that a subclass gives besides; without one, the cases that need
-it are skipped:
+A subclass may define further methods, which do to the place what others might do. Tests that need a missing one are
+skipped:
 
-        def everything(self):             every file at the place, or whatever tells that nothing was changed
-        def copy(self):                   take a copy of the whole place
-        def put_copy_back(self):          the place is that copy again
-        def empty(self):                  nothing is left at the place
-        def replace(self):                another place of the same kind stands there, made by somebody else
-        def rewrite(self):                another writer rewrites published rows, so that batches cannot be told apart
+        def everything(self):             all files at the place, or any value that changes when the place does
+        def copy(self):                   copy the whole place
+        def put_copy_back(self):          replace the place by that copy
+        def empty(self):                  delete everything at the place
+        def replace(self):                put another place of the same kind there, as another program would
+        def rewrite(self):                rewrite published rows, so that batches can no longer be told apart
         def lose(self, staged):           delete a file that was staged
 """
 
@@ -57,7 +57,7 @@ Row = tuple[int, str]
 
 
 class Cut(BaseException):
-    """The process dies here. No sink may catch it."""
+    """The process is killed here. No sink may catch it."""
 
 
 class AtStep:
@@ -83,7 +83,7 @@ def cut_at(number: int) -> AtStep:
 
 
 class Batches:
-    """Rows that name their job, batch and attempt, so that one row too many or too few is always seen."""
+    """Rows that name their job, batch and attempt, so that a missing or duplicate row is always detected."""
 
     def __init__(self, spark: SparkSession, offset: int = 0) -> None:
         self._spark = spark
@@ -109,7 +109,7 @@ class SinkConformance:
         raise NotImplementedError
 
     def read_rows(self, spark: SparkSession) -> list[Row]:
-        """The columns `id` and `text` of what a reader sees now, in any order."""
+        """The columns `id` and `text` of the rows that a reader sees now, in any order."""
         raise NotImplementedError
 
     def everything(self) -> object:
@@ -153,20 +153,20 @@ class SinkConformance:
         return sink
 
     def looked(self, spark: SparkSession, epoch: int, lineage: str = "home-1") -> tuple[Sink, SinkState]:
-        """A sink that is not open, as recovery has it when it plans."""
+        """A sink that is not open, as recovery uses it to plan."""
         sink = self.make_sink()
         context = SinkContext(JobName("orders"), FencingEpoch(epoch), lineage)
         return sink, sink.look(context, spark, spark.createDataFrame([], SCHEMA).schema)
 
     def publishing(self, spark: SparkSession, *batches: int, epoch: int = 1) -> Sink:
-        """A run that published these batches, each with a checkpoint of its own."""
+        """A run that published these batches, each with its own checkpoint."""
         sink = self.opened(spark, epoch)
         for staged in Batches(spark).stage(sink, *batches):
             sink.publish(staged.batch_id, (staged,))
         return sink
 
     def assert_refused(self, spark: SparkSession, upto: int) -> None:
-        """A newer run does not get as far as to show batch `upto`, of which alone it has a ledger entry."""
+        """A newer run cannot publish batch `upto`, the only batch in its ledger."""
         before = sorted(self.read_rows(spark))
         with pytest.raises(Conflict):
             self._publish_one(spark, 7, upto)
@@ -335,7 +335,7 @@ class SinkConformance:
         other.publish(BatchId(1), its_staged)
         self.assert_rows(spark, its_rows.rows(0, 1))
 
-    # -- what the outside does
+    # -- what others do to the place
 
     def test_a_look_says_what_the_place_knows_and_leaves_no_trace(self, spark: SparkSession) -> None:
         before = self.everything()
@@ -447,7 +447,7 @@ class SinkConformance:
         assert sink.published() == 2
         self.assert_rows(spark, batches.rows(0, 1, 2))
 
-    # -- cut off at every step. Each case is a job of its own, all in one place.
+    # -- killed at every step. Each case is its own job, all in one place.
 
     def test_a_publish_cut_off_anywhere_is_completed_by_the_next_run(self, spark: SparkSession) -> None:
         expected: list[Row] = []
@@ -502,7 +502,7 @@ class SinkConformance:
             if not hook.acted:
                 break
 
-    # -- overtaken at every step: the older run stalls there, the newer one acts, the older one goes on.
+    # -- overtaken at every step: the older run stalls there, the newer one acts, the older one continues.
 
     def test_a_publish_overtaken_anywhere_by_the_same_publish_shows_every_row_once(self, spark: SparkSession) -> None:
         expected: list[Row] = []
@@ -581,7 +581,7 @@ def _maybe_cut() -> _Ends:
 
 
 def _maybe_fenced() -> _Ends:
-    """An overtaken run may notice, or may have finished what it could do; what readers see is what counts."""
+    """An overtaken run may notice it or may have finished before; only what readers see counts."""
     return _Ends(Fenced)
 
 

@@ -1,4 +1,4 @@
-"""The conformance suite for stores: a store can carry a home when it passes.
+"""The conformance suite for stores: a store that passes can hold a home.
 
 Subclass it in a test module:
 
@@ -10,10 +10,10 @@ Subclass it in a test module:
         def make_store(self):
             return MyStore(self.path)
 
-Every test works below a name of its own, so that one bucket serves them all. No key of holdfast's is a
-folder of another key, so no test asks for that.
+Every test works below its own name, so that all can share one bucket. No key of holdfast is a folder of another key, so
+no test does that.
 
-A store on a file system takes `LinkConformance` and overrides `plant_link`, too.
+For a store on a file system, subclass `LinkConformance` and override `plant_link`, too.
 
 `FaultyStore(store, Faults(...), seed)` makes any store fail on purpose.
 """
@@ -55,9 +55,9 @@ ODD_NAMES = (
 )  # fmt: skip
 
 NO_KEYS = ("", "/", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/.", "a/..", "a/../b", "a/./b", "a\0b")
-"""Each would be another place than it says, or none."""
+"""Keys that are not plain: each would lead to another object, or to none."""
 FOREIGN_NAMES = (".nfs00000000004d2a00000001", ".DS_Store", "00000000000000000001.json~", "Thumbs.db", "._x", "#x#")
-"""What file systems and people leave behind."""
+"""Names that file systems and users leave behind."""
 
 
 class BrokenSource(Exception):
@@ -260,10 +260,10 @@ class StoreConformance:
             store.delete("never/there")
         assert [item.key for item in store.list("")] == ["a/2"]
 
-    # -- what others put there, and what a network makes of it
+    # -- foreign objects, and an unreliable network
 
     def test_what_is_listed_is_read_whole_or_not_at_all(self, store: ObjectStore) -> None:
-        """At once, when other machines may not know all of it yet: too few bytes would be taken for another object."""
+        """Right after the write, when other machines may not have all bytes yet."""
         for number in range(60):
             key, data = f"journal/{number:03}", _bytes(number * 37)
             store.put(key, data)
@@ -356,7 +356,7 @@ def at_once(work: Callable[[T], object], items: Iterable[T], threads: int) -> li
 
 
 def _bytes(size: int) -> bytes:
-    """The same for the same size, without a pattern that a mixed-up part would fit into."""
+    """The same for the same size, and without a pattern, so that swapped parts are detected."""
     return hashlib.shake_128(str(size).encode()).digest(size)
 
 
@@ -369,7 +369,7 @@ def _pieces(data: bytes, size: int = 1 << 20) -> list[bytes]:
 
 
 class _Breaking:
-    """Chunks that end in an exception, every time they are asked for."""
+    """Chunks that end in an exception, every time they are iterated."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -381,7 +381,7 @@ class _Breaking:
 
 
 class LinkConformance(StoreConformance):
-    """For a store on a file system: whatever others put there, it never leads out of itself."""
+    """For a store on a file system: no link that others create leads out of the store."""
 
     def plant_link(self, name: str, key: str) -> None:
         """Put a symbolic link at `key` of the store `name`, to a folder outside with a file `precious`."""
