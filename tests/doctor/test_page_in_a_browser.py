@@ -59,7 +59,7 @@ def html() -> str:
         ],
         RULES,
     )
-    logs = LogsRead(files=3, bytes=1, lines=9, events=7, unparsed=0, skipped=(f"{HOSTILE} is no text",))
+    logs = LogsRead(files=3, bytes=1, lines=9, events=7, unparsed=0, skipped=(f"{HOSTILE} is not text",))
     return page(Report(findings=diagnose(seen), logs=logs))
 
 

@@ -32,7 +32,7 @@ def report() -> Report:
         ],
         RULES,
     )
-    read = LogsRead(files=2, bytes=1000, lines=50, events=40, unparsed=3, skipped=("core.bin is no text",))
+    read = LogsRead(files=2, bytes=1000, lines=50, events=40, unparsed=3, skipped=("core.bin is not text",))
     return Report(findings=diagnose(seen), logs=read)
 
 
@@ -47,7 +47,7 @@ def test_the_report_says_what_when_why_what_to_change_and_where_it_is_written(re
         'in holdfast timeout="20m"',
         "jobmanager.log:12  Checkpoint 4 of job",
         "tolerable-failures-exceeded, 1 log line",
-        "not read: core.bin is no text",
+        "not read: core.bin is not text",
         "1 critical in 2 files, 50 lines, of which 3 belong to no event",
     ):
         assert wanted in text, text

@@ -132,7 +132,7 @@ def test_a_failed_checkpoint_is_told_with_the_pipelines_progress(tmp_path: Path)
     (line,) = narrator.tell(failed)
     assert line.text.startswith("checkpoint 3 failed: storage_full: could not write home/x: no space; ")
     (line,) = narrator.tell(failed)
-    assert line.text == "checkpoint 3 failed: storage_full; the pipeline runs on: batch 7"
+    assert line.text == "checkpoint 3 failed: storage_full; the pipeline keeps running: batch 7"
 
 
 def processes_of(root: Path, but: int = 0) -> list[int]:

@@ -98,8 +98,8 @@ def test_nothing_to_examine(capsys: Output, tmp_path: Path) -> None:
         "missing.log": "missing.log does not exist",
         "*.nothing": "matches nothing",
         "empty.log": "what was named is empty",
-        "garbage.log": "no line begins as a line of a log does",
-        "core": "core is no text",
+        "garbage.log": "no line begins like a log line",
+        "core": "core is not text",
     }.items():
         code, said = failing(capsys, str(tmp_path / name))
         assert code == 3, said

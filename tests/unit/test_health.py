@@ -59,7 +59,7 @@ def test_a_full_home_six_failures_and_a_critical_alarm_are_what_status_says(
     assert "6 since the last good one" in printed.out
     assert "storage_full: could not write" in printed.out
     assert "checkpoints-failing: the home has no space left" in printed.out
-    assert "is not well: checkpoints-failing" in printed.err
+    assert "is not healthy: checkpoints-failing" in printed.err
     assert here.command("status", "--json") == 0, "not asked for its health"
     status = json.loads(capsys.readouterr().out)
     assert (status["running"], status["health"], status["consecutive_failures"]) == (True, "critical", 6)

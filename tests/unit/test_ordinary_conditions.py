@@ -83,7 +83,7 @@ def test_restore_to_an_empty_name_is_not_the_current_directory(
     home: Path, capsys: pytest.CaptureFixture[str], to: str
 ) -> None:
     assert main(["restore", "--home", str(home), "--job", "orders", "--to", to]) == 2
-    assert "it is empty, and must name a directory" in capsys.readouterr().err
+    assert "it is empty, but must name a directory" in capsys.readouterr().err
 
 
 def test_the_doctor_says_at_once_that_it_does_not_read_web_servers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: one module per command, and how it talks.
+"""The command line: one module per command, and their output.
 
 Imports everything. Never decides anything about a checkpoint.
 """

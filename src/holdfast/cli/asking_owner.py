@@ -1,4 +1,4 @@
-"""Asking a running job for something, with progress for the person who waits."""
+"""Sends a request to a running job, and shows progress while it waits for the answer."""
 
 import time
 import uuid
@@ -31,7 +31,7 @@ def ask_owner(
     doing: str,
     checkpoint: CheckpointId | None = None,
 ) -> CheckpointId:
-    """The checkpoint that came of it. Raises the owner's failure as the command's."""
+    """The checkpoint that was made. Raises the owner's failure as the command's."""
     answered = _asked(store, seen, kind, timeout, doing, name, checkpoint)
     if answered.checkpoint is None:
         raise CheckpointFailed(f"could not {doing} of job {seen.job!r}: the run ended without it")
@@ -39,8 +39,8 @@ def ask_owner(
 
 
 def ask_to_collect(store: ObjectStore, seen: Observation, timeout: float) -> str:
-    """What the owner says about it."""
-    return _asked(store, seen, "collect", timeout, "free what is not needed").message
+    """The owner's answer."""
+    return _asked(store, seen, "collect", timeout, "delete what is not needed").message
 
 
 def _asked(
@@ -58,7 +58,7 @@ def _asked(
 
         def on_entry(entry: AnyEntry) -> None:
             if isinstance(entry, CheckpointStarted) and name is not None and entry.name == name:
-                say_now(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is being made")
+                say_now(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is in progress")
 
         asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, on_entry)
         answered = ask(

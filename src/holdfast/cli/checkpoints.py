@@ -1,4 +1,4 @@
-"""`holdfast checkpoints`: the history, failures with their reasons included."""
+"""`holdfast checkpoints`: the history, including failures with their reasons."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SHOWN = 25
 _BAR = 8
 _WIDE = 115
-"""Columns of a terminal that fits everything; a narrower one gets what matters most."""
+"""Width of a terminal that fits all columns; a narrower one shows the most important ones."""
 _STYLES = {"completed": "green", "failed": "red", "in_progress": "yellow", "retired": "dim"}
 
 Limit = Annotated[
@@ -33,7 +33,7 @@ Limit = Annotated[
 
 
 def checkpoints(home: Home, job: Job, limit: Limit = None, health: Health = False, as_json: AsJson = False) -> None:
-    """The history of a job, failures with their reasons."""
+    """List the checkpoints of a job, including failures and their reasons."""
     seen = examine(home, job)
     if as_json:
         print_json(checkpoint_list(seen, limit))
@@ -60,7 +60,7 @@ def _print(seen: Observation, limit: int | None) -> None:
 
 
 def _print_unrecorded(seen: Observation) -> None:
-    """Failures are in the history when the home can be written; until then the process tells."""
+    """Failures are in the history once the home can be written; until then the process reports them."""
     last = job_status(seen).last_failure
     unrecorded = last is not None and last.id is None and last not in checkpoint_list(seen).checkpoints
     if seen.report and unrecorded and last is not None and last.failure is not None:
@@ -123,7 +123,7 @@ def _columns(history: Sequence[CheckpointDocument], now: datetime, *, wide: bool
 
 
 def status_word(item: CheckpointDocument) -> "Text":
-    """In one word whether a start can go on from it: a completed one that it cannot is not called completed."""
+    """The status in one word: a completed checkpoint that cannot be resumed from is not shown as completed."""
     if item.status == "completed" and item.unusable_because:
         return _styled(item.unusable_because.partition(":")[0], "red")
     return _styled(item.status.replace("_", " "), _STYLES[item.status])
@@ -152,7 +152,7 @@ def _acknowledged(item: CheckpointDocument) -> str:
 
 
 def _note(item: CheckpointDocument) -> "Text":
-    """Where there is no room: the reason's one word, or the savepoint's name."""
+    """For narrow terminals: the reason as one word, or the savepoint's name."""
     problem = item.failure.reason if item.failure else ""
     return _styled(problem, "red") if problem else _styled(item.name or "", "cyan")
 

@@ -1,4 +1,4 @@
-"""Which checkpoint a command means. Pure but for the errors it words."""
+"""Which checkpoint a command means. Pure."""
 
 from holdfast.cli.show import no_such_checkpoint
 from holdfast.errors import InvalidSettings, NotFound
@@ -8,7 +8,7 @@ from holdfast.repository.views import Observation, checkpoint_detail
 
 
 def named_checkpoint(seen: Observation, id: int) -> CheckpointCompleted:
-    """The completed checkpoint with this id; `NotFound` says what became of it when its bytes are not there."""
+    """The completed checkpoint with this id; `NotFound` gives its status when its bytes are gone."""
     entry = seen.state.completed.get(CheckpointId(id))
     if entry is not None and entry.id not in seen.state.retired:
         return entry
@@ -32,7 +32,7 @@ def named_savepoint(seen: Observation, name: str) -> CheckpointCompleted:
 
 
 def to_restore(seen: Observation, checkpoint: int | None, savepoint: str | None) -> CheckpointCompleted:
-    """What was asked for, else the newest that recovery would choose."""
+    """The requested checkpoint, else the newest that recovery would choose."""
     if checkpoint is not None and savepoint is not None:
         raise InvalidSettings("--checkpoint and --savepoint exclude each other", hint="give one of them")
     if checkpoint is not None:
@@ -46,7 +46,7 @@ def to_restore(seen: Observation, checkpoint: int | None, savepoint: str | None)
 
 
 def to_verify(seen: Observation, checkpoint: int | None, everything: bool) -> list[CheckpointCompleted]:
-    """What was asked for, else the newest one kept, known damage included: verifying is how damage is shown."""
+    """The requested checkpoint, else the newest retained one, even if it is known to be damaged."""
     if checkpoint is not None and everything:
         raise InvalidSettings("--checkpoint and --all exclude each other", hint="give one of them")
     if checkpoint is not None:
@@ -59,7 +59,7 @@ def to_verify(seen: Observation, checkpoint: int | None, everything: bool) -> li
 
 def _none_completed(seen: Observation) -> NotFound:
     return NotFound(
-        f"could not find a usable checkpoint of job {seen.job!r} in {seen.home}: none has completed and is still kept",
+        f"could not find a usable checkpoint of job {seen.job!r} in {seen.home}: none is completed and retained",
         hint=f"holdfast checkpoints --home {seen.home} --job {seen.job}",
     )
 

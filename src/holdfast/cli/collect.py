@@ -1,7 +1,7 @@
-"""`holdfast collect`: what retention and leftovers would free, and frees it.
+"""`holdfast collect`: deletes expired checkpoints and orphans, or shows what it would delete.
 
-Only the owner of a job deletes. While a pipeline runs that is the pipeline; otherwise the command owns the job for as
-long as it takes.
+Only the owner of a job deletes. While a pipeline runs, the pipeline is the owner; otherwise the command owns the job
+while it deletes.
 """
 
 from datetime import UTC, datetime
@@ -32,15 +32,21 @@ if TYPE_CHECKING:
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for the answer of a running job.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be freed; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted; change nothing.")]
 Retained = Annotated[
-    int | None, typer.Option("--retained", metavar="N", min=1, show_default=False, help="Keep the newest so many.")
+    int | None, typer.Option("--retained", metavar="N", min=1, show_default=False, help="Keep the newest N.")
 ]
 KeepHourly = Annotated[
-    int | None, typer.Option("--keep-hourly", metavar="N", min=0, show_default=False, help="And one of so many hours.")
+    int | None,
+    typer.Option(
+        "--keep-hourly", metavar="N", min=0, show_default=False, help="Also keep one of each of the last N hours."
+    ),
 ]
 KeepDaily = Annotated[
-    int | None, typer.Option("--keep-daily", metavar="N", min=0, show_default=False, help="And one of so many days.")
+    int | None,
+    typer.Option(
+        "--keep-daily", metavar="N", min=0, show_default=False, help="Also keep one of each of the last N days."
+    ),
 ]
 Grace = Annotated[
     str | None,
@@ -48,7 +54,7 @@ Grace = Annotated[
         "--grace",
         metavar="DURATION",
         show_default=False,
-        help="How long the objects of a retired checkpoint stay for whoever is restoring it.",
+        help="How long the objects of a retired checkpoint stay, for restores that still read it.",
     ),
 ]
 
@@ -65,15 +71,15 @@ def collect(
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Delete expired checkpoints and what failures left behind.
+    """Delete expired checkpoints and orphaned objects.
 
-    Keeps what the job's last run was told to keep, unless told otherwise.
+    Uses the retention settings of the job's last run, unless options override them.
     """
     from holdfast.repository.survey import look, plan_collection
     from holdfast.runtime.commands.leftovers import remove
 
     store = job_store(home, job)
-    found = look(store)  # before anything is claimed: manifests do not tell who wrote them
+    found = look(store)  # before the claim: manifests do not name their writer
     seen = observe(home, job, store)
     rule = _rule(seen, retained, keep_hourly, keep_daily, grace)
     running = seen.state.fencing_epoch if seen.running else None
@@ -99,12 +105,12 @@ def collect(
         raise StorageError(
             f"could not delete {figures.counted(len(document.failed), 'object')}, the first being {first.key}: "
             f"{first.error}",
-            hint="the same command again; the next run of the job tries, too",
+            hint="run the command again; the next run of the job retries, too",
         )
 
 
 def _leftovers(store: ObjectStore, seen: Observation) -> "tuple[Leftover, ...]":
-    """Of the job's work directory, when that is on this host; and of its sink, while it does not run."""
+    """Leftovers of the job's work directory, if it is on this host, and of its sink, while the job does not run."""
     from holdfast.runtime.commands.leftovers import left_at_the_sink, leftovers
 
     run = seen.state.pipeline
@@ -118,20 +124,22 @@ def _leftovers(store: ObjectStore, seen: Observation) -> "tuple[Leftover, ...]":
 def _rule(
     seen: Observation, retained: int | None, keep_hourly: int | None, keep_daily: int | None, grace: str | None
 ) -> Retention | None:
-    """What the last run of the pipeline kept, with what was asked for over it. None when neither says."""
+    """The retention of the last run of the pipeline, overridden by the options. None when neither is known."""
     known = seen.state.retention
     grace_s = seconds("grace", grace) if grace is not None else None
     asked = {"retained": retained, "keep_hourly": keep_hourly, "keep_daily": keep_daily, "grace_s": grace_s}
     given = {name: value for name, value in asked.items() if value is not None}
     if seen.running and given:
         raise InvalidSettings(
-            f"job {seen.job!r} runs and keeps what it was started with: {', '.join(sorted(given))} cannot be given now",
-            hint="start the job with other settings, or collect when it does not run",
+            f"job {seen.job!r} is running with its own retention: {', '.join(sorted(given))} cannot be given now",
+            hint="restart the job with other settings, or collect when it does not run",
         )
     if known is not None:
         return msgspec.structs.replace(known, **given)
     if retained is None and given:
-        raise InvalidSettings(f"the last run of {seen.job!r} does not say what it kept", hint="give --retained N, too")
+        raise InvalidSettings(
+            f"the last run of {seen.job!r} did not record its retention", hint="give --retained N, too"
+        )
     return msgspec.convert(given, Retention) if given else None
 
 
@@ -146,7 +154,7 @@ def _execute(
     try:
         return _execute_as_owner(store, seen, found, rule, on_conflict)
     except StorageFull as error:
-        print_message(f"{error.message}; freeing first what needs no entry in the journal")
+        print_message(f"{error.message}; first deleting what needs no journal entry")
         waiting = retired_keys(store, seen.state, in_grace(seen.state, rule.grace_s if rule else 0.0, seen.now))
         known = plan_collection(store, found, seen.state, None, seen.now)
         ready = [item for item in known.objects if item.key not in waiting]

@@ -1,4 +1,4 @@
-"""What `holdfast collect` shows: the plan, and what came of it."""
+"""The output of `holdfast collect`: the plan, and the result."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _WHY = {
     "retired": "named only by retired checkpoints",
-    "orphan": "left by attempts or runs that failed",
-    "temporary": "left by writers that died",
+    "orphan": "left by failed attempts or runs",
+    "temporary": "left by writers that crashed",
 }
 
 
 _LOCAL_WHY = {
     "stale": "set aside by --new-life",
-    "set aside": "could not be read by Spark, the note beside it says why",
-    "staged": "output of attempts that died, which nobody needs",
+    "set aside": "Spark could not read it, the note beside it has the reason",
+    "staged": "output of failed attempts, not needed",
     "half-built": "left by a restore that was killed",
 }
 
@@ -44,7 +44,7 @@ class UnneededDocument(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     why: str
     free_at: datetime | None
-    """When its grace ends; null when it can go at once."""
+    """When its grace ends; null when it can be deleted at once."""
 
 
 class PackDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,14 +59,14 @@ class FailedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs left beside their work directory on this host."""
+    """Leftovers of runs beside their work directory on this host."""
 
     path: str
     bytes: int
     why: str
     since: datetime
     free_at: datetime | None
-    """Until when it is kept for people to look at; null when it can go at once."""
+    """Until when it is kept for inspection; null when it can be deleted at once."""
 
 
 class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,19 +77,19 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
     retention: Retention | None
     retire: tuple[CheckpointId, ...]
     free: dict[str, Amount]
-    """By reason, what can go at once."""
+    """By reason, what can be deleted at once."""
     in_grace: Amount
     objects: tuple[UnneededDocument, ...]
     outworn_packs: tuple[PackDocument, ...]
     unreadable: tuple[CheckpointId, ...]
     missing: tuple[str, ...]
-    """What checkpoints need and the home has lost."""
+    """Objects that checkpoints need and the home no longer has."""
     foreign: tuple[str, ...]
-    """Names that are none of holdfast's. They are left alone."""
+    """Names that holdfast did not create. They are never deleted."""
     freed: Amount
     failed: tuple[FailedDocument, ...]
     answer: str | None
-    """What the running job said when it was asked."""
+    """The answer of the running job."""
     local: tuple[LocalDocument, ...] = ()
     freed_local: Amount = Amount(objects=0, bytes=0)
 
@@ -97,7 +97,7 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
 def with_local(
     document: CollectionDocument, found: "Sequence[Leftover]", removed: "Mapping[Path, str | None]", now: datetime
 ) -> CollectionDocument:
-    """`removed`: what was tried to be removed, each with why it could not be."""
+    """`removed`: the directories that were to be removed, each with its error, if any."""
     gone = [item for item in found if item.path in removed and removed[item.path] is None]
     failed = tuple(FailedDocument(key=str(path), error=why) for path, why in removed.items() if why is not None)
     return msgspec.structs.replace(
@@ -166,7 +166,7 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
         console.print(labelled(why, _shown(amount), f", {_WHY[why]}"))
     if document.in_grace.objects:
         last = max(item.free_at for item in document.objects if item.free_at is not None)
-        console.print(labelled("in grace", _shown(document.in_grace), f", can go by {figures.moment(last)}"))
+        console.print(labelled("in grace", _shown(document.in_grace), f", can be deleted by {figures.moment(last)}"))
     if document.outworn_packs:
         packs = document.outworn_packs
         needed, total = sum(pack.needed_bytes for pack in packs), sum(pack.bytes for pack in packs)
@@ -174,18 +174,18 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
             labelled(
                 "packs",
                 f"{figures.counted(len(packs), 'pack')} of {figures.size(total)} kept for {figures.size(needed)}; ",
-                "the running job leaves them behind",
+                "the running job repacks what it needs",
             )
         )
     if document.foreign:
         names = figures.counted(len(document.foreign), "name")
-        console.print(labelled("foreign", names, f" that holdfast did not give, left alone: {document.foreign[0]}"))
+        console.print(labelled("foreign", names, f" that holdfast did not create, not deleted: {document.foreign[0]}"))
     if document.unreadable:
-        print_message(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not freed")
+        print_message(f"checkpoint {document.unreadable[0]} has no readable manifest; what it may need is not deleted")
         print_message("Try: holdfast verify --repair")
     if document.missing:
         lost = figures.counted(len(document.missing), "object")
-        print_message(f"{lost} that checkpoints need are gone from the home, such as {document.missing[0]}")
+        print_message(f"{lost} that checkpoints need are missing from the home, such as {document.missing[0]}")
         print_message("Try: holdfast verify --repair; a running job repairs what its work directory still has")
     for item in document.local:
         console.print(labelled(item.why, f"{item.path}, {figures.size(item.bytes)}, ", _until(item)))
@@ -194,7 +194,7 @@ def print_document(document: CollectionDocument, *, dry_run: bool) -> None:
 
 def _until(item: LocalDocument) -> str:
     what = _LOCAL_WHY[item.why]
-    return f"{what}; can go" if item.free_at is None else f"{what}; kept until {figures.moment(item.free_at)}"
+    return f"{what}; can be deleted" if item.free_at is None else f"{what}; kept until {figures.moment(item.free_at)}"
 
 
 def _ending(document: CollectionDocument, *, dry_run: bool) -> str:
@@ -205,18 +205,18 @@ def _ending(document: CollectionDocument, *, dry_run: bool) -> str:
     if here:
         return f"freed {here}"
     if document.answer is not None:
-        return f"the running job was asked: {document.answer}"
+        return f"the running job answered: {document.answer}"
     if document.running:
-        return "the job runs and frees this by itself, in the background"
+        return "the running job deletes this on its own, in the background"
     return "nothing was changed" if dry_run else "nothing to do"
 
 
 def _kept(rule: Retention | None) -> str:
     if rule is None:
-        return "every checkpoint: its last run does not say how many, and --retained was not given"
+        return "every checkpoint: its last run did not record its retention, and --retained was not given"
     parts = [f"the newest {rule.retained}"]
-    parts += [f"one of {rule.keep_hourly} hours"] if rule.keep_hourly else []
-    parts += [f"one of {rule.keep_daily} days"] if rule.keep_daily else []
+    parts += [f"one of each of the last {rule.keep_hourly} hours"] if rule.keep_hourly else []
+    parts += [f"one of each of the last {rule.keep_daily} days"] if rule.keep_daily else []
     return f"{', '.join(parts)}, and every savepoint; grace {figures.duration(rule.grace_s * 1000)}"
 
 

@@ -1,4 +1,4 @@
-"""`holdfast copy`: a checkpoint, or a whole job, in another home."""
+"""`holdfast copy`: copies a checkpoint, or a whole job, to another home."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from holdfast.runtime.commands.copying import Copied, JobHome
 
 _TRIES = 3
-"""How often the newest checkpoint may be retired while it is being copied before that is an error."""
+"""How often the newest checkpoint may be retired during its copy before that is an error."""
 
 To = Annotated[str, typer.Option("--to", metavar="URL", show_default=False, help="The home to copy to.")]
 As = Annotated[
@@ -36,9 +36,10 @@ SavepointOption = Annotated[
     str | None, typer.Option("--savepoint", metavar="NAME", show_default=False, help="This savepoint.")
 ]
 All = Annotated[
-    bool, typer.Option("--all", help="The whole job: every sound checkpoint that is kept, savepoints, the history.")
+    bool,
+    typer.Option("--all", help="The whole job: every retained checkpoint that is intact, savepoints, the history."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be copied, and write nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be copied; write nothing.")]
 
 
 class CopyDocument(msgspec.Struct, frozen=True, kw_only=True, rename={"home_to": "to", "job_as": "as"}):
@@ -71,7 +72,7 @@ def copy(
 ) -> None:
     """Copy a checkpoint, or a whole job, to another home. Default: the newest checkpoint.
 
-    Every byte is proved on the way. Repeated, it sends only what is missing there.
+    Every byte is verified. A repeated copy sends only what is missing at the target.
     """
     from holdfast.runtime.commands.copying import JobHome
 
@@ -102,13 +103,13 @@ def _chosen(
     if not everything and (damage := seen.state.corrupt.get(chosen.id)):
         raise Corrupt(
             f"could not copy checkpoint {chosen.id} of job {seen.job!r}: it is damaged: {damage.detail}",
-            hint="another one: --checkpoint ID; or holdfast verify --repair first",
+            hint="copy another one: --checkpoint ID; or run holdfast verify --repair first",
         )
     if not everything and chosen.id in seen.state.abandoned:
-        # The sink may show batches that were cut differently since: run from here, the two histories would be mixed.
+        # The sink may show batches with other rows since then: a run from here would mix two histories.
         raise InvalidSettings(
-            f"could not copy checkpoint {chosen.id} of job {seen.job!r}: it belongs to a history that was abandoned",
-            hint="holdfast restore writes it to a directory",
+            f"could not copy checkpoint {chosen.id} of job {seen.job!r}: it belongs to an abandoned history",
+            hint="write it to a directory: holdfast restore",
         )
     return sorted(seen.state.restorable(), key=lambda entry: entry.id) if everything else [chosen]
 
@@ -161,7 +162,9 @@ def _print(document: CopyDocument) -> None:
     if document.repaired:
         console.print(f"repaired there: {_ids(document.repaired)}")
     if document.retired:
-        console.print(f"retired there, as in the source: {_ids(document.retired)}; holdfast collect frees the space")
+        console.print(
+            f"retired there, as in the source: {_ids(document.retired)}; holdfast collect deletes their objects"
+        )
     for decision in document.decisions:
         console.print(f"as in the source: {decision}")
     for id in document.vanished:
@@ -183,5 +186,5 @@ def _finish(document: CopyDocument, everything: bool) -> None:
     if document.vanished and not everything:
         raise NotFound(
             f"could not copy {_ids(document.vanished)} of job {document.job!r}: retired while being copied",
-            hint="copy a newer one, or make a savepoint first: retention leaves those alone",
+            hint="copy a newer one, or create a savepoint first: retention does not apply to savepoints",
         )

@@ -33,29 +33,32 @@ def doctor(
     ] = None,
     home: Annotated[
         str | None,
-        typer.Option("--home", envvar="HOLDFAST_HOME", metavar="URL", help="The home of the job, without LOGS."),
+        typer.Option(
+            "--home", envvar="HOLDFAST_HOME", metavar="URL", help="The home of the job, if there are no LOGS."
+        ),
     ] = None,
     job: Annotated[
         str | None,
         typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", help="The job whose history is examined."),
     ] = None,
     as_json: AsJson = False,
-    form: Annotated[Form, typer.Option("--format", help="How the report is written.")] = Form.TEXT,
+    form: Annotated[Form, typer.Option("--format", help="The format of the report.")] = Form.TEXT,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there instead.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file.")
     ] = None,
     redact: Annotated[bool, typer.Option("--redact", help="Mask secrets, hosts and addresses.")] = False,
     keep: Annotated[
-        str | None, typer.Option("--keep", metavar="DIR", help="Also keep every event of LOGS there, as Parquet.")
+        str | None, typer.Option("--keep", metavar="DIR", help="Also store every event of LOGS there, as Parquet.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on reading the directory LOGS, and tell what is new. Ctrl-C ends it.")
+        bool, typer.Option("--follow", help="Keep reading the directory LOGS, and print new findings. Ctrl-C ends it.")
     ] = False,
     master: Annotated[
-        str | None, typer.Option("--master", metavar="URL", help="The Spark that reads LOGS. Default: this machine.")
+        str | None,
+        typer.Option("--master", metavar="URL", help="The Spark master to read LOGS with. Default: this machine."),
     ] = None,
 ) -> None:
-    """Findings from Flink and Spark logs, or from a job's history.
+    """Diagnose failures from Flink and Spark logs, or from a job's history.
 
     Exit code 0: nothing critical. 1: something critical. 3: nothing to examine. 6: a URL could not be read.
     """
@@ -149,6 +152,7 @@ def _deliver(text: str, output: Path | None) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InvalidSettings(
-            f"could not write the report to {output}: {error.strerror or error}", hint="another path for --output"
+            f"could not write the report to {output}: {error.strerror or error}",
+            hint="choose another path for --output",
         ) from None
     print_message(f"wrote {output}")

@@ -1,4 +1,4 @@
-"""The doctor's report for a person at a terminal."""
+"""The doctor's report for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -44,7 +44,7 @@ def finding_lines(finding: Finding) -> Iterator["Text"]:
 
 
 def _changes(label: str, fix: Sequence[str]) -> Iterator["Text"]:
-    """Lines to copy stand out; advice does not."""
+    """Lines to copy are highlighted; advice is not."""
     for index, line in enumerate(fix):
         first = label if index == 0 else ""
         if line.startswith("# "):

@@ -1,4 +1,4 @@
-"""Numbers as a person reads them: sizes, durations, ages, bars. Pure."""
+"""Numbers formatted for people: sizes, durations, ages, bars. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -40,7 +40,7 @@ def _long_duration(seconds: int) -> str:
 
 
 def age(then: datetime, now: datetime) -> str:
-    """`12s ago`. A moment in the future, by clocks that differ, is `just now`."""
+    """`12s ago`. A moment in the future, because clocks differ, is `just now`."""
     seconds = int((now - then).total_seconds())
     if seconds < 1:
         return "just now"
@@ -52,7 +52,7 @@ def moment(at: datetime) -> str:
 
 
 def bar(value: float, largest: float, width: int) -> str:
-    """A bar of `value / largest` of `width` cells. Anything above zero shows, be it an eighth of a cell."""
+    """A bar of `value / largest` of `width` cells. Any value above zero is at least an eighth of a cell."""
     if value <= 0 or largest <= 0:
         return ""
     eighths = max(1, round(min(1.0, value / largest) * width * 8))

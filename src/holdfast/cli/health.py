@@ -1,4 +1,4 @@
-"""How a job is, as a word and as an exit code."""
+"""The health of a job, as a word and as an exit code."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ STYLES: dict[Health, str] = {"well": "green", "warning": "bold yellow", "critica
 
 
 def judged(seen: Observation) -> tuple[JobView, tuple[Finding, ...]]:
-    """The status with how it is, and what it was judged by: all findings but those that need no attention."""
+    """The status with its health, and the findings that the health is based on: all that need attention."""
     findings = tuple(finding for finding in history_findings(seen) if finding.severity != "info")
     document = msgspec.structs.replace(
         job_status(seen),
@@ -24,8 +24,8 @@ def judged(seen: Observation) -> tuple[JobView, tuple[Finding, ...]]:
 
 
 def require_well(seen: Observation, findings: Iterable[Finding]) -> None:
-    """For whoever asked for it: the worst of what is critical, and how the command ends."""
+    """For `--health`: raises with the worst critical finding, which decides the exit code."""
     worst = next((finding for finding in findings if finding.severity == "critical"), None)
     if worst is not None:
         hint = "; ".join(line.removeprefix("# ") for line in worst.fix) or None
-        raise JobFailed(f"job {seen.job!r} of {seen.home} is not well: {worst.code}: {worst.cause}", hint=hint)
+        raise JobFailed(f"job {seen.job!r} of {seen.home} is not healthy: {worst.code}: {worst.cause}", hint=hint)

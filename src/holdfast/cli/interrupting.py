@@ -1,8 +1,8 @@
 """SIGTERM and Ctrl-C for the commands that read and repair: they end within seconds, with one line.
 
-The command is unwound: it withdraws what it asked for, releases the job that it owns, removes the directory that
-it was building. When that does not come to an end, because the home does not answer, the process leaves without it:
-whatever it was writing to a home is complete there or is nobody's.
+The command cleans up: it withdraws its request, releases the job that it owns, removes the directory that it was
+building. When that does not end, because the home does not answer, the process exits without it: an object that it was
+writing to a home is complete, or nothing refers to it.
 """
 
 import os
@@ -18,7 +18,7 @@ from holdfast.spark.hearing import STOPPING, Hearing
 UNWINDING_S = 3.0
 _REMOVING_S = 5.0
 _ON_THEIR_OWN = ("run", "demo", "doctor")
-"""These know better what a signal is to them."""
+"""These commands handle signals themselves."""
 
 
 class Interrupt:
@@ -38,7 +38,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible(arguments: Sequence[str], say: Callable[[int], None]) -> Iterator[Interrupt]:
-    """A signal raises `KeyboardInterrupt` in the block. `say` says how it ended when it has to leave without that."""
+    """A signal raises `KeyboardInterrupt` in the block. `say` reports it when the process exits without cleaning up."""
     interrupt = Interrupt()
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
     if command in _ON_THEIR_OWN or threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""`holdfast jobs`: what runs in a home, and how fresh each job's newest checkpoint is."""
+"""`holdfast jobs`: the jobs of a home, and the age of each job's newest checkpoint."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ STATE_WORDS = {"running": "running", "ended": "ended", "lost": "not running", "n
 
 
 def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
-    """The jobs of a home, and the age of their checkpoints."""
+    """List the jobs of a home, and the age of their newest checkpoints."""
     root = open_store(home)
     readable, unreadable = _statuses(home, root)
     if as_json:
@@ -32,7 +32,7 @@ def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
     elif not unreadable:
         print_message(f"{home} holds no job yet. Start one: holdfast run FILE --home {home}")
     if unreadable:
-        # The others were shown; what could not be read decides how the command ends.
+        # The others were shown; the job that could not be read decides the exit code.
         raise unreadable[0]
     if health:
         _require_well(home, readable)
@@ -43,7 +43,7 @@ def _require_well(home: str, statuses: list[JobView]) -> None:
     if ill:
         names = ", ".join(f"{status.job!r} ({status.findings[0]['code']})" for status in ill)
         raise JobFailed(
-            f"{figures.counted(len(ill), 'job')} of {home} not well: {names}",
+            f"{figures.counted(len(ill), 'job')} of {home} not healthy: {names}",
             hint=f"holdfast status --job {ill[0].job}",
         )
 
@@ -91,5 +91,5 @@ def _last(last: CheckpointDocument | None) -> "Text":
 
 
 def _health(status: JobView) -> str:
-    """With the worst of what was found; `holdfast status` has the words."""
+    """With the code of the worst finding; `holdfast status` explains it."""
     return status.health if not status.findings else f"{status.health}: {status.findings[0]['code']}"

@@ -1,4 +1,4 @@
-"""`holdfast status --live`: is it alive, and how is it? For probes: one request at most, and none on the run's host."""
+"""`holdfast status --live`: whether a job is alive. For probes: at most one request, and none on the run's host."""
 
 import time
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def live_document(home: str, job: str, work: str | None) -> LiveDocument:
 
 
 def reported_here(home: str, job: str, work: str | None) -> LiveDocument | None:
-    """What a run of the job says on this host, without asking the home; None when nobody says anything."""
+    """What a run of the job reports on this host, without a request to the home; None when there is no report."""
     local = _local_state(home.rstrip("/") or home, job_name(job), work)
     said = _by(local) if local is not None else None
     return None if said is None else _document(home, job, said)
@@ -87,7 +87,7 @@ def _local_state(home: str, job: str, work: str | None) -> LocalState | None:
 
 
 def _said_here(beat: Heartbeat) -> Liveness | None:
-    """What the run that the home names says on this host, when it is here."""
+    """The report on this host of the run that the home names, if that run is here."""
     local = read_local_state(Path(beat.state_file)) if beat.state_file else None
     return _by(local) if local is not None and local.claim == beat.claim else None
 
@@ -132,7 +132,7 @@ def live_lines(document: LiveDocument, now: datetime) -> Iterator["Text"]:
     if document.phase == "starting":
         yield labelled("query", ("is being started", "yellow"))
     elif document.query_runs is False and document.live:
-        yield labelled("query", ("does not run now", "bold red"))
+        yield labelled("query", ("is not running", "bold red"))
     if document.last_completed is not None:
         when = f", {figures.age(document.last_completed_at, now)}" if document.last_completed_at else ""
         yield labelled("last good", f"checkpoint {document.last_completed}{when}")

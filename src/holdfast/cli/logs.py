@@ -1,4 +1,4 @@
-"""What a running job says, on standard error: one line per event, times in UTC."""
+"""The log of a running job on standard error: one line per event, times in UTC."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _DATE = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class OneLineFormatter(logging.Formatter):
-    """An exception becomes a few words at the end of its line; HOLDFAST_DEBUG=1 keeps the traceback."""
+    """An exception is one line with its type and message; HOLDFAST_DEBUG=1 keeps the traceback."""
 
     def __init__(self) -> None:
         super().__init__(_FORMAT, _DATE)
@@ -50,7 +50,7 @@ def differences_table(differences: tuple[Difference, ...]) -> str:
 
 
 class _StandardError(logging.Handler):
-    """As it is at that moment: a progress bar puts itself in its place, so that lines appear above it."""
+    """The current `sys.stderr`: a progress bar replaces it, so that lines appear above the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -67,5 +67,5 @@ def log_to_standard_error() -> None:
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.INFO)
     logger.propagate = False
-    # PySpark logs each exception that comes out of the JVM, stack trace and all, as one line of JSON: told anyway.
+    # PySpark logs each exception of the JVM with its stack trace as one line of JSON; holdfast reports it anyway.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

@@ -1,9 +1,9 @@
-"""The command line: registers every command, and turns every way a command can end into messages and an exit code.
+"""The command line: registers every command, and turns every end of a command into messages and an exit code.
 
 HoldfastError        its message, `Try: ` its hint; its exit code
-wrong usage          the same shape; 2
+wrong usage          the same form; 2
 Ctrl-C, SIGTERM      one line; 130, 143
-reader went away     1, silently
+reader closed pipe   1, silently
 output not writable  one line; 1
 anything else        one line; 1. HOLDFAST_DEBUG=1 shows the traceback
 
@@ -31,7 +31,7 @@ from holdfast.showing import shown
 from holdfast.spark.uncaught import leave_at_once
 from holdfast.version import VERSION
 
-# typer has brought its own copy of click since 0.26 and used the real one before; both are reachable from here.
+# typer includes its own copy of click since 0.26 and used the real one before; both are reachable from here.
 _UsageError = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """The command, and what it has to say as JSON."""
+    """The command, and its JSON document."""
     ended = Ended(0)
     interrupt = Interrupt()
     try:
@@ -123,7 +123,7 @@ def _interrupted(exit_code: int) -> "Ended":
 
 
 def _say_interrupted(arguments: Sequence[str], exit_code: int) -> None:
-    """By another thread, since the command's own does not come to it."""
+    """Called by another thread, because the command's own thread is blocked."""
     if sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
     ended = _interrupted(exit_code)
@@ -135,7 +135,7 @@ def _say_interrupted(arguments: Sequence[str], exit_code: int) -> None:
 class Ended:
     exit_code: int
     message: str | None = None
-    """None when it did not fail of an error."""
+    """None when it did not fail with an error."""
     hint: str | None = None
     at_once: bool = False
     """Without waiting for threads."""
@@ -177,18 +177,18 @@ def _report(exit_code: int, message: str, hint: str | None) -> Ended:
 
 
 def _is_about_standard_output(error: OSError) -> bool:
-    """A full disk or a pipe behind standard output; what concerns files names them."""
+    """A full disk or a closed pipe behind standard output; an error about a file names the file."""
     return error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 def _abandon_standard_output() -> None:
-    """So that the interpreter's last flush does not fail on it again."""
+    """Keeps the interpreter's last flush from failing on it again."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tolerate_narrow_encodings() -> None:
-    """A terminal that cannot show a bar gets a question mark instead of an error."""
+    """A terminal that cannot encode a bar shows a question mark instead of an error."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -1,4 +1,4 @@
-"""Reading a home for the commands that show it. Nothing here writes."""
+"""Reads a home for the commands that show it. Writes nothing."""
 
 import time
 from collections.abc import Iterator
@@ -41,8 +41,8 @@ def observe(home: str, job: str, store: ObjectStore | None = None, state: JobSta
 
 
 def examine(home: str, job: str, store: ObjectStore | None = None) -> Observation:
-    """The same for whoever wants to know how the job is: what its process says, and whether what a start would go on
-    from is there. Costs a few requests more."""
+    """The same with the job's health: the report of its process, and whether the objects of the checkpoint that a start
+    would resume from exist. Costs a few requests more."""
     store = store or job_store(home, job)
     seen = observe(home, job, store)
     if damaged := _damaged(store, seen.state):
@@ -55,7 +55,7 @@ def examine(home: str, job: str, store: ObjectStore | None = None) -> Observatio
 
 
 def _speaks_here(state: JobState, liveness: Liveness | None) -> bool:
-    """Also a process in another container of this host, which nobody sees from here, but whose state file is fresh."""
+    """Also true for a process in another container of this host, which is invisible here, with a fresh state file."""
     return liveness is not None and liveness.alive and liveness.source == "process" and state.run is state.pipeline
 
 
@@ -63,12 +63,12 @@ def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
     try:
         return found_damaged(store, state)
     except StorageError as error:
-        print_message(f"holdfast: could not look whether the newest checkpoint is whole: {error.message}")
+        print_message(f"holdfast: could not check whether the newest checkpoint is complete: {error.message}")
         return {}
 
 
 def _liveness(seen: Observation) -> Liveness | None:
-    """On the host of the run it is the process that tells, else the heartbeat."""
+    """On the host of the run by the process, elsewhere by the heartbeat."""
     run, here = seen.state.pipeline, current_process()
     if run is None or seen.state.pipeline_ended is not None:
         return None
@@ -80,7 +80,7 @@ def _liveness(seen: Observation) -> Liveness | None:
 
 
 def refuse_if_owned(home: str, job: JobName, identity: str | None = None) -> None:
-    """Raise `OwnedByAnotherRun` when that can be said at once; a run that cannot be seen is watched when it is time."""
+    """Raise `OwnedByAnotherRun` when that is known at once; a run whose process is invisible is watched later."""
     store = open_store(home).scoped(job)
     state = JobState.of(read_entries(store))
     answer = standing(state, read_heartbeat(store), current_process(identity))
@@ -107,4 +107,4 @@ def _is_job_name(name: str) -> bool:
 
 def _known_jobs_hint(root: ObjectStore) -> str:
     names = list(job_names(root))
-    return f"one of: {', '.join(names)}" if names else "holdfast run, which makes the first journal entry of a job"
+    return f"one of: {', '.join(names)}" if names else "holdfast run, which creates the first journal entry of a job"

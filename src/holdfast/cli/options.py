@@ -18,9 +18,11 @@ Job = Annotated[
     str, typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="The job's name.")
 ]
 Health = Annotated[
-    bool, typer.Option("--health", help="Exit with 1 when something is critical; warnings are no reason.")
+    bool, typer.Option("--health", help="Exit with 1 when a finding is critical; warnings do not count.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on standard output, nothing else there.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else there.")
+]
 CheckpointOption = Annotated[
     int | None, typer.Option("--checkpoint", metavar="ID", min=1, show_default=False, help="This checkpoint.")
 ]
@@ -29,6 +31,6 @@ OnConflict = Annotated[
     typer.Option(
         "--on-conflict",
         metavar="refuse|takeover",
-        help="A run that vanished without saying so: refuse, or take the job after watching its heartbeat.",
+        help="If a run vanished without recording its end: refuse, or takeover after watching its heartbeat.",
     ),
 ]

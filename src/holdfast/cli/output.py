@@ -1,4 +1,4 @@
-"""Where words and documents go: documents and answers to standard output, everything else to standard error."""
+"""Output: documents and answers go to standard output, everything else to standard error."""
 
 import os
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _PIPE_WIDTH = 1000
-"""Lines are not wrapped for a reader that is no terminal."""
+"""Lines are not wrapped when standard output is not a terminal."""
 _LABEL_WIDTH = 12
 _UNSPELT = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
@@ -32,7 +32,7 @@ def print_json(document: Any) -> None:
 
 
 def write_document(error: Mapping[str, Any] | None = None) -> None:
-    """What the command had to say as JSON, if anything; in the same document what it failed of."""
+    """The command's JSON document, if any, with the error that it failed with in the same document."""
     document = _HELD.pop() if _HELD else None
     if error is not None:
         found = msgspec.to_builtins(document)
@@ -47,7 +47,7 @@ def write_json(document: Any) -> None:
 
 
 def json_text(document: Any) -> str:
-    """JSON spells out the control characters of ASCII by itself; those of Unicode are spelt out here."""
+    """JSON escapes the control characters of ASCII; this escapes those of Unicode."""
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
     return _UNSPELT.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
@@ -98,13 +98,13 @@ def labelled(label: str, *parts: "str | Text | tuple[str, str]") -> "Text":
 
 
 def print_message(message: str) -> None:
-    """A message for the person at the terminal, never on standard output."""
+    """A message for the user, never on standard output."""
     print(shown(message), file=sys.stderr)  # noqa: T201
 
 
 @contextmanager
 def standard_output_kept_clean() -> Iterator[None]:
-    """Whatever anything in this process or the JVM prints goes to standard error for a while.
+    """Everything that this process or the JVM prints in this block goes to standard error.
 
     Done on the file descriptor, because the JVM inherits that and not Python's objects.
     """

@@ -1,4 +1,4 @@
-"""Owning a job for the time of a command, with a word to the person who waits for it."""
+"""Owns a job for the time of a command, and tells the user what it waits for."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ def owning(job: str, home: str, store: ObjectStore, doing: str, on_conflict: str
 
 
 def reporting_environment() -> "Environment":
-    """Environment of a command that says what it waits for."""
+    """Environment of a command that prints what it waits for."""
     from holdfast.runtime.run.environment import Environment
 
     return replace(Environment.real(), told=print_message)

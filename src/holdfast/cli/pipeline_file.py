@@ -1,6 +1,6 @@
 """From `FILE[:FUNCTION]` to the function that builds the pipeline.
 
-Everything that is wrong with the user's file is said with the file and the line, and never with a traceback of ours.
+An error in the user's file is reported with the file and the line, never with a traceback of holdfast.
 """
 
 import functools
@@ -57,8 +57,8 @@ def load_pipeline(reference: PipelineReference, job: str | None) -> tuple[str, B
         )
     if inspect.iscoroutinefunction(function):
         raise InvalidSettings(
-            f"could not run {reference}: {name!r} is an `async def`, whose body would never run",
-            hint="def instead of async def; it is called once, and returns a streaming DataFrame",
+            f"could not run {reference}: {name!r} is an `async def`, which would never run",
+            hint="use def instead of async def; it is called once, and returns a streaming DataFrame",
         )
     return name, _shipped_by_value(function, module)
 
@@ -117,11 +117,11 @@ def _line_in(path: Path, error: BaseException) -> int | str:
 
 
 def _shipped_by_value(function: Build, module: ModuleType) -> Build:
-    """Spark's workers cannot import the user's file by our name for it, so its functions travel with their code."""
+    """Spark's workers cannot import the user's file under holdfast's name, so its functions are pickled by value."""
 
     @functools.wraps(function)
     def build(*args: Any, **kwargs: Any) -> Any:
-        from pyspark.cloudpickle import register_pickle_by_value  # pyspark is loaded by now: it made the session
+        from pyspark.cloudpickle import register_pickle_by_value  # the session exists, so pyspark is loaded
 
         register_pickle_by_value(module)
         return function(*args, **kwargs)

@@ -8,7 +8,7 @@ from holdfast.cli.output import messages
 
 @contextmanager
 def byte_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that takes the number of bytes just done. Any thread may call it."""
+    """A function that takes the number of further bytes done. Any thread may call it."""
     console = messages()
     if not console.is_terminal:
         yield lambda count: None
@@ -23,7 +23,7 @@ def byte_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """The same for things that are counted."""
+    """The same for a number of things."""
     console = messages()
     if not console.is_terminal:
         yield lambda count: None
@@ -38,7 +38,7 @@ def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def waiting(title: str) -> Iterator[Callable[[str], None]]:
-    """A function that says what is being waited for now."""
+    """A function that sets the text of what is being waited for."""
     console = messages()
     if not console.is_terminal:
         yield lambda text: None

@@ -54,9 +54,9 @@ def examined(names: Sequence[str], keep: str | None, master: str | None) -> Repo
 
 
 def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding], None]) -> bool:
-    """Tells of findings as they turn up, until it is interrupted. Was one of them critical?"""
+    """Reports findings as they appear, until it is interrupted. True when one of them was critical."""
     if len(names) != 1 or not Path(names[0]).is_dir():
-        raise NotFound(f"Following {' '.join(names)} failed: it is no directory here", hint="one local directory")
+        raise NotFound(f"Following {' '.join(names)} failed: it is not a local directory", hint="one local directory")
     require_java_and_packages("read logs", _PACKAGES)
     from holdfast.doctor.findings.rules import RULES
     from holdfast.doctor.spark.following import follow
@@ -84,7 +84,7 @@ def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding],
 
 @contextmanager
 def interrupted() -> Iterator[threading.Event]:
-    """Set by Ctrl-C, instead of an exception in the middle of a conversation with the JVM, which would log it."""
+    """Set by Ctrl-C. An exception during a call to the JVM would be logged by PySpark."""
     asked = threading.Event()
     previous = signal.signal(signal.SIGINT, lambda number, frame: asked.set())
     try:
@@ -94,7 +94,7 @@ def interrupted() -> Iterator[threading.Event]:
 
 
 class News:
-    """Findings as more and more is seen: each is reported once, and again when it becomes critical."""
+    """Findings as more logs are read: each is reported once, and again when it becomes critical."""
 
     def __init__(self, tell: Callable[[Finding], None]) -> None:
         self._tell = tell
@@ -145,28 +145,28 @@ def _keep(spark: SparkSession, found: Examination, keep: str) -> None:
         table(spark, found.first_lines).write.parquet(keep)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0]
-        raise HoldfastError(f"could not keep the events in {keep}: {reason}", hint="another directory") from None
+        raise HoldfastError(f"could not keep the events in {keep}: {reason}", hint="choose another directory") from None
     print_message(f"kept {found.events:,} events in {keep}")
 
 
 def _require_free(keep: str | None) -> None:
     if keep is not None and "://" not in keep and Path(keep).exists():
-        raise InvalidSettings.of("--keep", keep, "it must not exist yet", hint="another directory")
+        raise InvalidSettings.of("--keep", keep, "it must not exist yet", hint="choose another directory")
 
 
 def _require_something(found: Examination, places: dict[str, str]) -> None:
-    """An answer of "nothing found" must mean that there were logs."""
+    """The result "nothing found" must mean that there were logs."""
     if found.sightings or found.events:
         return
     binary = [places.get(path, path) for path in found.binary]
     if binary:
-        why = f"{', '.join(binary[:3])} {'is' if len(binary) == 1 else 'are'} no text"
+        why = f"{', '.join(binary[:3])} {'is' if len(binary) == 1 else 'are'} not text"
     elif found.troubles:
         why = found.troubles[0]
     elif found.lines == 0:
-        why = "what was named is empty"
+        why = "the input is empty"
     else:
-        why = "no line begins as a line of a log does"
+        why = "no line begins like a log line"
     raise NotFound(f"could not find anything to examine: {why}", hint="logs as Flink or Spark wrote them")
 
 
@@ -177,5 +177,5 @@ def _read(found: Examination) -> LogsRead:
         lines=found.lines,
         events=found.events,
         unparsed=found.unparsed,
-        skipped=(*(f"{path} is no text" for path in found.binary), *found.troubles),
+        skipped=(*(f"{path} is not text" for path in found.binary), *found.troubles),
     )

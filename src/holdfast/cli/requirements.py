@@ -1,4 +1,4 @@
-"""What a command needs that Python's packaging cannot bring, or may not have brought."""
+"""Requirements of a command that Python's packaging cannot install, or may not have installed."""
 
 import importlib.util
 import os
@@ -16,9 +16,9 @@ _HINT = "install one, e.g. apt-get install openjdk-17-jre-headless, or point JAV
 
 
 def require_java_and_packages(purpose: str, packages: Mapping[str, str]) -> None:
-    """Before anything else: a missing Java would show up as a stack trace of Spark a few seconds later.
+    """Called first: without it, a missing Java would show as a stack trace of Spark a few seconds later.
 
-    `packages`: each with the extra of holdfast that brings it.
+    `packages`: each with the extra of holdfast that installs it.
     """
     _require_java(purpose)
     require_a_name()
@@ -38,14 +38,14 @@ def _require_java(purpose: str) -> None:
         )
     version = _java_version(java)
     if version is None or version < _LEAST_JAVA:
-        found = "does not say its version" if version is None else f"is version {version}"
+        found = "does not print its version" if version is None else f"is version {version}"
         raise HoldfastError(
             f"could not {purpose}: Spark needs Java {_LEAST_JAVA} or newer, and {java} {found}", hint=_HINT
         )
 
 
 def _java() -> str | None:
-    """The same one that Spark will take."""
+    """The same one that Spark uses."""
     if home := os.environ.get("JAVA_HOME"):
         return shutil.which(str(Path(home) / "bin" / "java"))
     return shutil.which("java")

@@ -1,4 +1,4 @@
-"""`holdfast restore`: a checkpoint as a directory that Spark can start from."""
+"""`holdfast restore`: writes a checkpoint as a directory that Spark can start from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -20,9 +20,9 @@ from holdfast.storage.interface import ObjectStore
 
 
 def _directory(text: str) -> Path:
-    """An empty text, such as an unset variable of a script, is not the current directory."""
+    """An empty string, such as an unset variable of a script, does not mean the current directory."""
     if not text.strip():
-        raise typer.BadParameter("it is empty, and must name a directory")
+        raise typer.BadParameter("it is empty, but must name a directory")
     return Path(text)
 
 
@@ -33,7 +33,7 @@ To = Annotated[
         metavar="DIR",
         show_default=False,
         parser=_directory,
-        help="Where to; must be empty or not exist.",
+        help="The target directory; must be empty or not exist.",
     ),
 ]
 SavepointOption = Annotated[
@@ -61,7 +61,7 @@ def restore(
 ) -> None:
     """Write a verified Spark checkpoint directory.
 
-    Of the newest checkpoint that can be restored, unless told otherwise.
+    Default: the newest checkpoint that can be restored.
     """
     from holdfast.repository.restore import restore as restore_checkpoint
 
@@ -91,12 +91,12 @@ def restore(
 
 
 def _require_not_retired(seen: Observation, chosen: CheckpointCompleted) -> None:
-    """What is missing of a checkpoint that was retired meanwhile is no damage."""
+    """Objects that are missing because the checkpoint was retired meanwhile are not damage."""
     if chosen.id in seen.state.retired or chosen.id not in seen.state.completed:
         raise NotFound(
             f"could not restore checkpoint {chosen.id} of job {seen.job!r} in {seen.home}: "
             "it was retired while it was being restored, and its grace is over",
-            hint="a newer one; or keep it: a savepoint, a longer --grace, a higher --retained",
+            hint="restore a newer one; to keep one longer: a savepoint, a longer --grace, a higher --retained",
         )
 
 
@@ -120,7 +120,7 @@ def _print_report(report: Restored) -> None:
         f"restored checkpoint {report.checkpoint} of job {report.job!r}: "
         f"{figures.counted(report.files, 'file')}, {figures.size(report.bytes)}, every byte verified"
     )
-    # A line to be copied is never broken.
+    # A line to copy is never wrapped.
     console.print(f'use it:  .option("checkpointLocation", "{report.to}")', soft_wrap=True)
     console.print(
         f"         the query continues after batch {report.barrier_batch_id} and changes the directory: "

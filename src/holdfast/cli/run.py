@@ -1,7 +1,7 @@
 """`holdfast run FILE[:FUNCTION]`: a pipeline file as a supervised job.
 
-The order matters: what is wrong with the command, or a job that is owned, is said before the file is loaded, and what
-is wrong with the file before anything is written. `holdfast.run` starts Spark, when it knows that the job is free.
+The order matters: a wrong option, or a job that is owned, is reported before the file is loaded, and an error in the
+file before anything is written. `holdfast.run` starts Spark once it knows that the job is free.
 """
 
 import faulthandler
@@ -30,42 +30,42 @@ from holdfast.settings import Settings
 from holdfast.spark.stop_signals import stopping_on_signals
 
 OPTION_HELP = {
-    "work": "Where work directories live: a path, or hdfs://host:port/path. Default: below your data directory.",
+    "work": "Where the work directories are: a path, or hdfs://host:port/path. Default: below your data directory.",
     "output_mode": "append, update or complete.",
     "trigger": "When batches run: a processing time such as 10s, available-now, or once.",
-    "interval": "Between two checkpoints.",
-    "timeout": "After this a checkpoint that is not complete has failed.",
-    "min_pause": "Least time from the end of one checkpoint to the start of the next.",
-    "max_concurrent": "Checkpoints in progress at once.",
-    "tolerable_failures": "Failures in a row that are tolerated.",
-    "on_exceeded": "Past them: alert (the pipeline runs on) or fail (the job stops).",
-    "retained": "Completed checkpoints that are kept: the newest so many.",
-    "keep_hourly": "Of so many hours the newest checkpoint each is kept too.",
-    "keep_daily": "Of so many days the newest checkpoint each is kept too.",
-    "grace": "How long the objects of a retired checkpoint stay for whoever is restoring it.",
-    "deletes_per_second": "How fast what is not needed any more is deleted.",
-    "on_conflict": "When a living run owns the job: refuse or takeover.",
-    "identity": "A name that only one process has at a time: its next start takes over at once. Or HOLDFAST_IDENTITY.",
-    "force": "Start even if the query differs from its checkpoint in what Spark breaks on or gets wrong.",
+    "interval": "Time between two checkpoints.",
+    "timeout": "A checkpoint that takes longer fails.",
+    "min_pause": "Minimum time from the end of one checkpoint to the start of the next.",
+    "max_concurrent": "Maximum number of checkpoints in progress.",
+    "tolerable_failures": "How many consecutive failures are tolerated.",
+    "on_exceeded": "After more: alert (the pipeline keeps running) or fail (the job stops).",
+    "retained": "Keep the newest N completed checkpoints.",
+    "keep_hourly": "Also keep the newest checkpoint of each of the last N hours.",
+    "keep_daily": "Also keep the newest checkpoint of each of the last N days.",
+    "grace": "How long the objects of a retired checkpoint stay, for restores that still read it.",
+    "deletes_per_second": "How many objects are deleted per second.",
+    "on_conflict": "If a live run owns the job: refuse or takeover.",
+    "identity": "A name that only one process has at a time; its next start takes over at once. Or HOLDFAST_IDENTITY.",
+    "force": "Start even if the query differs so much that Spark fails or computes wrong results.",
     "from_savepoint": "Go back to this savepoint, once; the sink is rewound to it.",
     "from_checkpoint": "Go back to this checkpoint, once.",
-    "new_life": "Begin anew although the work directory or the sink know another life of this job.",
-    "accept_older_home": "Go on from a home that was put back from a backup; the sink is rewound to it.",
-    "accept_sink": "Go on from a sink that was restored, replaced or emptied since the last run.",
-    "repeats": "A writer of your own: refuse a start that may make it skip rows, or accept: it skips none.",
-    "restart_delay": "Before the first restart of a query that died; doubles up to a minute.",
-    "restart_attempts": "Restarts in a row without a completed batch before the job fails permanently.",
-    "restart_same_error": "Identical errors in a row from the pipeline's code before the job fails permanently.",
-    "heartbeat": "How often the owner shows that it is alive.",
-    "parallelism": "Threads that copy shards, or tasks of executors, at most.",
-    "carrier": "Who copies shards: driver, executors, or auto (executors on a cluster).",
-    "bandwidth": "What copying may send to the home, over all machines, such as 100MB/s.",
-    "scrub": "Read every retained object back once in this time, such as 7d; or off.",
-    "stop_timeout": "How long a stop may take; what is not finished then is left to the next start.",
-    "spark_log": "A file for what Spark prints; - for standard error. Default: WORK/JOB.spark.log.",
-    "storage_deadline": "How long a call to a remote home is tried again before it has failed.",
+    "new_life": "Start over, although the work directory or the sink belong to an earlier life of this job.",
+    "accept_older_home": "Resume from a home that was restored from a backup; the sink is rewound to it.",
+    "accept_sink": "Continue with a sink that was restored, replaced or emptied since the last run.",
+    "repeats": "For your own writer: refuse a start that may make it skip rows, or accept, if it skips none.",
+    "restart_delay": "Delay before the first restart of a failed query; doubles up to a minute.",
+    "restart_attempts": "Consecutive restarts without a completed batch before the job fails permanently.",
+    "restart_same_error": "Consecutive identical errors of the pipeline's code before the job fails permanently.",
+    "heartbeat": "How often the owner writes its heartbeat.",
+    "parallelism": "Maximum number of threads, or tasks on executors, that copy shards.",
+    "carrier": "What copies shards: driver, executors, or auto (executors on a cluster).",
+    "bandwidth": "Maximum upload rate over all machines, such as 100MB/s.",
+    "scrub": "Read and verify every retained object once in this period, such as 7d; or off.",
+    "stop_timeout": "How long a stop may take; the next start finishes what is left.",
+    "spark_log": "A file for the output of Spark; - for standard error. Default: WORK/JOB.spark.log.",
+    "storage_deadline": "How long a call to a remote home is retried before it fails.",
 }
-"""Every field of Settings that a command line can give."""
+"""Every field of Settings that can be set on the command line."""
 
 _METAVARS = {"int": "N", "int | None": "N", "Duration": "DURATION"}
 _WHOLE_NUMBERS = ("int", "int | None")
@@ -100,16 +100,16 @@ def run_pipeline(
 ) -> None:
     """Run a pipeline file as a supervised job.
 
-    Recovers, starts the query, restarts it by policy. SIGTERM and Ctrl-C stop it with a last checkpoint.
+    Recovers, starts the query, restarts it when it fails. SIGTERM and Ctrl-C stop it with a final checkpoint.
     """
     settings = _settings(options)
     if "WATCHDOG_USEC" in os.environ:
-        faulthandler.enable(2)  # what is stuck is ended with SIGABRT, and says where it was
+        faulthandler.enable(2)  # a stuck process is ended with SIGABRT, and prints its stack
     with stopping_on_signals(settings.duration("stop_timeout"), to_the_end=True):
         try:
             _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, settings)
         except (StopAsked, KeyboardInterrupt):
-            print_message("holdfast: stopped before the job was touched")
+            print_message("holdfast: stopped before the job was changed")
 
 
 def _settings(options: Mapping[str, Any]) -> Settings:
@@ -132,7 +132,7 @@ def _run(
     identity = settings.identity_in(os.environ)
     add_spark_arguments(os.environ, master, conf)
     if expected_job is not None and settings.on_conflict == "refuse":
-        # `holdfast.run` asks again; asked here too, the answer does not wait for the user's file and PySpark to load.
+        # `holdfast.run` checks again. Checked here, a refusal does not wait for the user's file and PySpark to load.
         refuse_if_owned(home, job_name(expected_job), identity)
     parsed_sink = _sink(sink)
     require_java_and_packages("run the pipeline", {"pyspark": "spark"})
@@ -175,7 +175,7 @@ def _sink(url: str | None) -> Any:
 
 
 def add_spark_arguments(environment: MutableMapping[str, str], master: str | None, conf: Sequence[str]) -> None:
-    """Let the session that is made later have these settings, the ones that only count at the JVM's start included."""
+    """Pass these settings to the session that is created later, including those that only apply at the JVM's start."""
     arguments = ["--master", master] if master else []
     for setting in conf:
         key, equals, _ = setting.partition("=")

@@ -1,7 +1,7 @@
-"""`holdfast savepoint`: named checkpoints that retention never touches.
+"""`holdfast savepoint`: named checkpoints that are exempt from retention.
 
-Only the owner writes. So a running job is asked through the mailbox in its home, and a job that is not running is owned
-by the command for as long as it writes.
+Only the owner writes. So the command sends a request to a running job through the mailbox in its home; it owns a job
+that is not running while it writes.
 """
 
 from datetime import datetime
@@ -37,7 +37,7 @@ app = typer.Typer(help="Named, pinned checkpoints.", no_args_is_help=True, rich_
 Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The savepoint's name.")]
 From = Annotated[
     int | None,
-    typer.Option("--from", metavar="ID", min=1, show_default=False, help="Name this checkpoint, which exists."),
+    typer.Option("--from", metavar="ID", min=1, show_default=False, help="Name this existing checkpoint."),
 ]
 Stop = Annotated[bool, typer.Option("--stop", help="Stop the job, with the savepoint as its last checkpoint.")]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long to wait for a running job.")]
@@ -66,11 +66,11 @@ def create(
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Ask the running job for one, or name a checkpoint that exists."""
+    """Request one from the running job, or name an existing checkpoint."""
     limit = seconds("timeout", timeout, least=0.1)
     savepoint_name(name)
     if existing is not None and stop:
-        raise InvalidSettings("--from and --stop exclude each other", hint="a stop takes a checkpoint of its own")
+        raise InvalidSettings("--from and --stop exclude each other", hint="a stop takes its own checkpoint")
     store = job_store(home, job)
     seen = observe(home, job, store)
     if existing is not None:
@@ -104,12 +104,12 @@ def _make(store: ObjectStore, seen: Observation, name: str, limit: float, stop: 
         raise name_taken(name, holder)
     if not seen.running:
         raise CheckpointFailed(
-            f"could not make savepoint {name!r}: job {seen.job!r} in {seen.home} is not running",
-            hint="name a checkpoint that exists with --from ID, or start the job",
+            f"could not create savepoint {name!r}: job {seen.job!r} in {seen.home} is not running",
+            hint="name an existing checkpoint with --from ID, or start the job",
         )
     from holdfast.cli.asking_owner import ask_owner
 
-    return ask_owner(store, seen, "stop" if stop else "savepoint", name, limit, f"make savepoint {name!r}")
+    return ask_owner(store, seen, "stop" if stop else "savepoint", name, limit, f"create savepoint {name!r}")
 
 
 @app.command("delete")
@@ -121,7 +121,7 @@ def delete(
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Take the name back; the checkpoint is then kept or retired like others."""
+    """Delete the name; retention then applies to the checkpoint as to any other."""
     limit = seconds("timeout", timeout, least=0.1)
     store = job_store(home, job)
     seen = observe(home, job, store)
@@ -136,12 +136,14 @@ def delete(
     if as_json:
         print_json(Deleted(job=job, home=home, name=name, checkpoint=id))
     else:
-        answer().print(f"savepoint {name!r} is deleted; checkpoint {id} is kept or retired like others from now on")
+        answer().print(
+            f"savepoint {name!r} is deleted; from now on retention applies to checkpoint {id} as to any other"
+        )
 
 
 @app.command("list")
 def list_savepoints(home: Home, job: Job, health: Health = False, as_json: AsJson = False) -> None:
-    """The savepoints of a job, newest first."""
+    """List the savepoints of a job, newest first."""
     seen = examine(home, job)
     document = savepoint_list(seen)
     if as_json:

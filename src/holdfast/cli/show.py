@@ -1,4 +1,4 @@
-"""`holdfast show ID`: one checkpoint, where its time went and what it wrote."""
+"""`holdfast show ID`: one checkpoint, what took its time and what it wrote."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -24,11 +24,11 @@ CheckpointArgument = Annotated[
 ]
 
 
-Usable = Annotated[bool, typer.Option("--health", help="Exit with 1 unless a start can go on from it.")]
+Usable = Annotated[bool, typer.Option("--health", help="Exit with 1 unless a start can resume from it.")]
 
 
 def show(checkpoint: CheckpointArgument, home: Home, job: Job, health: Usable = False, as_json: AsJson = False) -> None:
-    """One checkpoint: its phases, shards, files, bytes."""
+    """Show one checkpoint: its phases, shards, files, bytes."""
     seen = examine(home, job)
     document = checkpoint_detail(seen, checkpoint)
     if document is None:

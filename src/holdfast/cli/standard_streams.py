@@ -1,7 +1,7 @@
-"""Standard streams that somebody closed (`holdfast … >&-`, some supervisors).
+"""Standard streams that were closed by the caller (`holdfast … >&-`, some supervisors).
 
-A closed descriptor is given to the next file that is opened; what the JVM or a library prints would then end in that
-file, which may be a part of a home. So the places are taken before anything is opened.
+The next file that is opened gets the descriptor of a closed stream; output of the JVM or a library would then be
+written to that file, which may be part of a home. So the descriptors are occupied before anything is opened.
 """
 
 import io
@@ -10,7 +10,7 @@ import sys
 
 
 class Closed(io.TextIOBase):
-    """Takes text to nowhere, and knows whether there was any."""
+    """Discards text, and records whether there was any."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -28,7 +28,7 @@ class Closed(io.TextIOBase):
 
 
 def with_standard_streams() -> Closed | None:
-    """Fill the places of streams that are closed. The one of standard output, when it is."""
+    """Occupy the descriptors of closed streams. Returns the stream of standard output, if that was closed."""
     for descriptor in (0, 1, 2):
         _take(descriptor)
     if sys.stderr is None:

@@ -1,4 +1,4 @@
-"""`holdfast status`: one job, for a person who was just woken up."""
+"""`holdfast status`: the health of one job."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ _RECENT = 30
 Live = Annotated[
     bool,
     typer.Option(
-        "--live", help="Only whether it is alive, and what it says of itself: for probes. Exit with 1 when it is not."
+        "--live", help="Only whether it is alive, and what it reports: for probes. Exit with 1 when it is not."
     ),
 ]
 Work = Annotated[
@@ -38,7 +38,7 @@ Work = Annotated[
         "--work",
         metavar="DIR",
         show_default=False,
-        help="The run's --work, when it is not the usual.",
+        help="The run's --work, if it is not the default.",
     ),
 ]
 Running = Annotated[
@@ -55,7 +55,7 @@ def status(
     work: Work = None,
     as_json: AsJson = False,
 ) -> None:
-    """One job: owner, last good checkpoint, failures."""
+    """Show the health of one job: owner, last good checkpoint, failures."""
     if live:
         _status_live(home, job, work, health, as_json)
         return
@@ -72,13 +72,13 @@ def status(
         for line in _lines(document, checkpoints(seen), seen.now):
             console.print(line)
     if running and not document.running:
-        raise JobFailed(f"job {job!r} of {home} does not run", hint="holdfast run, or wait until it has started")
+        raise JobFailed(f"job {job!r} of {home} is not running", hint="holdfast run, or wait until it has started")
     if running or health:
         require_well(seen, findings)
 
 
 def _print_reported_here(home: str, job: str, work: str | None, as_json: bool) -> None:
-    """The home cannot be asked, or what is mounted there is another one; the process may be here, and tell."""
+    """The home is unreachable, or another one is mounted there; the process may be on this host and report."""
     document = reported_here(home, job, work)
     if document is None:
         return
@@ -101,7 +101,7 @@ def _status_live(home: str, job: str, work: str | None, health: bool, as_json: b
         raise JobFailed(f"job {job!r} of {home} is not alive: {document.why}", hint="holdfast status shows more")
     alarm = next((alarm for alarm in document.alarms if alarm.severity == "critical"), None)
     if health and alarm is not None:
-        raise JobFailed(f"job {job!r} of {home} is not well: {alarm.code}: {alarm.message}", hint=alarm.hint)
+        raise JobFailed(f"job {job!r} of {home} is not healthy: {alarm.code}: {alarm.message}", hint=alarm.hint)
 
 
 def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime) -> Iterator["Text"]:
@@ -117,7 +117,7 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
     if status.last_completed and status.last_completed.requests:
         yield _requests_line(status.last_completed.requests, status.home)
     if status.state == "lost":
-        yield labelled("next", "the last run vanished; start it again and it continues from there or newer")
+        yield labelled("next", "the last run vanished; start the job again: it resumes from there or newer")
     yield from _failure_lines(status)
     yield from _restart_lines(status, now)
     if history:
@@ -166,7 +166,7 @@ def _checkpoint(item: CheckpointDocument, now: datetime) -> tuple["str | tuple[s
 
 
 def _requests_line(requests: Requests, home: str) -> "Text":
-    """What the last good checkpoint cost in requests, heartbeats and retention since the one before included."""
+    """The requests of the last good checkpoint, including heartbeats and retention since the one before."""
     counts = {"PUT": requests.put, "GET": requests.get, "LIST": requests.list, "DELETE": requests.delete}
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"
     dollars = dollars_a_month(home, Usage(**msgspec.structs.asdict(requests)))

@@ -1,4 +1,4 @@
-"""A console that shows text from outside, and never obeys it."""
+"""A console that shows text from outside without interpreting its control characters."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from holdfast.showing import shown
 
 
 class SafeConsole(Console):
-    """Colours and cursor movements are the console's own; in text, control characters are spelt out."""
+    """Colours and cursor movements are the console's own; control characters in text are escaped."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -1,4 +1,4 @@
-"""`holdfast verify`: reads back and proves every byte, of one checkpoint, a job or a whole home."""
+"""`holdfast verify`: reads and verifies every byte of one checkpoint, a job or a whole home."""
 
 import random
 import re
@@ -26,7 +26,7 @@ OptionalJob = Annotated[
         "--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="Default: every job of the home."
     ),
 ]
-All = Annotated[bool, typer.Option("--all", help="Every checkpoint that is kept; the default without --job.")]
+All = Annotated[bool, typer.Option("--all", help="Every retained checkpoint; the default without --job.")]
 SampleOption = Annotated[
     str | None,
     typer.Option(
@@ -48,7 +48,7 @@ _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%?")
 
 @dataclass(frozen=True)
 class OnDamage:
-    """What is done about damage."""
+    """What to do about damage."""
 
     mark: bool
     repair: bool
@@ -113,9 +113,9 @@ def verify(
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Prove every byte, the journal's included. Default: the newest checkpoint of --job, else the whole home.
+    """Re-read stored data and compare checksums. Default: the newest checkpoint of --job, else the whole home.
 
-    Only reads, unless told to mark or repair.
+    Verifies the journal, too. Only reads, unless --mark or --repair is given.
     """
     from holdfast.cli.verifying import Scope
 
@@ -164,7 +164,7 @@ def _reports(home: str, job: str | None, scope: "Scope", on_damage: OnDamage) ->
         except NotFound:
             print_message(f"job {name!r} has no checkpoint to verify")
         except HoldfastError as error:
-            # The others are still looked at; what could not be read decides how the command ends.
+            # The other jobs are still verified; the one that could not be read decides the exit code.
             print_message(f"holdfast: job {name!r}: {error.message}")
             unreadable = error
     if unreadable is not None:
@@ -241,20 +241,20 @@ def _say_damage(report: "JobReport") -> None:
     for key, where in report.handled.repaired.items():
         print_message(f"repaired: {key}: the same bytes were found in {where}")
     for id in report.handled.marked:
-        print_message(f"marked: checkpoint {id} is not chosen any more")
+        print_message(f"marked: checkpoint {id} is no longer used for recovery")
     for id in report.handled.cleared:
-        print_message(f"cleared: checkpoint {id} is sound again and may be chosen")
+        print_message(f"cleared: checkpoint {id} is intact again and may be used for recovery")
     if report.not_handled:
         print_message(f"nothing of job {report.job!r} was marked or repaired: {report.not_handled}")
     if report.left:
         print_message(f"Try: {_advice(report)}")
     elif report.unreadable:
-        print_message(f"Try: {report.unreadable[0].why.hint or 'again, when the home answers'}")
+        print_message(f"Try: {report.unreadable[0].why.hint or 'again, when the home is reachable'}")
 
 
 def _advice(report: "JobReport") -> str:
     if any(item.checkpoint is None for item in report.left):
-        return "put the journal's entry back from a copy of the home; no command can guess it"
+        return "restore the journal entry from a copy of the home; no command can reconstruct it"
     if report.handled.marked or report.not_handled:
-        return "nothing: recovery takes an older checkpoint; the next checkpoint of the job is whole"
-    return "holdfast verify --repair when the job does not run; recovery passes over damaged ones by itself"
+        return "nothing: recovery uses an older checkpoint; the next checkpoint of the job is complete"
+    return "holdfast verify --repair when the job does not run; recovery passes over damaged checkpoints"

@@ -30,7 +30,7 @@ from holdfast.storage.interface import ObjectStore
 
 @dataclass(frozen=True)
 class Scope:
-    """What of a job is to be read."""
+    """Which part of a job to read."""
 
     checkpoint: int | None = None
     everything: bool = False
@@ -43,17 +43,17 @@ class JobReport:
     job: str
     checkpoints: tuple[CheckpointId, ...] = ()
     entries: int = 0
-    """Of the journal."""
+    """Damage of the journal."""
     checked: int = 0
     objects: int = 0
     """Blobs and packs that the checkpoints name; with a sample, not all of them are checked."""
     bytes: int = 0
     corrupt: list[CorruptObject] = field(default_factory=list)
     unreadable: list[UnreadableObject] = field(default_factory=list)
-    """Neither right nor wrong."""
+    """Neither intact nor corrupt: unreadable now."""
     handled: DamageHandled = field(default_factory=lambda: DamageHandled({}, (), ()))
     suspected: bool = False
-    """A checkpoint that was read is marked as damaged, and may be cleared."""
+    """A checkpoint that was read is marked as damaged, and the mark may be cleared."""
     not_handled: str | None = None
     """Why nothing could be done about the damage."""
 
@@ -64,10 +64,10 @@ class JobReport:
 
 
 def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobReport:
-    """Changes nothing: reading is enough to prove."""
+    """Only reads."""
     seen, report = _survey(home, job, store)
     if report.corrupt and not seen.state.retained():
-        return report  # the journal's damage may be all that hides the checkpoints
+        return report  # checkpoints may only be missing because the journal is damaged
     chosen = to_verify(seen, scope.checkpoint, scope.everything)
     manifests = _manifests(store, chosen)
     keys = sorted(objects_of(manifests))
@@ -93,7 +93,7 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
 
 
 def _manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
-    """Those that can be read; the others are told when their turn comes."""
+    """Those that can be read; the others are reported when their checkpoint is verified."""
     manifests: dict[CheckpointId, Manifest] = {}
     for entry in entries:
         with suppress(StorageError):
@@ -117,31 +117,31 @@ def _sample(keys: Sequence[str], scope: Scope) -> list[str]:
 
 
 def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[CheckpointCompleted]) -> None:
-    """The owner may retire a checkpoint while it is being read; what is missing of it then is no damage."""
+    """The owner may retire a checkpoint while it is being read; objects that are missing then are not damage."""
     retired = now.state.retired & {entry.id for entry in chosen}
     if len(chosen) == 1 and retired:
-        named_checkpoint(now, chosen[0].id)  # says that it was retired
+        named_checkpoint(now, chosen[0].id)  # raises that it was retired
     for id in sorted(retired):
         print_message(f"checkpoint {id} was retired while it was being verified")
     report.corrupt = [item for item in report.corrupt if item.checkpoint not in retired]
 
 
 def handle_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool, on_conflict: str = "refuse") -> None:
-    """Own the job for a moment and do what can be done. A running job is left to its owner."""
+    """Own the job briefly and repair or mark the damage. A running job is left to its owner."""
     if any(item.checkpoint is None for item in report.corrupt):
-        report.not_handled = "its journal is damaged, and nothing may be written upon guesses"
+        report.not_handled = "its journal is damaged, and nothing may be written on top of that"
         return
     try:
         with owning(report.job, home, store, "repair", on_conflict) as journal:
             report.handled = handle_damage(store, journal, report.corrupt, _directories(journal.state), repair=repair)
     except OwnedByAnotherRun as error:
         report.not_handled = (
-            f"it is not free ({error.message.partition(': ')[2]}); its owner passes over a damaged checkpoint by itself"
+            f"it is not free ({error.message.partition(': ')[2]}); its owner passes over damaged checkpoints"
         )
 
 
 def _directories(state: JobState) -> list[LocalFiles]:
-    """The work directories on this machine, newest first. Which run left them does not matter: bytes are proved."""
+    """The work directories on this machine, newest first. Which run left them does not matter: bytes are verified."""
     run = state.pipeline
     if run is None or run.process.host != current_process().host or not Path(run.work).is_dir():
         return []

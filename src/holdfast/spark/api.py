@@ -157,8 +157,8 @@ def default_spark_log(job: str, home: str, work: str | Path | None) -> Path:
 def _require_pipeline(build: object) -> None:
     if inspect.iscoroutinefunction(build):
         raise InvalidSettings(
-            f"could not use {build.__name__}: it is an `async def`, whose body would never run",
-            hint="def instead of async def; it is called once, and returns a streaming DataFrame",
+            f"could not use {build.__name__}: it is an `async def`, which would never run",
+            hint="use def instead of async def; it is called once, and returns a streaming DataFrame",
         )
     if not callable(build) and not hasattr(build, "start"):
         raise InvalidSettings.of(

@@ -46,7 +46,7 @@ def run_pipeline(show: Show) -> Outcome:
 def lose_driver_and_disk(show: Show) -> Outcome:
     seen = show.picture
     completed = len(seen.completed)
-    # Not right after a checkpoint: some batches must be lost with the disk, and run again.
+    # Not right after a checkpoint: some batches must be lost with the disk and run again.
     show.until(lambda: len(seen.completed) > completed, "one more checkpoint")
     show.until(lambda: _beyond(seen) >= 1, "batches beyond the checkpoint")
     show.action(f"kill -9 {show.driver.pid} && rm -r work")
@@ -68,7 +68,7 @@ def lose_driver_and_disk(show: Show) -> Outcome:
     return Outcome(
         f"driver killed at batch {lost}, disk wiped",
         held,
-        f"back from checkpoint {newest.id} in {took:.0f} s, went on at batch {again}",
+        f"back from checkpoint {newest.id} in {took:.0f} s, continued at batch {again}",
     )
 
 
@@ -91,9 +91,9 @@ def make_home_unreachable(show: Show) -> Outcome:
     show.until(lambda: len(seen.failed) >= recorded + _FAILURES, "the failures in the history")
     held = none_completed and seen.epoch == epoch and seen.restarts == 0
     return Outcome(
-        f"home gone for {away:.0f} s",
+        f"home unreachable for {away:.0f} s",
         held,
-        f"{ran} batches ran on, {len(seen.failed) - recorded} checkpoints failed, then {healed.id} completed",
+        f"{ran} more batches ran, {len(seen.failed) - recorded} checkpoints failed, then {healed.id} completed",
     )
 
 
@@ -118,7 +118,7 @@ def start_a_second_deployment(show: Show) -> Outcome:
         and show.driver.exit_code is None
     )
     return Outcome(
-        "second deployment of the same job", held, f"refused with exit code {second.exit_code}, told of {owner}"
+        "second deployment of the same job", held, f"refused with exit code {second.exit_code}, naming {owner}"
     )
 
 
@@ -144,26 +144,28 @@ def compare_with_batch(show: Show) -> Outcome:
     orders = f"{show.arrivals.orders} orders in {show.arrivals.files} files"
     show.find(f"{orders} give {len(answer)} rows, the table has {len(table)}", held=found.exact)
     for row in (*found.missing, *found.unexpected)[:_DIFFERENCES_SHOWN]:
-        kind = "missing" if row in found.missing else "wrong, or there twice"
+        kind = "missing" if row in found.missing else "wrong or duplicate"
         show.find(f"{kind}: {', '.join(map(str, row))}", held=False)
-    result = f"{len(found.missing)} rows missing, {len(found.unexpected)} wrong or twice"
+    result = f"{len(found.missing)} rows missing, {len(found.unexpected)} wrong or duplicate"
     if found.exact:
-        result = f"{found.rows} rows, each equal, none missing, none twice"
+        result = f"{found.rows} rows, all equal, none missing, none duplicate"
     return Outcome("table recomputed in batch", found.exact, result)
 
 
 ACTS = (
     Act("A pipeline", "orders per shop and minute, by event time, into a Delta table", run_pipeline),
-    Act("The driver dies, its disk is lost", "state and output must come back as one", lose_driver_and_disk),
-    Act("The home is unreachable for a while", "checkpoints fail, the pipeline must not", make_home_unreachable),
-    Act("Somebody starts the job a second time", "two writers would ruin the table", start_a_second_deployment),
+    Act("The driver crashes and its disk is lost", "state and output must be restored together", lose_driver_and_disk),
+    Act(
+        "The home is unreachable for a while", "checkpoints fail, the pipeline must keep running", make_home_unreachable
+    ),
+    Act("The job is started a second time", "two writers would corrupt the table", start_a_second_deployment),
     Act("A clean stop", "the last batches must not be lost", stop),
     Act("Was it exact?", "the same answer without Spark, from the input files", compare_with_batch),
 )
 
 
 def play(show: Show) -> list[Outcome]:
-    """All acts until one cannot go on."""
+    """All acts, until one fails."""
     outcomes: list[Outcome] = []
     for number, act in enumerate(ACTS, start=1):
         show.begin_act(number, act.title, act.why)

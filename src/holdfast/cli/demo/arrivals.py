@@ -1,7 +1,7 @@
 """The orders that arrive: one small file a second, twenty seconds of event time each.
 
-Orders come up to fifteen seconds of event time late, which the pipeline's watermark of a minute allows for: none may be
-dropped, however the files are cut into batches, so that the table has exactly one right answer.
+Orders are up to fifteen seconds of event time late, within the pipeline's watermark of a minute. So none is dropped,
+however the files are grouped into batches, and the table has exactly one right answer.
 """
 
 import json
@@ -26,7 +26,7 @@ class Arrivals:
         self.orders = 0
 
     def arrive(self) -> None:
-        """The next file, complete from the moment it can be seen."""
+        """The next file, which appears atomically."""
         now = _BEGIN + self.files * _STEP
         self._write([self._order(now) for _ in range(_ORDERS)])
 

@@ -1,4 +1,4 @@
-"""The table once more, in batch: plain Python over the input files, sharing nothing with the streaming code."""
+"""Computes the table in batch: plain Python over the input files, which shares nothing with the streaming code."""
 
 import json
 from collections import Counter
@@ -14,7 +14,7 @@ _WATERMARK_DELAY = timedelta(minutes=1)
 
 
 def recompute(input: Path) -> list[Row]:
-    """The rows of every window that the watermark has closed, which is when append mode shows them."""
+    """The rows of every window that the watermark has closed: append mode emits them then."""
     counts: Counter[tuple[datetime, str]] = Counter()
     takings: Counter[tuple[datetime, str]] = Counter()
     newest = datetime.fromisoformat("0001-01-01T00:00:00+00:00")
@@ -45,7 +45,7 @@ class Comparison:
     rows: int
     missing: tuple[Row, ...]
     unexpected: tuple[Row, ...]
-    """Rows that are wrong, or there twice."""
+    """Rows that are wrong or duplicate."""
 
     @property
     def exact(self) -> bool:
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def compare(expected: list[Row], found: list[Row]) -> Comparison:
-    """Row by row, as often as each is there."""
+    """Row by row, duplicates included."""
     wanted, present = Counter(expected), Counter(found)
     missing = sorted((wanted - present).elements())
     unexpected = sorted((present - wanted).elements())

@@ -18,20 +18,22 @@ from holdfast.cli.requirements import require_java_and_packages
 
 Directory = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="DIR", show_default=False, help="Where to play. Default: a new temporary directory."),
+    typer.Option(
+        "--dir", metavar="DIR", show_default=False, help="The directory to use. Default: a new temporary one."
+    ),
 ]
 
 
 def demo(directory: Directory = None) -> int:
-    """Watch a pipeline survive what production does to it.
+    """Watch a pipeline survive production failures.
 
-    A real one, in about a minute: its driver killed, its disk and its home taken away, its output checked row by row.
-    Needs Java and no server, and leaves its files to look at.
+    A real pipeline, in about a minute: its driver is killed, its disk and its home are removed, its output is checked
+    row by row. Needs Java and no server, and leaves its files for inspection.
     """
     require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
     places = make_places(directory)
 
-    # Only now: what they import is not needed to print_message that Java is missing.
+    # Imported only now: the message that Java is missing does not need these.
     from holdfast.cli.demo.acts import all_held, play
     from holdfast.cli.demo.screen import Screen
     from holdfast.cli.demo.show import Show
@@ -44,7 +46,7 @@ def demo(directory: Directory = None) -> int:
             with _ended_by_signals():
                 outcomes = play(show)
         except BaseException:
-            print_message(f"stopped; what there is of it is in {places.root}")
+            print_message(f"stopped; its files are in {places.root}")
             raise
         finally:
             show.close()
@@ -65,7 +67,7 @@ def _where_to_look(places: Places) -> Iterator[str]:
 
 
 def _program() -> str:
-    """The command as this person can type it: `make demo` calls one that is not on the PATH."""
+    """The command as the user can type it: `make demo` calls one that is not on the PATH."""
     invoked, found = Path(sys.argv[0]).absolute(), shutil.which("holdfast")
     if invoked.name != "holdfast" or (found and Path(found).resolve() == invoked.resolve()):
         return "holdfast"
@@ -74,7 +76,7 @@ def _program() -> str:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """A closed terminal or a SIGTERM ends the demo as Ctrl-C does: with its processes."""
+    """A closed terminal or a SIGTERM ends the demo and its processes, as Ctrl-C does."""
 
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)

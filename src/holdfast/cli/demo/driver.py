@@ -1,4 +1,4 @@
-"""The pipeline's driver: a process of its own, started by the same command that a user would type."""
+"""The pipeline's driver: a separate process, started by the command that a user would type."""
 
 import os
 import signal
@@ -21,11 +21,11 @@ _NOT_INHERITED = (
     "SPARK_HOME",
     "SPARK_REMOTE",
 )
-"""Another Spark, or another home, of the user's has no place in the demo."""
+"""The user's own settings of Spark and of a home must not affect the demo."""
 
 
 def shown_command(places: Places) -> str:
-    """What matters of the command, as a person would type it in the demo's directory."""
+    """The main part of the command, as a user would type it in the demo's directory."""
     return f"holdfast run {places.pipeline.name} --home home --sink delta:table --interval {INTERVAL}"
 
 
@@ -36,14 +36,14 @@ def _command(places: Places, work: Path) -> Sequence[str]:
         *("--interval", INTERVAL, "--trigger", "1s", "--heartbeat", "1s", "--master", "local[2]"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
         *("--conf", "spark.sql.session.timeZone=UTC", "--conf", f"spark.local.dir={places.scratch}"),
-        # A minute is too short for the JVM's second compiler to pay back what it takes from two cores.
+        # In a run of a minute the JVM's second compiler costs more than it gains, on two cores.
         *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
     )
 
 
 class Driver:
-    """One life of the driver: Python and the JVM that it starts, in a process group of their own."""
+    """One process of the driver: Python and the JVM that it starts, in their own process group."""
 
     def __init__(self, places: Places, *, work: Path, log: Path) -> None:
         inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
@@ -83,7 +83,7 @@ class Driver:
 
 @contextmanager
 def _interrupts_noted() -> Iterator[list[int]]:
-    """An interrupt in the middle of starting a process would leave it behind, known to nobody."""
+    """An interrupt while a process is being started would leave it behind as an orphan."""
     noted: list[int] = []
     usual = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))
     try:

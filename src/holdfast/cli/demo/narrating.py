@@ -1,4 +1,4 @@
-"""From what is seen to the lines that are printed: one per checkpoint, failure and turn of events."""
+"""Turns observations into lines of output: one per checkpoint, failure and other event."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunEnded,
 Tone = Literal["plain", "good", "bad", "action"]
 
 _HELD_FOR = 4
-"""Looks. The output of a checkpoint is published right after its entry is in the journal."""
+"""How many polls to wait for the output of a checkpoint, which is published right after its journal entry."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Narrator:
         self._new_run = False
         self._explained: set[str] = set()
         self._held: CheckpointCompleted | None = None
-        """A completed checkpoint, printed together with what it made visible in the table."""
+        """A completed checkpoint, printed together with the rows that it published."""
         self._held_for = 0
 
     def tell(self, sight: Sight) -> Iterator[Line]:
@@ -49,13 +49,13 @@ class Narrator:
                 yield from self._said(sight)
 
     def turn_ends(self) -> Iterator[Line]:
-        """Call it after every look: nothing is held back for longer than a few of them."""
+        """Call it after every poll: no line is held back for more than a few polls."""
         self._held_for += 1
         if self._rows != self._rows_reported or self._held_for > _HELD_FOR:
             yield from self.let_go()
 
     def let_go(self) -> Iterator[Line]:
-        """Tell what was held back, now that it will not get more complete."""
+        """Print what was held back: it will not become more complete."""
         if (entry := self._held) is not None:
             self._held = None
             yield self._checkpoint(entry)
@@ -102,9 +102,9 @@ class Narrator:
             yield Line(text, "bad")
 
     def _failed(self, text: str) -> Iterator[Line]:
-        """The reason in full the first time, the pipeline's progress every time."""
+        """The full reason the first time, the pipeline's progress every time."""
         what, _, why = text.partition(FAILED)
         reason = why.partition(":")[0]
         shown = why if reason not in self._explained else reason
         self._explained.add(reason)
-        yield Line(f"{what} failed: {shown}; the pipeline runs on: batch {self._last_batch}", "bad")
+        yield Line(f"{what} failed: {shown}; the pipeline keeps running: batch {self._last_batch}", "bad")

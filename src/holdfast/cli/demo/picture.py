@@ -1,4 +1,4 @@
-"""What has been seen so far. The acts wait for it to change, the screen draws it."""
+"""Everything observed so far. The acts wait for it to change, the screen draws it."""
 
 from dataclasses import dataclass, field
 
@@ -25,14 +25,14 @@ FAILED = " failed: "
 @dataclass
 class Picture:
     batches: list[BatchCommitted] = field(default_factory=list)
-    """In the order they were committed; a batch that ran again is in it twice."""
+    """In the order of their commits; a batch that ran again is in it twice."""
     said: list[DriverSaid] = field(default_factory=list)
     completed: list[CheckpointCompleted] = field(default_factory=list)
     failed: list[CheckpointFailedEntry] = field(default_factory=list)
     outcomes: str = ""
-    """One mark per checkpoint that ended, in order of being heard of."""
+    """One mark per checkpoint that ended, in the order of the observations."""
     restarts: int = 0
-    """Of the query within a run; a demo has none."""
+    """Restarts of the query within a run; the demo has none."""
     run: RunStarted | None = None
     ended: RunEnded | None = None
     rows: int = 0

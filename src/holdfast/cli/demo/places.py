@@ -1,4 +1,4 @@
-"""Where everything of one demo is."""
+"""The paths of one demo."""
 
 import tempfile
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How the demo looks: lines that stay, and below them, on a terminal, five that change."""
+"""The demo's output: lines that stay, and below them, on a terminal, five that change."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -45,7 +45,7 @@ class Screen:
             self._live.stop()
 
     def tell(self, line: Line) -> None:
-        """A line with the time since the beginning. What is too long goes on below its own beginning."""
+        """A line with the time since the beginning. A long line is wrapped with a hanging indent."""
         from rich.table import Table
         from rich.text import Text
 
@@ -97,7 +97,7 @@ class Screen:
         self._print(Text(words, style))
 
     def say_whole(self, words: str) -> None:
-        """A line to be copied: never broken, however narrow the terminal."""
+        """A line to copy: never wrapped, however narrow the terminal."""
         from rich.text import Text
 
         self._print(Text(words), whole=True)
@@ -121,7 +121,7 @@ class Screen:
 def _panel(picture: Picture, driver: str, width: int) -> "list[Text]":
     from rich.text import Text
 
-    home = ("reachable", "green") if picture.home_reachable else ("away, no checkpoint can complete", "bold red")
+    home = ("reachable", "green") if picture.home_reachable else ("unreachable, no checkpoint can complete", "bold red")
     lines = [
         Text("─" * min(width, 78), style="dim"),
         labelled("driver", driver),
@@ -136,7 +136,7 @@ def _panel(picture: Picture, driver: str, width: int) -> "list[Text]":
 
 
 def _bars(picture: Picture) -> str:
-    """Durations of the last batches. The first of a run takes many times as long as any other, and would hide them."""
+    """Durations of the last batches, without the first of a run, which takes many times as long."""
     recent = [round(batch.seconds * 1000) for batch in picture.batches[-_RECENT:]]
     tallest = 2 * sorted(recent)[len(recent) // 2] if recent else 0
     return figures.spark_line([min(value, tallest) for value in recent])

@@ -1,4 +1,4 @@
-"""The demo's one loop: lets orders arrive, looks at the pipeline, and tells what it saw, until what is waited for."""
+"""The demo's loop: adds orders, polls the pipeline and prints events, until a condition holds."""
 
 import textwrap
 import time
@@ -16,7 +16,7 @@ from holdfast.cli.demo.watching import Watch
 _LOOK_EVERY_S = 0.2
 _ARRIVE_EVERY_S = 1.0
 _PATIENCE_S = 90.0
-"""For one thing to happen; on an idle machine with two cores the longest takes ten seconds."""
+"""The time-out of one condition; on an idle machine with two cores the longest takes ten seconds."""
 
 
 class ActFailed(Exception):
@@ -49,7 +49,7 @@ class Show:
         self._driver = Driver(self.places, work=self.places.work, log=self.places.log)
 
     def expect_end(self) -> Driver:
-        """From here on it is no failure when the driver ends."""
+        """From here on the driver may end."""
         self._may_end = True
         return self.driver
 
@@ -59,7 +59,7 @@ class Show:
         return self.arrivals.end_of_day()
 
     def until(self, reached: Callable[[], bool], what: str) -> None:
-        """Go on until `reached`. Raises `NotReached` when that takes too long, or the driver dies over it."""
+        """Loop until `reached`. Raises `NotReached` when that takes too long, or when the driver ends."""
         deadline = self.now() + _PATIENCE_S
         while not reached():
             self.look()
@@ -95,17 +95,17 @@ class Show:
         self._screen.tell(Line(words, "good" if held else "bad"))
 
     def show_pipeline(self) -> None:
-        """The part of the file that says what is computed."""
+        """The part of the file with the computation."""
         _, _, chain = self.places.pipeline.read_text().partition("return (\n")
         self._screen.code(textwrap.dedent(chain.rpartition("\n    )")[0]).splitlines())
 
     def quote(self, words: str) -> None:
-        """What another process said, in its own words."""
+        """Output of another process, verbatim."""
         for line in words.splitlines():
             self._screen.tell(Line(line, "bad"))
 
     def close(self) -> None:
-        """Leave no process, and the home where it belongs."""
+        """End all processes, and move the home back."""
         self._tell(self._narrator.let_go())
         if self._driver is not None:
             self._driver.kill()

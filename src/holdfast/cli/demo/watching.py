@@ -1,5 +1,5 @@
-"""The pipeline as it can be seen from outside, without touching or slowing it: its work directory, the journal in its
-home, its table, its log."""
+"""Observes the pipeline from outside, without changing or slowing it: its work directory, the journal in its home, its
+table, its log."""
 
 import re
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Watch:
     def poll(self) -> list[Sight]:
         """What is new since the last call.
 
-        The table comes before the journal: the entry behind a change of the table is there when the change is.
+        The table is read before the journal: the entry that caused a change of the table exists before the change.
         """
         return [*self._batches(), *self._table_changes(), *self._entries(), *self._log_lines()]
 
@@ -86,7 +86,7 @@ class Watch:
             return
         committed = _numbers(directory / "commits")
         if directory != self._directory:
-            # What stands in a directory when it appears was restored, not run there.
+            # Batches that a directory has when it appears were restored, not run there.
             self._directory, self._newest_batch = directory, max(committed, default=-1)
             return
         for id in sorted(committed):

@@ -152,7 +152,7 @@ KNOWLEDGE = Knowledge(
                 holdfast=(
                     'on_exceeded="alert"',
                     "tolerable_failures=3",
-                    "# the pipeline runs on while HDFS is repaired",
+                    "# the pipeline keeps running while HDFS is repaired",
                 ),
             ),
             for_variant("hdfs-datanodes"),

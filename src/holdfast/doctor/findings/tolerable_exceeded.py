@@ -42,7 +42,7 @@ _FIX = Fix(
     holdfast=(
         "tolerable_failures=3",
         'on_exceeded="alert"',
-        "# past the number there is an alarm, and the pipeline runs on",
+        "# after more failures an alarm is raised, and the pipeline keeps running",
     ),
 )
 

@@ -248,7 +248,7 @@ class Collector:
     def _report_missing(self, keys: frozenset[str]) -> None:
         """The listing that says what is too much also says what is missing."""
         if keys and (gone := absent_among(self._store, sorted(keys)) & self._named_by_retained()):
-            log.error("%d objects that checkpoints need are gone from the home, such as %s", len(gone), min(gone))
+            log.error("%d objects that checkpoints need are missing from the home, such as %s", len(gone), min(gone))
             self._missing(gone)
 
     def _clear_folded(self) -> None:

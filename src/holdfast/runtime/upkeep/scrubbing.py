@@ -294,7 +294,7 @@ class Scrubbing:
         for id in ids:
             if id in state.corrupt and id not in state.passed_over and id not in state.retired:
                 mark_repaired(self._journal, id, "every byte was read and is right again")
-                log.info("checkpoint %s is sound again and may be chosen", id)
+                log.info("checkpoint %s is intact again and may be used for recovery", id)
 
 
 def _name(key: str) -> str:
