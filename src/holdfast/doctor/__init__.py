@@ -1,9 +1,9 @@
-"""`holdfast doctor`: what a job's logs say, why it happened, what to change.
+"""`holdfast doctor`: what happened according to a job's logs, why, and what to change.
 
 reading     files -> events
-matching    events -> what the rules see, added up
+matching    events -> what the rules recognise, aggregated
 findings    the rules: one module per finding
-diagnosis   what was seen -> findings, causes before consequences
+diagnosis   what was recognised -> findings, causes before consequences
 reports     findings -> page, Markdown, text
-spark       all of it on Spark; the only room that imports PySpark
+spark       all of it on Spark; the only package here that imports PySpark
 """

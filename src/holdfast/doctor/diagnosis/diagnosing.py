@@ -1,4 +1,4 @@
-"""From what was seen in logs to findings. Deterministic, whatever the order of the sightings."""
+"""From what was recognised in logs to findings. Deterministic, whatever the order of the sightings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
 
 
 def _references(known: Knowledge, engine: str) -> tuple[str, ...]:
-    """Not the other engine's."""
+    """Without those of the other engine."""
     others = {FLINK: ("SPARK-", "Spark docs"), SPARK: ("FLINK-", "FLIP-", "Flink docs")}.get(engine, ())
     return tuple(text for text in known.references if not text.startswith(others))
 
@@ -78,7 +78,7 @@ def _engine(case: Case, trouble: Trouble) -> str:
 
 
 def _lines(fix: Fix, engine: str) -> tuple[str, ...]:
-    """Those of the engine at hand, as far as there are any."""
+    """Those of the case's engine, if there are any."""
     own = fix.spark if engine == SPARK else fix.flink
     return own or fix.flink or fix.spark or fix.holdfast
 

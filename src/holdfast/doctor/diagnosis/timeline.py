@@ -1,4 +1,4 @@
-"""What followed from what, in one job: the first cause stands, its consequences are attached to it."""
+"""Causes and consequences in one job: the first cause is a finding, its consequences are attached to it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from holdfast.doctor.matching.sightings import Sample, Sighting
 from holdfast.doctor.matching.spans import Spans
 
 _REACH_MS = 60 * 60 * 1000
-"""How long after its cause a consequence may show."""
+"""How long after its cause a consequence may appear."""
 _SLACK_MS = 2 * 60 * 1000
-"""Clocks of hosts differ, and a log line comes when its writer gets to it."""
+"""Clocks of hosts differ, and log lines are written with a delay."""
 
 _FAILED_CHECKPOINTS = ("snapshot-write-failed", "metadata-exists", "checkpoint-expired")
 _LOST_WORKERS = ("out-of-memory", "executor-lost")
@@ -54,7 +54,7 @@ FOLLOWS_FROM: dict[str, tuple[str, ...]] = {
     ),
     "batch-falls-behind": (*_LOST_WORKERS, "snapshot-write-failed"),
 }
-"""What each trouble may be a consequence of; the earlier of two causes in a row explains better."""
+"""What each trouble may be a consequence of; an earlier cause in a row is preferred."""
 
 
 @dataclass(slots=True)

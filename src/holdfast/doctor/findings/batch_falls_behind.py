@@ -31,7 +31,7 @@ def _fix(case: Case, seen: Sightings) -> Fix:
     return Fix(
         spark=(
             f'# .trigger(processingTime="{seconds} seconds")',
-            "maxOffsetsPerTrigger=<what one interval can take>",
+            "maxOffsetsPerTrigger=<what one interval can process>",
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true",
         ),
         holdfast=(f'trigger="{seconds}s"',),
@@ -43,6 +43,6 @@ KNOWLEDGE = Knowledge(
     severity="warning",
     symptom="batches take longer than their trigger interval",
     rules=(Rule(CODE, ("Current batch is falling behind",), _recognise),),
-    causes=(Cause("slow", "a batch takes longer than the interval that it is triggered in", _fix, always()),),
+    causes=(Cause("slow", "a batch takes longer than the trigger interval", _fix, always()),),
     enough=_often,
 )

@@ -1,5 +1,4 @@
-"""A checkpoint was not acknowledged in time. Seven causes look the same here; what else the logs say tells them "
-"apart."""
+"""A checkpoint was not acknowledged in time. Seven causes look the same here; other log lines tell them apart."""
 
 import math
 import re
@@ -39,7 +38,7 @@ def _triggered(event: LogEvent) -> Clue | None:
 
 
 def _moment(event: LogEvent) -> str | None:
-    """Of a checkpoint; in the order of ids, so that of many the same ones are kept on both sides."""
+    """Of a checkpoint; in the order of ids, so that of many the same ones are kept as triggered and as expired."""
     if event.checkpoint is None or event.time is None:
         return None
     return f"{event.checkpoint:018}@{event.time}"
@@ -51,7 +50,7 @@ def _match(pattern: re.Pattern[str], text: str) -> str | None:
 
 
 def _large_state(case: Case, seen: Sightings) -> Support:
-    """Checkpoints that do complete are large, or take most of the time that they have."""
+    """Completed checkpoints are large, or take most of the time-out."""
     completed = case.of(CONTEXT + "completed")
     size = case.measure(CONTEXT + "completed", "bytes")
     duration = case.measure(CONTEXT + "completed", "duration_ms")
@@ -62,7 +61,7 @@ def _large_state(case: Case, seen: Sightings) -> Support:
 
 
 def _one_slow_task(case: Case, seen: Sightings) -> Support:
-    """The same task is late again and again, or says that barriers wait behind data."""
+    """The same task is late repeatedly, or logs that barriers wait behind data."""
     busy = case.near(seen, CONTEXT + "task-busy")
     late = [sighting for sighting in seen if sighting.key.variant == "late"]
     repeated = sum(sighting.count for sighting in late) >= 2 and len(mentioned(late, "task")) == 1
@@ -80,7 +79,7 @@ def _upgrade(case: Case, seen: Sightings) -> Fix:
 
 
 def _timeout_ms(case: Case) -> int:
-    """As the log says it, or as far as expiry is behind the trigger, or the default."""
+    """From the log, or the time from trigger to expiry, or the default."""
     said = case.measure(CODE, "timeout_ms")
     return said.most if said else _seen_timeout_ms(case) or _DEFAULT_TIMEOUT_MS
 
@@ -120,10 +119,10 @@ def _network_fix(case: Case, seen: Sightings) -> Fix:
         flink=(
             f"execution.checkpointing.timeout: {_longer(case)}",
             "heartbeat.timeout: 120000",
-            "# look for loss and retransmissions between the TaskManagers and the JobManager",
+            "# check for packet loss and retransmissions between the TaskManagers and the JobManager",
         ),
         spark=("spark.network.timeout=300s", "spark.executor.heartbeatInterval=20s"),
-        holdfast=(f'timeout="{_longer(case)}"', "# what was uploaded is reused by the next checkpoint"),
+        holdfast=(f'timeout="{_longer(case)}"', "# the next checkpoint reuses what was uploaded"),
     )
 
 
@@ -142,7 +141,7 @@ def _interval_fix(case: Case, seen: Sightings) -> Fix:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
             "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true",
         ),
-        holdfast=(f'interval="{minutes}m"', "# only files that are new since the last checkpoint travel"),
+        holdfast=(f'interval="{minutes}m"', "# only files that are new since the last checkpoint are uploaded"),
     )
 
 
@@ -179,8 +178,7 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "pause",
-            "the JobManager, driver or workers stood still (garbage collection, or too little CPU) and could not "
-            "process "
+            "the JobManager, driver or workers paused (garbage collection, or too little CPU) and could not process "
             "acknowledgements",
             Fix(
                 flink=(
@@ -196,7 +194,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "slow-storage",
-            "the checkpoint storage is slow to take the snapshots",
+            "the checkpoint storage is slow to write the snapshots",
             _storage_fix,
             for_context(CONTEXT + "slow-storage", weight=55),
         ),
@@ -211,7 +209,7 @@ KNOWLEDGE = Knowledge(
                     "state.checkpoints.num-retained: 1",
                 ),
                 spark=("spark.sql.streaming.minBatchesToRetain=100",),
-                holdfast=("# deletes run in the background at a limited rate and never hold up a checkpoint",),
+                holdfast=("# deletes run in the background at a limited rate and never delay a checkpoint",),
             ),
             for_context(CONTEXT + "cleanup", weight=50),
         ),
@@ -230,8 +228,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "backpressure-or-skew",
-            "one task is much slower than the others (skew, or back-pressure in front of it), and barriers wait "
-            "behind its "
+            "one task is much slower than the others (skew, or back-pressure before it), and barriers wait behind its "
             "data",
             Fix(
                 flink=(
@@ -242,7 +239,7 @@ KNOWLEDGE = Knowledge(
                 ),
                 spark=(
                     "spark.sql.shuffle.partitions=<more, before the first start>",
-                    "# salt the key that is too frequent",
+                    "# salt the skewed key",
                 ),
                 holdfast=("# holdfast show ID names a shard that is larger or slower than the others",),
             ),
@@ -250,7 +247,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "state-too-large",
-            "the state is too large to be written in the time that it has",
+            "the state is too large to be written within the time-out",
             _interval_fix,
             _large_state,
         ),
@@ -263,8 +260,7 @@ KNOWLEDGE = Knowledge(
         Cause(
             "network-likely",
             "the logs do not show why; most often the network between the workers and the JobManager, then a "
-            "JobManager "
-            "short of CPU",
+            "JobManager with too little CPU",
             _network_fix,
             always(),
         ),

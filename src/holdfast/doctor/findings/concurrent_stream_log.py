@@ -14,7 +14,7 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 _HOLDFAST = (
     'on_conflict="refuse"',
-    "# the second deployment is refused at its start, with host, pid and application of the first",
+    "# the second deployment is refused at its start; the error names host, pid and application of the first",
 )
 
 KNOWLEDGE = Knowledge(
@@ -45,12 +45,11 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "two-deployments",
-            "two deployments run the same query over one checkpointLocation; the one that comes second to a "
-            "batch dies, and "
-            "until then both have written output and state",
+            "two deployments run the same query over one checkpointLocation; the second to commit a batch fails, and "
+            "until then both write output and state",
             Fix(
                 spark=(
-                    "# stop one of the two; give each query a checkpointLocation of its own",
+                    "# stop one of the two; give each query its own checkpointLocation",
                     "spark.kubernetes.driver.podNamePrefix=<fixed, so that a second driver cannot start>",
                     "# on YARN: spark.yarn.maxAppAttempts=1 where an outer supervisor restarts the job",
                 ),

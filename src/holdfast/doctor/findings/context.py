@@ -1,4 +1,4 @@
-"""What is no trouble by itself, and tells why there is trouble: network, pauses, slow storage, sizes, versions."""
+"""Context that is no trouble by itself, but explains trouble: network, pauses, slow storage, sizes, versions."""
 
 import re
 
@@ -61,7 +61,7 @@ def _network(event: LogEvent) -> Clue | None:
 
 
 def _pause(event: LogEvent) -> Clue | None:
-    """A process that stood still: garbage collection, or no processor."""
+    """A process that paused: garbage collection, or no CPU."""
     text = whole(event)
     if "GC overhead limit exceeded" in text:
         return Clue(shown(event), "gc")
@@ -104,10 +104,10 @@ def _version(event: LogEvent) -> Clue | None:
     return Clue(shown(event), mentions={"version": match[1]}) if match else None
 
 
-def _given_up(event: LogEvent) -> Clue | None:
-    """A checkpoint that the coordinator gave up while tasks may still have been writing it.
+def _aborted(event: LogEvent) -> Clue | None:
+    """A checkpoint that the coordinator aborted while tasks may still have been writing it.
 
-    A task that declines because it cannot write tells of the trouble itself, not of what follows from it.
+    A task that declines because it cannot write is the trouble itself, not a consequence.
     """
     if event.checkpoint is None or storage_trouble(whole(event)) is not None:
         return None
@@ -161,7 +161,7 @@ CONTEXT_RULES = (
         _slow_storage,
     ),
     Rule(CONTEXT + "version", ("(Version: ", "Running Spark version"), _version),
-    Rule(CONTEXT + "given-up", ("Discarding checkpoint ", "Decline checkpoint "), _given_up),
+    Rule(CONTEXT + "aborted", ("Discarding checkpoint ", "Decline checkpoint "), _aborted),
     counted_failures.RULE,
     Rule(CONTEXT + "fresh-start", ("No checkpoint found during restore",), _fresh_start),
 )

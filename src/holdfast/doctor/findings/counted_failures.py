@@ -1,4 +1,4 @@
-"""Which checkpoints failed before Flink lost its patience, and the root cause of each."""
+"""Which checkpoints failed before Flink's tolerance was exceeded, and the root cause of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT = 20
 _SHOWN = 10
 _CHARACTERS = 240
 _SLACK_MS = 2_000
-"""The failure that was one too many may be logged behind the line that says so."""
+"""The failure that exceeded the tolerance may be logged after the line that reports it."""
 
 _EXPIRED = "expired before completing"
 _NOT_COUNTED = (
@@ -92,7 +92,7 @@ def failures_before(case: Case, exceeded: Sequence[Sighting]) -> list[Sample]:
 
 
 def _was_counted(failure: int, end: int, completed: Sequence[int]) -> bool:
-    """What has no time may have been."""
+    """A failure without a time may have been."""
     if failure < 0 or end < 0:
         return True
     if failure > end + _SLACK_MS:
@@ -102,7 +102,7 @@ def _was_counted(failure: int, end: int, completed: Sequence[int]) -> bool:
 
 
 def _says_more(sample: Sample, known: Sample) -> bool:
-    """The word of the task that failed is better than that of the coordinator that gave up waiting."""
+    """The message of the failed task is preferred to that of the coordinator that timed out."""
     return _EXPIRED in known.text and _EXPIRED not in sample.text
 
 

@@ -1,4 +1,4 @@
-"""A worker went away: an executor of Spark, a TaskManager of Flink."""
+"""A worker was lost: an executor of Spark, a TaskManager of Flink."""
 
 import re
 
@@ -68,15 +68,15 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "taken",
-            "the platform took the node or pod away: spot instance, pre-emption, drain or decommissioning",
+            "the platform removed the node or pod: spot instance, pre-emption, drain or decommissioning",
             Fix(
-                flink=("# run the JobManager on nodes that stay; restart-strategy.type: exponential-delay",),
+                flink=("# run the JobManager on permanent nodes; restart-strategy.type: exponential-delay",),
                 spark=(
                     "spark.decommission.enabled=true",
                     "spark.storage.decommission.enabled=true",
-                    "# run the driver on nodes that stay",
+                    "# run the driver on permanent nodes",
                 ),
-                holdfast=('restart_delay="1s"', "# state on the lost node comes back from the newest checkpoint"),
+                holdfast=('restart_delay="1s"', "# state of the lost node is restored from the newest checkpoint"),
             ),
             for_variant("taken", weight=60),
         ),
@@ -86,33 +86,32 @@ KNOWLEDGE = Knowledge(
             Fix(
                 flink=(
                     "task.cancellation.timeout: 600000",
-                    "# code that waits must end when its thread is interrupted; the log names the method it waits in",
+                    "# blocking code must return when its thread is interrupted; the log names the method it blocks in",
                 ),
             ),
             for_variant("stuck", weight=65),
         ),
         Cause(
             "killed",
-            "the worker was killed from outside (SIGKILL, exit code 137): most often by the kernel or the "
-            "platform because it "
-            "used more memory than it may, else by hand",
+            "the worker was killed from outside (SIGKILL, exit code 137): most often by the kernel or the platform "
+            "because it exceeded its memory limit, else by hand",
             Fix(
                 flink=(
                     "taskmanager.memory.process.size: <half as much again>",
                     "taskmanager.memory.jvm-overhead.fraction: 0.2",
-                    "# the kernel's log on that host says whether it was the memory",
+                    "# the kernel's log on that host shows whether memory was the reason",
                 ),
                 spark=(
                     "spark.executor.memoryOverhead=2g",
-                    "# the kernel's log on that host says whether it was the memory",
+                    "# the kernel's log on that host shows whether memory was the reason",
                 ),
-                holdfast=("# the query is restarted by policy: restart_attempts, restart_delay",),
+                holdfast=("# the query is restarted: restart_attempts, restart_delay",),
             ),
             for_variant("killed", weight=58),
         ),
         Cause(
             "pause",
-            "the worker stood still in garbage collection for longer than its heartbeat may be late",
+            "the worker paused in garbage collection for longer than its heartbeat time-out",
             Fix(
                 flink=("taskmanager.memory.process.size: <half as much again>", "heartbeat.timeout: 120000"),
                 spark=("spark.executor.memory=<half as much again>", "spark.network.timeout=300s"),
@@ -121,28 +120,28 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "heartbeat",
-            "the worker's heartbeats stopped: it died, stood still, or the network to it was cut",
+            "the worker's heartbeats stopped: it crashed, paused, or lost its network connection",
             Fix(
                 flink=(
                     "heartbeat.timeout: 120000",
-                    "# look at the end of that TaskManager's own log, and at its exit code",
+                    "# check the end of that TaskManager's own log, and its exit code",
                 ),
                 spark=(
                     "spark.network.timeout=300s",
                     "spark.executor.heartbeatInterval=20s",
-                    "# look at the end of that executor's own log, and at its exit code",
+                    "# check the end of that executor's own log, and its exit code",
                 ),
-                holdfast=("# the query is restarted by policy: restart_attempts, restart_delay",),
+                holdfast=("# the query is restarted: restart_attempts, restart_delay",),
             ),
             for_variant("heartbeat", weight=40),
         ),
         Cause(
             "died",
-            "the worker's process ended; its exit code and the end of its own log say why",
+            "the worker's process ended; its exit code and the end of its own log show why",
             Fix(
                 flink=("restart-strategy.type: exponential-delay",),
-                spark=("spark.task.maxFailures=8", "# look at the end of that executor's own log"),
-                holdfast=("# the query is restarted by policy: restart_attempts, restart_delay",),
+                spark=("spark.task.maxFailures=8", "# check the end of that executor's own log"),
+                holdfast=("# the query is restarted: restart_attempts, restart_delay",),
             ),
             always(),
         ),

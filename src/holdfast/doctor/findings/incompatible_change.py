@@ -62,18 +62,18 @@ def _as_before(case: Case, seen: Sightings) -> Fix:
     return Fix(
         spark=(
             *settings,
-            "# give back the value that the checkpoint was begun with, or start with a new checkpointLocation",
+            "# restore the value that the checkpoint was started with, or start with a new checkpointLocation",
         ),
         holdfast=_HOLDFAST,
     )
 
 
-_HOLDFAST = ("# such a query is refused at its start, before anything is touched, with a table of the differences",)
+_HOLDFAST = ("# such a query is refused at its start, before anything is changed, with a table of the differences",)
 
 KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
-    symptom="the program does not fit the checkpoint that it is to continue from",
+    symptom="the program does not fit the checkpoint that it is to resume from",
     rules=(
         Rule(
             CODE,
@@ -123,15 +123,15 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "operators",
-            "operators or sources were added, removed or reordered, and the state of the checkpoint finds no owner",
+            "operators or sources were added, removed or reordered, and state of the checkpoint belongs to no operator",
             Fix(
                 flink=(
                     "execution.savepoint.ignore-unclaimed-state: true",
                     "# set .uid() on every stateful operator, so that it is found again",
                 ),
                 spark=(
-                    "# take the old query back, or start with a new checkpointLocation; stateful operators must "
-                    "stay as they are",
+                    "# restore the old query, or start with a new checkpointLocation",
+                    "# stateful operators must not change",
                 ),
                 holdfast=_HOLDFAST,
             ),
@@ -152,7 +152,7 @@ KNOWLEDGE = Knowledge(
                     "pipeline.generic-types: false",
                 ),
                 spark=(
-                    "# take the old schema of keys and values back, or start with a new checkpointLocation",
+                    "# restore the old schema of keys and values, or start with a new checkpointLocation",
                     "spark.sql.streaming.stateStore.stateSchemaCheck=true",
                 ),
                 holdfast=_HOLDFAST,
@@ -161,10 +161,10 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "source",
-            "the table that the query reads has another schema than the checkpoint was begun with",
+            "the table that the query reads has another schema than when the checkpoint was started",
             Fix(
                 spark=(
-                    "# restart the query once: a change that it can follow is followed then",
+                    "# restart the query once: a supported change then takes effect",
                     "# .option('schemaTrackingLocation', <path below checkpointLocation>) before the next change",
                     "# else start with a new checkpointLocation",
                 ),
@@ -174,7 +174,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "version",
-            "the checkpoint was written by a newer version than the one that is to continue from it",
+            "the checkpoint was written by a newer version than the one that is to resume from it",
             Fix(
                 flink=("# run it with the version that wrote the checkpoint, or a newer one",),
                 spark=("# run it with the version that wrote the checkpoint, or a newer one",),

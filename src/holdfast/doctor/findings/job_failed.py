@@ -1,4 +1,4 @@
-"""The job ended with an error that is not about checkpoints, as far as is known here."""
+"""The job ended with an error that is not about checkpoints, as far as the rules know."""
 
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always
 from holdfast.doctor.matching.clues import Clue, Rule
@@ -34,10 +34,10 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "program",
-            "the innermost exception says why; it is none that this doctor knows a setting for",
+            "the innermost exception shows why; no setting is known that helps",
             Fix(
                 flink=("restart-strategy.type: exponential-delay",),
-                spark=("# plain Spark does not restart a query by itself",),
+                spark=("# plain Spark does not restart a failed query",),
                 holdfast=("restart_attempts=10", "# the query is restarted where it stopped"),
             ),
             always(),

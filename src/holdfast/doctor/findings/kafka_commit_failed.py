@@ -47,7 +47,7 @@ _BACKOFF = (
 )
 _AS_MANY = "# parallelism of KafkaSource and KafkaSink: as many as the topic has partitions, not more"
 _HOLDFAST = (
-    "# offsets are part of the checkpoint; what is committed to Kafka is for lag tools alone and never read back",
+    "# offsets are part of the checkpoint; those committed to Kafka are for lag tools only and never read back",
 )
 
 KNOWLEDGE = Knowledge(
@@ -72,7 +72,7 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "denied",
-            "the consumer may not commit to its group",
+            "the consumer is not allowed to commit to its group",
             Fix(
                 flink=("# grant READ on the group of properties.group.id",),
                 spark=("# grant READ on the group prefix: kafka.group.id or groupIdPrefix",),
@@ -82,9 +82,8 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "reconnect-loop",
-            "clients lose their brokers and connect again in a loop, so the group's coordinator is not there "
-            "when offsets "
-            "are committed; more consumers than partitions make it worse",
+            "clients lose their brokers and reconnect in a loop, so the group's coordinator is unavailable when "
+            "offsets are committed; more consumers than partitions make it worse",
             Fix(
                 flink=(*_BACKOFF, _AS_MANY),
                 spark=("kafka.reconnect.backoff.ms=1000", "kafka.reconnect.backoff.max.ms=5000"),
@@ -94,7 +93,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "idle-consumers",
-            "there are more consumers than partitions; those without one are thrown out of the group and rebalance it",
+            "there are more consumers than partitions; the idle ones are removed from the group, which rebalances it",
             Fix(flink=(_AS_MANY, *_BACKOFF), holdfast=_HOLDFAST),
             for_context("kafka-idle-consumers", weight=50),
         ),

@@ -21,8 +21,7 @@ KNOWLEDGE = Knowledge(
         Cause(
             "parallelism",
             "the source's parallelism is higher than the topic's number of partitions; subtasks without one also "
-            "hold back "
-            "the watermark",
+            "hold back the watermark",
             Fix(
                 flink=(
                     "# .setParallelism(<number of partitions>) on the Kafka source, or more partitions",

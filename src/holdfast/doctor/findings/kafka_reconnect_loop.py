@@ -1,4 +1,4 @@
-"""A Kafka client loses its brokers again and again, or gives up looking for them."""
+"""A Kafka client loses its brokers repeatedly, or times out looking for them."""
 
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, always, for_context
 from holdfast.doctor.matching.case import Case
@@ -32,7 +32,7 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _loops(case: Case, seen: Sightings) -> Sightings:
-    """One lost connection is every day's business: brokers close idle ones. A client that gave up is not."""
+    """One lost connection is normal: brokers close idle ones. A client that timed out is not."""
     gave_up = [sighting for sighting in seen if sighting.key.variant == _GAVE_UP]
     return [*gave_up, *(s for s in seen if s.count >= _MANY_IN_FIVE_MINUTES and s.key.variant != _GAVE_UP)]
 
@@ -46,7 +46,7 @@ _BACKOFF = ("properties.reconnect.backoff.ms: 1000", "properties.reconnect.backo
 KNOWLEDGE = Knowledge(
     code=CODE,
     severity="warning",
-    symptom="Kafka clients lose their brokers and connect again in a loop",
+    symptom="Kafka clients lose their brokers and reconnect in a loop",
     rules=(
         Rule(
             CODE,
@@ -62,7 +62,7 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "idle-consumers",
-            "there are more consumers than partitions, and those without work are disconnected",
+            "there are more consumers than partitions, and idle ones are disconnected",
             Fix(flink=("# parallelism of KafkaSource: as many as the topic has partitions, not more", *_BACKOFF)),
             for_context("kafka-idle-consumers", weight=50),
         ),

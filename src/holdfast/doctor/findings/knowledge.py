@@ -1,4 +1,4 @@
-"""What is known about one kind of trouble: how it shows, why it happens, what to change."""
+"""What is known about one kind of trouble: its symptoms, its causes, what to change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How much speaks for a cause (0: nothing), and what of the log does."""
+    """How strongly the log supports a cause (0: not at all), and the evidence."""
 
     weight: int
     evidence: Sightings = ()
@@ -74,13 +74,13 @@ class Knowledge:
     causes: tuple[Cause, ...]
     references: tuple[str, ...] = ()
     seen_as: str = ""
-    """The code of the rule that sees it, where that is another finding's."""
+    """The code of the rule that recognises it, if that belongs to another finding."""
     by_variant: bool = False
-    """Each variant is a finding of its own."""
+    """Each variant is a separate finding."""
     heals: bool = False
-    """No more than a warning once a later checkpoint completed."""
+    """Only a warning once a later checkpoint completed."""
     enough: Callable[[Case, Sightings], Sightings] = field(default=_all_of_them)
-    """What of the sightings is worth a finding; none when it is too little."""
+    """The sightings that make a finding; none when they are too few."""
     grade: Callable[[Case, Sightings, Severity], Severity] = field(default=_severity_as_is)
     counts: Callable[[Case, Sightings], Sequence[Sample]] = field(default=_nothing)
     """The failures that make up this one."""
@@ -106,7 +106,7 @@ def for_variant(*variants: str, weight: int = 50) -> Weigh:
 
 
 def for_context(code: str, *variants: str, weight: int = 40) -> Weigh:
-    """Supported when something else in the same job's logs, near the trouble, speaks for it."""
+    """Supported when something else in the same job's logs, near the trouble, indicates it."""
 
     def weigh(case: Case, seen: Sightings) -> Support:
         found = case.near(seen, code, *variants)

@@ -1,5 +1,4 @@
-"""Bugs of Flink that delay or lose checkpoints, by the releases that have them. Checked against the tags of its "
-"tree."""
+"""Bugs of Flink that delay or lose checkpoints, by affected release. Checked against the tags of its repository."""
 
 from __future__ import annotations
 
@@ -42,13 +41,13 @@ BUGS = (
     ),
     KnownBug(
         "FLINK-19401",
-        "the JobManager is blocked by reading checkpoints again and again during restarts",
+        "the JobManager is blocked by reading checkpoints repeatedly during restarts",
         (1, 0, 0),
         ((1, 10, 3), (1, 11, 3), (1, 12, 0)),
     ),
     KnownBug(
         "FLINK-17351",
-        "expired checkpoints are not counted as failures, so a job goes on for ever without a checkpoint",
+        "expired checkpoints are not counted as failures, so a job runs for ever without a checkpoint",
         (1, 9, 0),
         ((1, 11, 0),),
     ),

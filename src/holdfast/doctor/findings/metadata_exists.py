@@ -29,7 +29,7 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _two_writers(case: Case, seen: Sightings) -> Support:
-    """Several hosts in one directory, or an id that comes from the cluster's name, which only HA gives."""
+    """Several hosts in one directory, or an id that is derived from the cluster's name, as only HA does."""
     if len(mentioned(seen, "host")) > 1:
         return Support(60, seen)
     jobs = mentioned(seen, "job") | {case.job}
@@ -54,18 +54,18 @@ _HOLDFAST = (
 KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
-    symptom="a checkpoint could not be completed because its _metadata file was there already",
+    symptom="a checkpoint could not be completed because its _metadata file already exists",
     rules=(Rule(CODE, ("_metadata",), _recognise),),
     causes=(
         Cause(
             "same-job-id",
             "the job runs under a fixed job id without high availability, so after each restart it counts checkpoints "
-            "from 1 again and meets the files of the life before",
+            "from 1 again and finds the files of the previous run",
             Fix(
                 flink=(
                     "high-availability.type: kubernetes",
                     "high-availability.storageDir: <durable directory>/ha",
-                    "# or give each start a job id of its own: standalone-job.sh --job-id <32 hexadecimal digits>",
+                    "# or give each start its own job id: standalone-job.sh --job-id <32 hexadecimal digits>",
                 ),
                 holdfast=_HOLDFAST,
             ),
@@ -73,8 +73,8 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "two-deployments",
-            "two deployments write their checkpoints into one directory under the same job id; whichever comes second "
-            "finds the id taken",
+            "two deployments write their checkpoints into one directory under the same job id; the second one finds "
+            "the id taken",
             Fix(
                 flink=(
                     "state.checkpoints.dir: <directory of this deployment alone>",

@@ -44,7 +44,7 @@ def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
     return "warning" if all(sighting.key.variant == "skipped" for sighting in seen) else severity
 
 
-_HOLDFAST = ("# lost records cannot come back; restore --checkpoint ID from before, or accept the gap",)
+_HOLDFAST = ("# lost records cannot be recovered; restore --checkpoint ID from before, or accept the gap",)
 
 KNOWLEDGE = Knowledge(
     code=CODE,
@@ -79,8 +79,7 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "recreated",
-            "the topic was deleted and made again, so its offsets begin at 0 while the checkpoint remembers the "
-            "old ones",
+            "the topic was deleted and recreated, so its offsets begin at 0 while the checkpoint has the old ones",
             Fix(
                 flink=(
                     "# start without state, or from a savepoint of the other operators: --allowNonRestoredState "
@@ -128,7 +127,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "skipped",
-            "records were skipped silently because the job is set to go on",
+            "records were skipped silently because the job is configured to continue",
             Fix(
                 flink=("properties.auto.offset.reset: none",),
                 spark=("failOnDataLoss=true",),

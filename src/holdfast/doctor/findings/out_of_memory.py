@@ -52,9 +52,8 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "container",
-            "the container used more memory than it may (RocksDB, Python workers and buffers are outside the "
-            "heap) and was "
-            "killed",
+            "the container exceeded its memory limit (RocksDB, Python workers and buffers are outside the heap) and "
+            "was killed",
             Fix(
                 flink=(
                     "taskmanager.memory.process.size: <half as much again>",
@@ -66,7 +65,7 @@ KNOWLEDGE = Knowledge(
                     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage=true",
                     "spark.executor.pyspark.memory=1g",
                 ),
-                holdfast=("# copying needs bounded memory per shard; it is not what grows with the state",),
+                holdfast=("# copying needs bounded memory per shard, however large the state is",),
             ),
             for_variant("container"),
         ),
@@ -87,7 +86,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "metaspace",
-            "classes are loaded again with each restart and not let go",
+            "classes are loaded again with each restart and never unloaded",
             Fix(
                 flink=(
                     "taskmanager.memory.jvm-metaspace.size: 512m",
@@ -99,7 +98,7 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "heap",
-            "the heap is too small for what the job keeps on it",
+            "the heap is too small for the job's state and data",
             Fix(
                 flink=(
                     "taskmanager.memory.process.size: <half as much again>",

@@ -1,4 +1,4 @@
-"""The job restarts again and again."""
+"""The job keeps restarting."""
 
 import re
 
@@ -26,7 +26,7 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _a_loop(case: Case, seen: Sightings) -> Sightings:
-    """One restart is what restarts are for. A query that resumes at the same batch each time makes no headway."""
+    """One restart is normal. A query that resumes at the same batch each time makes no progress."""
     restarts = [sighting for sighting in seen if sighting.key.variant == "restarted"]
     resumed = [sighting for sighting in seen if sighting.key.variant == "resumed"]
     gave_up = [sighting for sighting in seen if sighting.key.variant == "gave-up"]
@@ -38,7 +38,7 @@ def _a_loop(case: Case, seen: Sightings) -> Sightings:
     return kept
 
 
-def _gave_up(case: Case, seen: Sightings) -> Support:
+def _ended_by_flink(case: Case, seen: Sightings) -> Support:
     gave_up = [sighting for sighting in seen if sighting.key.variant == "gave-up"]
     return Support(50 if gave_up else 0, gave_up)
 
@@ -52,14 +52,14 @@ _DELAY = (
 KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
-    symptom="the job restarts again and again",
+    symptom="the job keeps restarting",
     rules=(
         Rule(CODE, ("to RESTARTING", "to Restarting", "Recovery is suppressed by", "Resuming at batch "), _recognise),
     ),
     causes=(
         Cause(
             "no-slots",
-            "each life of the job waits for slots that no TaskManager offers, and gives up",
+            "each start of the job waits for slots that no TaskManager offers, and times out",
             Fix(
                 flink=(
                     "taskmanager.numberOfTaskSlots: <at least the job's parallelism divided by the TaskManagers>",
@@ -71,18 +71,17 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "gave-up",
-            "the job failed more often than its restart strategy allows, and Flink gave it up; the innermost "
-            "exception is "
-            "what to look at",
-            Fix(flink=(*_DELAY, "# then repair what the innermost exception says")),
-            _gave_up,
+            "the job failed more often than its restart strategy allows, and Flink ended it; the innermost exception "
+            "shows why",
+            Fix(flink=(*_DELAY, "# then fix what the innermost exception names")),
+            _ended_by_flink,
         ),
         Cause(
             "keeps-failing",
-            "each life of the job fails in the same way; the log does not show a reason that is known here",
+            "each start of the job fails in the same way; the log shows no known reason",
             Fix(
-                flink=(*_DELAY, "# look at the exception of the first task that FAILED"),
-                spark=("# look at the exception with which the query terminated first",),
+                flink=(*_DELAY, "# check the exception of the first task that FAILED"),
+                spark=("# check the exception with which the query terminated first",),
                 holdfast=('restart_delay="5s"', "restart_attempts=10"),
             ),
             always(),

@@ -1,4 +1,4 @@
-"""Every rule there is, and what a raw line must contain for one of them to look at it."""
+"""Every rule, and what a raw line must contain for a rule to examine it."""
 
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.findings.context import CONTEXT_RULES

@@ -45,9 +45,9 @@ _REFUSED = (
 )
 _WRITING = re.compile(r"CheckpointFileManager\S*\.(?:close|renameTempFile|create\w*|mkdirs)$")
 _DISK_FULL = "No space left on device"
-"""Whatever a query was writing: state rows go to disk one by one, deep below the code that says so."""
+"""Counts whatever a query was writing: state rows are written one by one, far below the code that logs it."""
 _BY_OPERATOR = ("Could not perform checkpoint", "Could not complete snapshot", "Could not materialize checkpoint")
-_GIVEN_UP = re.compile(r"Cancel|Interrupted|aborted|CheckpointException|declined|not running|closed and discarded")
+_ABORTED = re.compile(r"Cancel|Interrupted|aborted|CheckpointException|declined|not running|closed and discarded")
 _ABOUT_CHECKPOINTS = re.compile(
     r"checkpoint|snapshot|savepoint|[Ss]tate ?[Ss]tore|chk-\d|/(?:offsets|commits|sources|state)/|HDFSMetadataLog"
     r"|StreamMetadata|\.delta\b|\.changelog\b"
@@ -76,7 +76,7 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _refused(event: LogEvent, text: str) -> bool:
-    """A file of the checkpoint was being written; why that failed is said in words that are not known here."""
+    """A write of a checkpoint file failed with an unknown error."""
     if "AlreadyExists" in text or "Concurrent update to the log" in text:
         return False
     if "asynchronous part of checkpoint" in text:
@@ -97,12 +97,12 @@ def _is_told_elsewhere(text: str) -> bool:
 
 
 def _failed_in_its_own_code(event: LogEvent, text: str) -> bool:
-    """The innermost exception is neither the storage's nor Flink's way of saying that the checkpoint was given up."""
+    """The innermost exception is neither of the storage nor of Flink's abort of a checkpoint."""
     return any(phrase in text for phrase in _BY_OPERATOR) and _is_a_failure(root(event))
 
 
 def _is_a_failure(last: ExceptionLink | None) -> bool:
-    return last is not None and not _GIVEN_UP.search(f"{last.class_name}: {last.message}")
+    return last is not None and not _ABORTED.search(f"{last.class_name}: {last.message}")
 
 
 def _writes_a_checkpoint(event: LogEvent, text: str) -> bool:
@@ -115,15 +115,15 @@ def _in_checkpoint_code(event: LogEvent) -> bool:
     return any("execution.streaming" in frame or "CheckpointFileManager" in frame for frame in event.frames)
 
 
-def was_given_up(case: Case, seen: Sightings) -> Sightings:
-    """Writes that failed because their checkpoint had been discarded: that is another trouble."""
-    gone = {checkpoint for sighting in case.of(CONTEXT + "given-up") for checkpoint in sighting.checkpoints}
+def was_aborted(case: Case, seen: Sightings) -> Sightings:
+    """Writes that failed because their checkpoint was discarded: that is another finding."""
+    gone = {checkpoint for sighting in case.of(CONTEXT + "aborted") for checkpoint in sighting.checkpoints}
     return [s for s in seen if s.key.variant == "missing-path" and gone.intersection(s.checkpoints)]
 
 
-def _of_living_checkpoints(case: Case, seen: Sightings) -> Sightings:
-    given_up = {sighting.key for sighting in was_given_up(case, seen)}
-    return [sighting for sighting in seen if sighting.key not in given_up]
+def _of_other_checkpoints(case: Case, seen: Sightings) -> Sightings:
+    aborted = {sighting.key for sighting in was_aborted(case, seen)}
+    return [sighting for sighting in seen if sighting.key not in aborted]
 
 
 _TOLERATE = "execution.checkpointing.tolerable-failed-checkpoints: 3"
@@ -164,14 +164,13 @@ KNOWLEDGE = Knowledge(
                 flink=(
                     "state.checkpoints.num-retained: 1",
                     "state.backend.incremental: true",
-                    "# free space, or point state.checkpoints.dir to a larger volume; remove chk-* of jobs that "
-                    "are gone",
+                    "# free space, or point state.checkpoints.dir to a larger volume; remove chk-* of old jobs",
                 ),
                 spark=(
                     "spark.sql.streaming.minBatchesToRetain=20",
                     "# free space under checkpointLocation; if the path is below spark.local.dir, enlarge that volume",
                 ),
-                holdfast=("retained=3", "# holdfast collect --dry-run shows what can be freed"),
+                holdfast=("retained=3", "# holdfast collect --dry-run shows what can be deleted"),
             ),
             for_variant("disk-full"),
         ),
@@ -191,13 +190,13 @@ KNOWLEDGE = Knowledge(
                     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled=true",
                     "spark.hadoop.fs.s3a.retry.throttle.limit=40",
                 ),
-                holdfast=('interval="5m"', "# small files travel packed: see `requests` in holdfast status"),
+                holdfast=('interval="5m"', "# small files are uploaded in packs: see `requests` in holdfast status"),
             ),
             for_variant("throttled"),
         ),
         Cause(
             "permission",
-            "the identity that the job runs under may not write there, or its credentials have expired",
+            "the identity of the job is not allowed to write there, or its credentials have expired",
             Fix(
                 flink=(
                     "# give the job's role write, list and delete on state.checkpoints.dir",
@@ -218,24 +217,24 @@ KNOWLEDGE = Knowledge(
                 flink=(_TOLERATE, "execution.checkpointing.timeout: 20m", "execution.checkpointing.min-pause: 60s"),
                 spark=(
                     "spark.hadoop.fs.s3a.attempts.maximum=20",
-                    "# restart the query by policy: plain Spark ends it with the first write that fails",
+                    "# restart the query automatically: plain Spark ends it with the first failed write",
                 ),
-                holdfast=('on_exceeded="alert"', "# writes are tried again; the pipeline keeps running"),
+                holdfast=('on_exceeded="alert"', "# writes are retried; the pipeline keeps running"),
             ),
             for_variant("unreachable"),
         ),
         Cause(
             "missing-path",
-            "the checkpoint directory, or the file being written, is gone: deleted from outside, by a lifecycle rule, "
-            "or never made",
+            "the checkpoint directory, or the file being written, is gone: deleted by others, by a lifecycle rule, "
+            "or never created",
             Fix(
                 flink=(
-                    "# make the directory or bucket, and exempt it from clean-up jobs and lifecycle rules",
+                    "# create the directory or bucket, and exempt it from clean-up jobs and lifecycle rules",
                     "state.checkpoints.dir: <directory that exists on every TaskManager and the JobManager>",
                     _TOLERATE,
                 ),
                 spark=(
-                    "# make the directory or bucket, and exempt checkpointLocation from clean-up jobs and "
+                    "# create the directory or bucket, and exempt checkpointLocation from clean-up jobs and "
                     "lifecycle rules",
                 ),
                 holdfast=("# only the owner deletes; holdfast verify --all names what is missing",),
@@ -244,11 +243,11 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "operator",
-            "an operator failed in its own code while it made its snapshot; the innermost exception is its",
+            "an operator failed in its own code while it took its snapshot; the innermost exception shows where",
             Fix(
                 flink=(
                     _TOLERATE,
-                    "# repair what the innermost exception says: a failure in the synchronous part fails the task",
+                    "# fix what the innermost exception names: a failure in the synchronous part fails the task",
                 ),
                 holdfast=("# snapshots are copies of committed files: no code of the query runs for them",),
             ),
@@ -256,15 +255,14 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "refused",
-            "the storage refused the write; the innermost exception says how",
+            "the storage refused the write; the innermost exception shows why",
             Fix(
                 flink=(_TOLERATE,),
                 spark=(
-                    "# the storage must rename a file, or create it whole, when it is asked to: try it with "
-                    "hadoop fs -mv in checkpointLocation",
-                    "# let no other query and no clean-up job touch checkpointLocation",
+                    "# the storage must support atomic rename or create: try hadoop fs -mv in checkpointLocation",
+                    "# keep other queries and clean-up jobs out of checkpointLocation",
                 ),
-                holdfast=('on_exceeded="alert"', "# writes are tried again; the pipeline keeps running"),
+                holdfast=('on_exceeded="alert"', "# writes are retried; the pipeline keeps running"),
             ),
             always(),
         ),
@@ -272,5 +270,5 @@ KNOWLEDGE = Knowledge(
     references=("FLINK-4809",),
     by_variant=True,
     heals=True,
-    enough=_of_living_checkpoints,
+    enough=_of_other_checkpoints,
 )

@@ -52,8 +52,8 @@ _FALL_BACK = (
     "state.checkpoints.num-retained: 3",
 )
 _HOLDFAST = (
-    "# recovery takes the next older checkpoint that verifies by itself; the bad directory is kept for inspection",
-    "# holdfast verify --all proves every byte; holdfast restore --checkpoint ID --to DIR takes one by hand",
+    "# recovery uses the newest older checkpoint that verifies; the bad directory is kept for inspection",
+    "# holdfast verify --all verifies every byte; holdfast restore --checkpoint ID --to DIR restores one by hand",
 )
 
 KNOWLEDGE = Knowledge(
@@ -96,8 +96,7 @@ KNOWLEDGE = Knowledge(
         Cause(
             "corrupt",
             "files of the checkpoint or of the local copy are damaged: half-written, overwritten by another "
-            "deployment, or "
-            "spoilt on the volume or on the way",
+            "deployment, or corrupted on the volume or in transit",
             Fix(
                 flink=(
                     "state.backend.local-recovery: true",
@@ -106,7 +105,7 @@ KNOWLEDGE = Knowledge(
                 ),
                 spark=(
                     "spark.sql.streaming.stateStore.checkpointFormatVersion=2",
-                    "# put the file named above back from a copy; Spark has no older checkpoint to fall back to",
+                    "# restore the file named above from a copy; Spark has no older checkpoint to fall back to",
                 ),
                 holdfast=_HOLDFAST,
             ),
@@ -128,17 +127,17 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "storage",
-            "the storage did not hand the state out: no access, or no connection",
+            "the storage did not return the state: no access, or no connection",
             Fix(
-                flink=("# let the job's role read state.checkpoints.dir from every TaskManager",),
-                spark=("# let the job's role read checkpointLocation from every executor",),
+                flink=("# allow the job's role to read state.checkpoints.dir from every TaskManager",),
+                spark=("# allow the job's role to read checkpointLocation from every executor",),
                 holdfast=("# holdfast verify --job NAME reads with the same credentials",),
             ),
             for_variant("storage"),
         ),
         Cause(
             "unknown",
-            "the state backend could not open the state; the innermost exception says at which file",
+            "the state backend could not open the state; the innermost exception names the file",
             Fix(
                 flink=("state.backend.local-recovery: true", *_FALL_BACK),
                 spark=("# restore the state directory from a copy",),

@@ -1,4 +1,4 @@
-"""What is wrong with a storage, by the words of its clients. Shared by the findings about writing and reading."""
+"""What is wrong with a storage, by the messages of its clients. Shared by the findings about writing and reading."""
 
 import re
 
@@ -41,7 +41,7 @@ _UNREACHABLE = re.compile(
 FILE_OF_SPARKS_CHECKPOINT_GONE = re.compile(
     r"/(?:sources/\d+|offsets|commits|_spark_metadata|state/\d+/\d+)/(?!\S*\.tmp)\S+ (?:does not|doesn't) exist"
 )
-"""Whoever writes makes a file; it is a reader who misses one."""
+"""A writer creates a file; only a reader can find it missing."""
 
 _IN_ORDER = (
     ("disk-full", _SPACE, ("No space", "uota", "OutOfSpace", "StorageFull", "InsufficientStorage", "enough space")),
@@ -112,13 +112,13 @@ _IN_ORDER = (
         ("exist", "No lease", "NoSuch", "NotFound", "No such file", "kdir", "any open files", "create", "make"),
     ),
 )
-"""With parts of which one is in whatever the pattern matches: most texts have none, and looking for them is quick."""
+"""Each with literals, of which one is in every match of the pattern: most texts have none, and searching is fast."""
 
 
 def storage_trouble(text: str) -> tuple[str, re.Pattern[str]] | None:
     """The most specific trouble that the text names."""
     for name, pattern, parts in _IN_ORDER:
-        for part in parts:  # gigabytes of logs ask this: `any` of a generator takes three times as long
+        for part in parts:  # runs for gigabytes of logs: `any` of a generator takes three times as long
             if part in text:
                 if pattern.search(text):
                     return name, pattern

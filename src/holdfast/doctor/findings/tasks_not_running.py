@@ -81,7 +81,7 @@ KNOWLEDGE = Knowledge(
     causes=(
         Cause(
             "finished",
-            "part of the job has finished (a bounded source), and checkpoints after that are switched off",
+            "part of the job has finished (a bounded source), and checkpoints after that are disabled",
             Fix(flink=("execution.checkpointing.checkpoints-after-tasks-finish.enabled: true",)),
             for_variant("finished"),
         ),
@@ -94,7 +94,7 @@ KNOWLEDGE = Knowledge(
                     "parallelism.default: <at most all slots together>",
                     "jobmanager.scheduler: adaptive",
                 ),
-                holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
+                holdfast=("# a barrier is a committed batch: no task can miss a trigger",),
             ),
             _without_slots,
         ),
@@ -107,16 +107,16 @@ KNOWLEDGE = Knowledge(
                     "state.backend.local-recovery: true",
                     "execution.checkpointing.tolerable-failed-checkpoints: 3",
                 ),
-                holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
+                holdfast=("# a barrier is a committed batch: no task can miss a trigger",),
             ),
             for_variant("starting"),
         ),
         Cause(
             "not-running",
-            "the job was starting, restarting or ending; Flink takes no checkpoint then",
+            "the job was starting, restarting or ending, when Flink takes no checkpoints",
             Fix(
                 flink=("execution.checkpointing.min-pause: 60s",),
-                holdfast=("# a barrier is a committed batch: there is no trigger that tasks could miss",),
+                holdfast=("# a barrier is a committed batch: no task can miss a trigger",),
             ),
             always(),
         ),

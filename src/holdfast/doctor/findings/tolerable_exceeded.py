@@ -60,17 +60,16 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "finalize",
-            "the checkpoint was acknowledged by every task and failed when the JobManager wrote its metadata: look for "
-            "the exception of that write just before",
+            "every task acknowledged the checkpoint, and it failed when the JobManager wrote its metadata: see the "
+            "exception of that write just before",
             _FIX,
             for_variant("finalize", weight=40),
         ),
-        Cause("counted", "each failure that was counted is listed, with its root cause", _FIX, _counted),
+        Cause("counted", "each counted failure is listed with its root cause", _FIX, _counted),
         Cause(
             "unknown",
-            "the number of tolerated failures is 0 unless set, so one failed checkpoint is enough; the log does "
-            "not show "
-            "why it failed",
+            "the number of tolerated failures is 0 by default, so one failed checkpoint is enough; the log does not "
+            "show why it failed",
             _FIX,
             always(),
         ),

@@ -30,7 +30,7 @@ def _recognise(event: LogEvent) -> Clue | None:
 
 
 def _standing(case: Case, seen: Sightings) -> Sightings:
-    """The newest windows in which it never changed, if that is long enough to mean something."""
+    """The newest windows in which it never changed, if they are long enough to be significant."""
     newest_first = sorted(seen, key=lambda sighting: sighting.last, reverse=True)
     standing: list[Sighting] = []
     value: int | None = None
@@ -71,7 +71,7 @@ KNOWLEDGE = Knowledge(
             Fix(
                 flink=(
                     "table.exec.source.idle-timeout: 30s",
-                    "# check the unit and the nulls of the timestamp that the watermark is made of",
+                    "# check the unit and the nulls of the timestamp that the watermark is based on",
                 ),
                 spark=("# check the unit and the nulls of the column given to withWatermark",),
             ),
@@ -79,9 +79,8 @@ KNOWLEDGE = Knowledge(
         ),
         Cause(
             "stuck",
-            "one input is far behind or silent (the watermark is the lowest of all inputs), or the records' "
-            "event time does "
-            "not advance",
+            "one input is far behind or idle (the watermark is the lowest of all inputs), or the records' event time "
+            "does not advance",
             Fix(
                 flink=(
                     "table.exec.source.idle-timeout: 30s",

@@ -1,4 +1,4 @@
-"""What the rules see in events, added up in bounded memory: from millions of events to one case per job.
+"""What the rules recognise in events, aggregated in bounded memory: from millions of events to one case per job.
 
-Imports `reading`. Rules are given to it; it knows none.
+Imports `reading`. Rules are passed in.
 """

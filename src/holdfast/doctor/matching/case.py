@@ -1,4 +1,4 @@
-"""Everything that was seen of one job, put together from all its logs."""
+"""Everything that was recognised about one job, from all its logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.doctor.matching.sightings import Measure, Sighting
 from holdfast.doctor.matching.spans import Spans
 
 CONTEXT = "context:"
-"""Codes of what is no trouble by itself begin with this."""
+"""Prefix of codes that are context and no trouble by themselves."""
 _REACH_MS = 30 * 60 * 1000
 _SAME_DAYS_MS = 24 * 60 * 60 * 1000
 _SAME_LOG = frozenset(("pod", "file"))
@@ -55,7 +55,7 @@ class Case:
 
     @property
     def engine(self) -> str:
-        """By most of what was seen."""
+        """By the majority of the sightings."""
         votes: dict[str, int] = defaultdict(int)
         for sighting in self.sightings:
             votes[sighting.key.engine] += sighting.count
@@ -79,7 +79,7 @@ def _is_later(sighting: Sighting, time: int, line: int) -> bool:
 
 
 def cases(sightings: Iterable[Sighting]) -> list[Case]:
-    """One per job. What names no job belongs to the only job of its pod, file, directory or input; context that
+    """One per job. A sighting without a job belongs to the only job of its pod, file, directory or input; context that
     belongs to none of them (a cluster of many jobs) is shared by the jobs of its file."""
     everything = sorted(sightings, key=lambda sighting: (sighting.samples[0], _order(sighting)))
     owners = _Owners(everything)
@@ -98,7 +98,7 @@ def cases(sightings: Iterable[Sighting]) -> list[Case]:
 
 
 class _Owners:
-    """Which jobs each pod, file and directory speaks of."""
+    """Which jobs each pod, file and directory mentions."""
 
     def __init__(self, sightings: Sequence[Sighting]) -> None:
         self._jobs: dict[tuple[str, ...], set[str]] = defaultdict(set)
@@ -112,7 +112,7 @@ class _Owners:
         self._spans = {job: Spans(seen) for job, seen in own.items()}
 
     def only_job_around(self, sighting: Sighting) -> str | None:
-        """By the smallest place that speaks of any job that it may be of."""
+        """By the smallest place that mentions a job that the sighting may belong to."""
         for place in self._places(sighting):
             candidates = (job for job in self._jobs.get(place, ()) if self._may_be_of(job, sighting, place))
             jobs = list(islice(candidates, 2))
@@ -121,7 +121,7 @@ class _Owners:
         return None
 
     def _may_be_of(self, job: str, sighting: Sighting, place: tuple[str, ...]) -> bool:
-        """Not of a job of the other engine; and logs that only lie side by side must be of the same days."""
+        """Not a job of the other engine; and logs that are only in the same directory must be of the same days."""
         engine = sighting.key.engine
         if engine and self._engines[job] and engine not in self._engines[job]:
             return False

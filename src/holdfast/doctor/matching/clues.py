@@ -1,4 +1,4 @@
-"""What one rule sees in one event."""
+"""What one rule recognises in one event."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from holdfast.doctor.reading.events import LogEvent
 
 
 class Clue(Struct, frozen=True):
-    """`variant` tells apart what the fix depends on, and has few values; what has many goes to `mentions`."""
+    """`variant` has few values, and the fix depends on it; values of which there are many are `mentions`."""
 
     text: str
     """The line to show as evidence."""
@@ -23,12 +23,12 @@ Recognise = Callable[[LogEvent], Clue | None]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Events without any of the `needles` (literal, as they stand in a raw line) are never shown to `recognise`."""
+    """`recognise` only gets events with one of the `needles` (literal text of a raw line)."""
 
     code: str
     needles: tuple[str, ...]
     recognise: Recognise
     frequent: bool = False
-    """Healthy jobs write such lines all the time: a few of them per megabyte are looked at."""
+    """Healthy jobs write such lines all the time: only a few of them per megabyte are examined."""
     samples: int = 3
-    """How many of five minutes are kept to be shown."""
+    """How many per five minutes are kept as evidence."""

@@ -1,7 +1,7 @@
-"""Lines -> events: where each begins, which lines follow it, and which events are worth taking apart.
+"""Lines -> events: where each begins, which lines belong to it, and which events to parse.
 
-Most lines of a log are never looked at in Python. In a whole window at once RE2 finds the lines at which events begin,
-and Hyperscan those that contain a needle; only events with such a line are assembled.
+Python never processes most lines of a log. For a whole window at once, RE2 finds the lines at which events begin, and
+Hyperscan those that contain a needle; only events with such a line are parsed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.doctor.reading.windows import REACH, Window
 EVENT_LINES = 5_000
 _STRETCH = REACH // 2
 _FEW_AT_FIRST = 8
-"""Many a log is no longer than one stretch."""
+"""Many logs are no longer than one stretch."""
 _LINE_CHARACTERS = REACH
 
 
@@ -41,7 +41,7 @@ class Grouping:
 
     @cached_property
     def heads(self) -> Indices:
-        """The lines at which events begin, whoever they belong to."""
+        """The lines at which events begin, whichever window they belong to."""
         indices = pc.indices_nonzero(pc.match_substring_regex(self._window.lines, EVENT_START))
         found = np.frombuffer(indices.buffers()[1], dtype=np.int64, count=len(indices))  # to_numpy() imports pandas
         return found[np.searchsorted(found, self._window.first_whole) :]
@@ -102,7 +102,7 @@ class Grouping:
         return self._heads[place] if place >= 0 and self._within_reach(self._heads[place], hit) else None
 
     def _nearest_head_of(self, hit: int, writer: tuple[str, ...], nearest: int | None) -> int | None:
-        """What looks like a writer is one when it begins events, too; else it was only text."""
+        """What looks like a writer is one if it also begins events; otherwise it is only text."""
         place = bisect_right(self._heads, hit) - 1
         while place >= 0 and self._within_reach(self._heads[place], hit):
             if self._writer(self._heads[place]) == writer:
@@ -146,7 +146,7 @@ class Grouping:
         return lines
 
     def _headless_event(self, index: int) -> LogEvent:
-        """An exception with its trace, or else one line of which nobody knows what it belongs to."""
+        """An exception with its trace, or else a single line that belongs to no event."""
         lines = [self._line(index)]
         if starts_trace(lines[0].text):
             lines += takewhile(lambda line: not starts_trace(line.text), self._lines_after(index, lines[0].writer))

@@ -1,4 +1,4 @@
-"""What the rules look for, found in a whole window, or in the text of one event, at one go.
+"""Finds all texts that the rules look for in a whole window, or in one event, at once.
 
 Most lines have nothing. Hyperscan looks for all needles at once, at more than a gigabyte a second.
 """
@@ -31,7 +31,7 @@ class Needles:
             self._database.compile(expressions=[needle.encode() for needle in everything], literal=True)
 
     def lines_of(self, window: Window) -> tuple[Indices, Indices]:
-        """Those with a rare needle, and others with what healthy jobs write all the time; in order."""
+        """Those with a rare needle, and others with a needle that healthy jobs write all the time; in order."""
         needles, ends = self._found(window.data)
         lines = np.searchsorted(window.starts, np.array(ends, dtype=np.int64) - 1, side="right") - 1
         rare = self._is_rare[np.array(needles, dtype=np.int64)]
@@ -40,7 +40,7 @@ class Needles:
         return with_rare, others
 
     def rules_for(self, text: str) -> list[int]:
-        """The numbers of the rules that may see something in it."""
+        """The numbers of the rules that may recognise something in it."""
         needles, _ = self._found(text.encode("utf-8", "replace"))
         return sorted({number for needle in needles for number in self._wanted_by[needle]})
 

@@ -1,4 +1,4 @@
-"""One piece of a file, read through by one worker: what the rules see in it, and what it consists of."""
+"""One worker scans one piece of a file: what the rules recognise in it, and its counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.doctor.reading.windows import Read, Window, windows
 
 @dataclass(slots=True)
 class Reading:
-    """What one piece consists of. Readings of one file, in order, add up to that of the file."""
+    """The counts and sightings of one piece. Readings of one file, in order, add up to that of the file."""
 
     piece: Piece
     bytes: int = 0
@@ -29,7 +29,7 @@ class Reading:
     trailing: int = 0
     """Lines since the last event began."""
     beyond: int = 0
-    """Lines so far behind the beginning of their event that they belong to none."""
+    """Lines that are too far from the beginning of an event to belong to it."""
     binary: bool = False
     trouble: str | None = None
     """Why the piece could not be read, or not to its end."""
@@ -44,7 +44,7 @@ def scan(piece: Piece, rules: Sequence[Rule]) -> Reading:
 
 
 def scan_stream(piece: Piece, read: Read, rules: Sequence[Rule]) -> Reading:
-    """A whole file that somebody else opened."""
+    """A whole file that the caller opened."""
     reading = Reading(piece)
     _scan(reading, _windows_of_stream(reading, read), rules)
     return reading

@@ -1,6 +1,6 @@
-"""Clues added up: what of millions of events has to be kept, in bounded memory.
+"""Clues, aggregated: what is kept of millions of events, in bounded memory.
 
-Adding up is associative and commutative, so it gives the same whatever the order and however the logs were split.
+The aggregation is associative and commutative, so the result depends neither on the order nor on how logs were split.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.doctor.reading.text import whole
 
 WINDOW_MS = 5 * 60 * 1000
 _WINDOWS = 1_024
-"""Of one kind of sighting, before windows are put together: three days and a half without a gap."""
+"""Windows of one kind of sighting before they are merged: three and a half days without a gap."""
 _AT_ONCE = 20_000
 _MENTIONS = 8
 _CHECKPOINTS = 20
@@ -33,12 +33,12 @@ class Key(Struct, frozen=True):
     code: str
     variant: str
     engine: str
-    """`flink`, `spark`, or empty when the line does not tell."""
+    """`flink`, `spark`, or empty when it is unknown."""
     job: str
     host: str
     source: str
     window: int
-    """Number of the window since 1970; -1 when the log says no time."""
+    """Number of the window since 1970; -1 when the log has no time."""
     doubled: int = 0
     """How often the window of five minutes was doubled."""
 
@@ -55,7 +55,7 @@ class Sample(Struct, frozen=True, order=True):
     """A line to show; ordered by time, then place."""
 
     time: int
-    """-1 when the log says no time."""
+    """-1 when the log has no time."""
     source: str
     line: int
     text: str
@@ -109,7 +109,7 @@ _T = TypeVar("_T", str, int, Sample)
 
 
 def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]:
-    """What the rules see in these events, added up."""
+    """What the rules recognise in these events, aggregated."""
     rules = tuple(rules)
     needles = needles_of(rules)
     seen: dict[Key, Sighting] = {}
@@ -133,7 +133,7 @@ def merged(sightings: Iterable[Sighting]) -> list[Sighting]:
 
 
 def bounded(sightings: Iterable[Sighting], windows: int = _WINDOWS) -> list[Sighting]:
-    """What of one kind was seen in more windows than these is put into wider ones; nothing is left out of the counts.
+    """Sightings of one kind in more windows than this are merged into wider windows; the counts stay complete.
 
     The windows of a part of the logs are among those of the whole, so a part never doubles more often than the whole.
     """
@@ -178,7 +178,7 @@ def _sighting(rule: Rule, event: LogEvent, clue: Clue) -> Sighting:
 
 
 def _first_of(ours: tuple[_T, ...], theirs: tuple[_T, ...], most: int) -> tuple[_T, ...]:
-    """The least of both, in order. Mostly what comes later is larger, and there are enough."""
+    """The smallest of both, in order. Mostly the later ones are larger, and there are enough."""
     if not theirs or (len(ours) == most and ours[-1] <= theirs[0]):
         return ours
     return tuple(sorted(set(ours + theirs))[:most])

@@ -1,4 +1,4 @@
-"""When something was seen, as stretches of time that can be asked what they touch without looking at each sighting."""
+"""When something was seen, as periods of time: finds overlaps without comparing each sighting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.doctor.matching.sightings import Sighting
 
 
 class Spans:
-    """What has no time touches everything."""
+    """A sighting without a time overlaps with everything."""
 
     def __init__(self, sightings: Iterable[Sighting]) -> None:
         spans = sorted((sighting.samples[0].time, sighting.last.time) for sighting in sightings)

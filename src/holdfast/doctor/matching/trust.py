@@ -1,4 +1,4 @@
-"""Whose words count: a log carries other people's text, too."""
+"""Which events are evidence: a log also contains text from elsewhere."""
 
 import re
 
@@ -30,9 +30,9 @@ _EXCEPTION = re.compile(r"\b(?:[a-z_]\w*\.){2,}[A-Z]\w*(?:Exception|Error)\b")
 _STATEMENT = re.compile(
     r"Checkpoint \[?\w+\]? (?:duration exceeded|failed: |expired before|of job \S+ expired)|\[[A-Z][A-Z_.]{8,}\] "
 )
-"""What Flink says of a checkpoint, or Spark of an error by its name, pasted without the beginning of the line."""
+"""Messages of Flink about a checkpoint, or of Spark with an error class, pasted without the beginning of the line."""
 _PROGRESS = ('"batchId"', '"runId"')
-"""What Spark says of a batch; programs log it in their own name."""
+"""Spark's messages about a batch, which programs log under their own logger."""
 _ABBREVIATED = re.compile(
     r"(?:spark|scheduler|cluster|executor|storage|streaming|state|server|client|netty|rpc|k8s|yarn|kafka010|checkpoint"
     r"|taskmanager|taskexecutor|executiongraph|jobmaster|resourcemanager|heartbeat|tasks|clients|consumer|internals|hdfs"
@@ -42,10 +42,10 @@ _ABBREVIATED = re.compile(
 
 
 def is_about_the_job(event: LogEvent) -> bool:
-    """An exception, or something that a known component says.
+    """An exception, or a message of a known component.
 
-    A program's own words and lines that are no log lines may quote anything: a ticket, a search, a user. What a
-    connector of one's own complains of counts, when it speaks of a checkpoint or of an exception, and quotes nobody.
+    Messages of the program itself, and lines that are no log lines, may quote anything: a ticket, a search, a user. A
+    complaint of a custom connector counts if it is about a checkpoint or an exception, and contains no quotation.
     """
     if event.exceptions:
         return True

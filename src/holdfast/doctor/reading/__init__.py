@@ -1,4 +1,4 @@
-"""Log files as people have them -> events, one `LogEvent` per entry.
+"""Log files of any kind -> events, one `LogEvent` per entry.
 
 Imports nothing else of the doctor. Never decides what an event means.
 """

@@ -30,7 +30,7 @@ def headed(source: str, line: int, prefix: Stripped, first: FirstLine, continuat
 
 
 def headless(source: str, line: int, lines: Sequence[Stripped]) -> LogEvent:
-    """A piece of text without a log line in front: an exception that somebody pasted, output of another program."""
+    """Text without a log line before it: a pasted exception, output of another program."""
     trace = read_trace("", (each.text for each in lines))
     return _event(source, line, lines[0], FirstLine("", lines[0].time), trace)
 

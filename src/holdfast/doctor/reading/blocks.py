@@ -41,11 +41,11 @@ class Piece:
 
 
 class Damaged(Exception):
-    """Compressed bytes that end too early or are not what they say; what came before was read."""
+    """Compressed bytes that end too early or are invalid; the bytes before were read."""
 
 
 def compression_of(path: str) -> str | None:
-    """By the first bytes: names lie, and rotated logs are called anything."""
+    """By the first bytes: rotated logs may have any name."""
     with open(path, "rb") as file:
         return _compression(file.read(8))
 
@@ -75,7 +75,7 @@ def sample_of(path: str) -> bytes:
 
 @contextmanager
 def opened(path: str, start: int = 0) -> Iterator[Read]:
-    """Reads on from `start`, less what a window looks behind. Only a file that is not compressed can start later."""
+    """Reads from `start`, minus what a window needs before it. Only uncompressed files can be read from the middle."""
     compression = compression_of(path)
     if compression is None:
         with open(path, "rb", buffering=0) as file:

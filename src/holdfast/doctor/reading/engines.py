@@ -1,4 +1,4 @@
-"""Which engine wrote an event, and which version it says it is."""
+"""Which engine wrote an event, and its version."""
 
 import re
 

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 
 class ExceptionLink(Struct, frozen=True):
-    """One exception of a chain; `class_name` is fully qualified as far as the log says so."""
+    """One exception of a chain; `class_name` is fully qualified if it is in the log."""
 
     class_name: str
     message: str
@@ -13,7 +13,7 @@ class ExceptionLink(Struct, frozen=True):
 class LogEvent(Struct, frozen=True):
     """A line with its continuation: further lines of the message, and the stack trace behind it.
 
-    What a log does not say is None. `message` is capped by the parser; it has no prefix and no trace.
+    What is not in the log is None. `message` is capped by the parser; it has no prefix and no trace.
     A row of a Spark event log has its `Event` without `SparkListener` as `logger`, and what happened as `message`.
     """
 

@@ -1,8 +1,8 @@
 r"""How log lines begin: what was put in front of them, and the layouts of Flink, Spark, Kafka, logback and the JVM.
 
-The patterns stay within what both Python's `re` and RE2 understand, because the same text decides twice: `EVENT_START`
-finds, with RE2 over whole blocks, the lines at which an event begins; `PREFIXES` and `LAYOUTS` take such a line apart.
-A pattern therefore has no look-around, and its groups have names only where somebody reads them.
+The patterns only use what both Python's `re` and RE2 support, because each is used twice: `EVENT_START` finds, with RE2
+over whole blocks, the lines at which an event begins; `PREFIXES` and `LAYOUTS` parse such a line. A pattern therefore
+has no look-around, and its groups have names only where they are read.
 """
 
 import re
@@ -49,7 +49,7 @@ _LAYOUT_PATTERNS = (
     # The JVM's own log, for its garbage collector.
     rf"\[(?P<time>{_ISO}|\d+[.,]\d+s)\](?:\[[^\]]*\])*?"
     r"\[(?P<level>info|warning|error|debug|trace) *\](?:\[(?P<logger>[^\]]*)\])",
-    # No time, but plainly a log line.
+    # No time, but clearly a log line.
     rf"(?:{_THREAD}[ \t]+)?(?P<level>{_LEVEL})[ \t]+(?:{_BRACKETS}[ \t]+)?(?:{_TIME}[ \t]+)?"
     rf"{_DOTTED_LOGGER}[ \t]*(?:{_BRACKETS}[ \t]*)*(?:- |: )",
     # Flink's web page writes the time on a line of its own above the exception.
@@ -87,7 +87,7 @@ def _anonymous(pattern: str) -> str:
 
 
 ANY_PREFIX = re.compile("|".join(f"(?P<{kind}>{_anonymous(each)})" for kind, each in _PREFIX_PATTERNS.items()))
-"""Most lines have none, and one look says so; the group that matched says which."""
+"""Most lines have no prefix, and one match shows it; the group that matched is the prefix."""
 
 EVENT_START = (
     r"^(?:\r?\[Stage [^\n]*\r *)?\x00*(?:\xef\xbb\xbf)?(?:\x1b\[[0-9;]*m)*(?:"

@@ -1,8 +1,8 @@
 """Files of a directory that grow, are rotated and truncated while they are read.
 
-A file is known by device and inode, so a rotated log goes on under its new name. Bytes are read one look after they
-were first seen: a stack trace that is being written is then whole. Compressed files are passed over, because rotation
-makes them of files that were read before.
+A file is identified by device and inode, so a rotated log continues under its new name. Bytes are read one poll after
+they were first seen: a stack trace that is being written is then complete. Compressed files are skipped, because
+rotation creates them from files that were read before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def present(directory: str) -> dict[str, tuple[str, int]]:
             if compression_of(path) is None:
                 files[f"{status.st_dev}-{status.st_ino}"] = (path, status.st_size)
         except OSError:
-            continue  # gone, or not ours to read
+            continue  # gone, or not readable
     return files
 
 

@@ -1,4 +1,4 @@
-"""What the user names -> files to read: paths, directories, globs, URLs, standard input."""
+"""The user's arguments -> files to read: paths, directories, globs, URLs, standard input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def resolve(named: Iterable[str]) -> Inputs:
 
 
 def _require_file_system(url: str) -> None:
-    """Spark starts, waits and then says that it cannot list what a web server has."""
+    """Refused early: Spark would start, wait and then report that it cannot list files of a web server."""
     if urlsplit(url).scheme in ("http", "https", "ftp"):
         raise InvalidSettings(
             f"could not read {url}: logs are read from file systems and object stores, not from web servers",
@@ -71,7 +71,7 @@ def spooled(stream: BinaryIO, directory: Path) -> str:
 
 
 def piece_size(files: Iterable[str], cores: int) -> int:
-    """So that each core gets many: with few large ones, some cores wait while others read the last."""
+    """Small enough that each core gets many pieces: with few large ones, some cores would wait for the last."""
     total = sum(map(_length, files))
     return max(_LEAST_PIECE, min(PIECE, total // (cores * _PIECES_PER_CORE)))
 
@@ -117,7 +117,7 @@ def _weight(piece: Piece) -> int:
 
 
 def _length(path: str) -> int:
-    """What is gone or cannot be read counts as empty: the worker that tries to read it says why it could not."""
+    """A missing or unreadable file counts as empty: the worker that tries to read it reports the reason."""
     try:
         return os.stat(path).st_size
     except OSError:

@@ -75,7 +75,7 @@ def _from_layout(source: str, line: int, row: Mapping[str, Any], prefix: Strippe
 
 
 def _flattened(row: dict[str, Any]) -> dict[str, Any]:
-    """What collectors nest is looked for under its own name and, as in ECS, with the outer name in front."""
+    """Nested fields of collectors, under their own name and, as in ECS, with the outer name before it."""
     flat: dict[str, Any] = {}
     for outer in _NESTED:
         inner = row.get(outer)
@@ -111,7 +111,7 @@ def _time(row: Mapping[str, Any]) -> int | None:
 
 
 def _since_1970(number: float) -> int:
-    """Seconds, milliseconds, microseconds or nanoseconds: the magnitude tells."""
+    """Seconds, milliseconds, microseconds or nanoseconds, by magnitude."""
     if number >= _NANOSECONDS:
         return int(number // 1_000_000)
     if number >= _MICROSECONDS:

@@ -1,4 +1,4 @@
-"""The first line of an event, taken apart."""
+"""Parses the first line of an event."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def first_line(line: str) -> tuple[Stripped, FirstLine] | None:
 
 
 def writer_of(line: str) -> tuple[str, ...]:
-    """Which of several processes that share a file wrote this line; empty when nothing says so."""
+    """Which of several processes that share a file wrote this line; empty when it is unknown."""
     found = _laid_out(line)
     return stripped(line).writer if found is None else found[0].writer
 
 
 def _laid_out(line: str) -> tuple[Stripped, re.Match[str]] | None:
-    """The layout is looked for before a prefix is taken off: some times are both."""
+    """The layout is matched before a prefix is removed: some times are both."""
     rest = unwrapped(line)
     rest = without_cri(rest) or rest  # what stands behind its time is no level, so this line has no other layout
     for _ in range(_MOST_PREFIXES + 1):
@@ -101,7 +101,7 @@ def _after_level(first: FirstLine, text: str) -> FirstLine:
 
 
 def _time(written: str | None, by_collector: int | None) -> int | None:
-    """A time with its zone is better than one without, and the collector's better than none."""
+    """A time with a zone is preferred to one without, and the collector's time to none."""
     if written is None:
         return by_collector
     if by_collector is not None and not has_zone(written):

@@ -1,4 +1,4 @@
-"""Which job, task and checkpoint an event speaks of, as far as its text says so."""
+"""Which job, task and checkpoint the text of an event mentions."""
 
 import re
 

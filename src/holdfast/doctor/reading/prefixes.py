@@ -1,4 +1,4 @@
-"""What containers, collectors and tools put in front of every line, taken off."""
+"""Removes what containers, collectors and tools put before every line."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from holdfast.doctor.reading.times import has_zone, milliseconds
 
 _MOST = 3
 _INNERMOST = frozenset(("cri", "docker"))
-"""What the container runtime puts there: behind it, everything is the process's own."""
+"""The prefix of the container runtime: the process itself wrote everything after it."""
 _LEVELS = frozenset(("TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "FATAL"))
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CRI = PREFIXES["cri"]
 _OF_STREAM = {name: re.compile(rf"\n\d{{4}}-\d\d-\d\dT\S{{9,24}} {name} F ") for name in ("stdout", "stderr")}
-"""Of the time a look is enough: the runtime wrote the first line of the same event."""
+"""A rough pattern of the time is enough: the runtime wrote the first line of the same event."""
 _OTHER_WRITING = ("\r", "\x1b", "\x00", "\ufeff")
 _LABEL = re.compile(r'(?:pod|pod_name|instance|host|hostname)="([^"]*)"')
 
@@ -37,7 +37,7 @@ class Stripped(msgspec.Struct, frozen=True):
     writer: tuple[str, ...] = ()
     host: str | None = None
     written: str | None = None
-    """When, by the collector's clock, which says its zone."""
+    """The time by the collector's clock, with its zone."""
 
     @property
     def time(self) -> int | None:
@@ -58,7 +58,7 @@ def stripped(line: str) -> Stripped:
 def same_writer(text: str, writer: tuple[str, ...]) -> list[str] | None:
     """Lines without their prefixes, when a container's runtime wrote each of them for this writer; None when not.
 
-    What `stripped` says of each line, for a tenth of its time.
+    The same result as `stripped` for each line, ten times faster.
     """
     if len(writer) != 2 or writer[0] != "cri" or any(sign in text for sign in _OTHER_WRITING):
         return None

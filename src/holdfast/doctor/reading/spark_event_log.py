@@ -1,7 +1,7 @@
 """Spark's event log, as the history server reads it: one JSON object per line.
 
-Only what tells of trouble becomes more than a line of the table: failed tasks, stages and jobs, lost executors, and the
-life of streaming queries.
+Only signs of trouble become more than a row of the table: failed tasks, stages and jobs, lost executors, and the start,
+progress and end of streaming queries.
 """
 
 from __future__ import annotations

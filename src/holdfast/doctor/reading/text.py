@@ -1,4 +1,4 @@
-"""What an event says, as text to search and as a line to show."""
+"""The content of an event, as text to search and as a line to show."""
 
 import re
 from collections.abc import Iterable

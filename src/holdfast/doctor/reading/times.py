@@ -17,7 +17,7 @@ _MONTHS = {
 
 
 def milliseconds(text: str) -> int | None:
-    """None when it is no time, has no date, or names a day that does not exist."""
+    """None when it is not a time, has no date, or names a day that does not exist."""
     try:
         return _iso(text) or _spark(text) or _log4j(text)
     except ValueError:

@@ -54,7 +54,7 @@ class _Link:
 class Trace(Struct, frozen=True):
     message: str
     exceptions: tuple[ExceptionLink, ...]
-    """The chain of causes, outermost first. What was suppressed is no cause and is not here."""
+    """The chain of causes, outermost first. Suppressed exceptions are no causes and not included."""
     frames: tuple[str, ...]
 
 

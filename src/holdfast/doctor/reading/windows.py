@@ -1,8 +1,8 @@
 """A stream of bytes as overlapping windows of lines, in bounded memory.
 
 A piece is the bytes from `start` to `end` of one file, of which there may be many. Each line belongs to the piece, and
-within it to the window, in which its first byte is. A window also shows what is around its own lines, so far that no
-event is cut: `REACH` behind and ahead. What is longer than that is cut, at the same place wherever a piece begins.
+within it to the window, in which its first byte is. A window also contains `REACH` bytes before and after its own
+lines, so that no event is cut. A longer event is cut, at the same place wherever a piece begins.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 REACH = 512 * 1024
-"""No event is longer; of a longer line, only this much is sure to be looked at."""
+"""No event is longer; of a longer line, only this much is certain to be examined."""
 WINDOW = 24 * 1024 * 1024
 _CHUNK = 1024 * 1024
 _CACHED = 256 * 1024
-"""Bytes that stay in the processor's cache while they are looked at twice."""
+"""Bytes that stay in the processor's cache while they are scanned twice."""
 
 Read = Callable[[int], bytes]
 _LINE_FEED = 10
@@ -27,7 +27,7 @@ _LINE_FEED = 10
 
 @dataclass(frozen=True)
 class Window:
-    """Of use until the next one is asked for: they share their memory."""
+    """Valid until the next one is requested: windows share their memory."""
 
     data: memoryview
     offset: int

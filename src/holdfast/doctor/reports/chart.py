@@ -1,4 +1,4 @@
-"""The timeline of a report: a row per finding, with what followed from it below. Positions are shares of the width."""
+"""The timeline of a report: a row per finding, its consequences below it. Positions are shares of the width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report is about: the findings, and what was looked at."""
+"""The content of a report: the findings, and what was examined."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _sentence(text: str) -> str:
 
 
 def _lines_to_copy(lines: Sequence[str]) -> str:
-    """Advice is not to be copied, and looks it."""
+    """Advice, which is not to be copied, is shown differently."""
     if not lines:
         return ""
     marked = (f'<span class="soft">{escape(line)}</span>' if line.startswith("#") else escape(line) for line in lines)

@@ -1,6 +1,6 @@
-"""Reports that can be shown to others: secrets are gone, hosts and addresses have pseudonyms.
+"""Reports that can be shared: secrets are removed, hosts and addresses have pseudonyms.
 
-The same host has the same pseudonym all through a report, so that it can still be followed.
+A host has the same pseudonym everywhere in a report.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Redactor:
         return known.setdefault(value, f"{kind}-{len(known) + 1}")
 
     def _known_hosts(self, text: str) -> str:
-        """A host that was recognised once is masked wherever it stands."""
+        """A host that was recognised once is masked everywhere."""
         for host, name in self._names["host"].items():
             if len(host) >= 4:
                 text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w-])", name, text)

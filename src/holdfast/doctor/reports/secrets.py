@@ -3,7 +3,7 @@
 Found by name: what follows `password`, `pwd`, `secret`, `token`, `account.key…`, `Authorization` and the like, in
 `name=value`, `name: value`, `"name": "value"`, `--name value`, `(name,value)` and Hadoop's `<name>…</name><value>…`.
 Found by shape: private keys, keys of AWS, Azure and Google, JSON web tokens, tokens of well-known services, and any
-long run of letters, digits, `+` and `/` that is mixed as only a key is.
+long run of letters, digits, `+` and `/` that is as mixed as only a key is.
 Not found: a short secret in a sentence, without a name.
 """
 
@@ -53,12 +53,12 @@ def without_secrets(text: str) -> str:
 
 
 def _key_masked(found: re.Match[str]) -> str:
-    """A digest is of one case, a path has many slashes; a key is mixed."""
+    """A digest has one case, a path has many slashes; a key is mixed."""
     run = found[0]
     mixed = all(re.search(kind, run) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
     return MASK if mixed and run.count("/") <= max(3, len(run) // 16) and not _looks_like_words(run) else run
 
 
 def _looks_like_words(run: str) -> bool:
-    """Long names of classes are letters in rows; in a key, digits and changes of case are everywhere."""
+    """Long class names have long runs of letters; a key has digits and changes of case everywhere."""
     return max(map(len, re.findall(r"[a-z]+", run)), default=0) >= 8

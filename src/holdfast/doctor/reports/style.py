@@ -1,4 +1,4 @@
-"""How the report looks in a browser: light and dark, wide and narrow, on paper."""
+"""The style of the report in a browser: light and dark, wide and narrow, on paper."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #f6f8fa; --card: #fff; --soft: #57606a; --line: #d0d7de;

@@ -8,7 +8,7 @@ def place(evidence: Evidence) -> str:
 
 
 def shown(finding: Finding, evidence: Evidence) -> tuple[str, str]:
-    """Where it is, and what it says. A history has no files and lines: what it says names the checkpoint."""
+    """The place and the text. A history has no files and lines: the text names the checkpoint."""
     return ("", evidence.text) if finding.engine == "holdfast" else (place(evidence), evidence.text)
 
 
@@ -30,7 +30,7 @@ def period(seen: Finding | Consequence) -> str:
 
 
 def counted(finding: Finding) -> list[str]:
-    """The failures that Flink counted before it gave up, whether that is the finding or followed from it."""
+    """The failures that Flink counted before it failed the job, whether that is the finding or a consequence."""
     rows = dict.fromkeys((*finding.counted, *(each for effect in finding.consequences for each in effect.counted)))
     return [f"{place(each)}: {each.text}" for each in rows]
 

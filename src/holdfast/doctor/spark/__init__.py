@@ -1,4 +1,4 @@
-"""The doctor on Spark: files cut to pieces, read by workers, followed as they grow.
+"""The doctor on Spark: files are split into pieces, read by workers, followed as they grow.
 
 The only part of the doctor that imports PySpark.
 """

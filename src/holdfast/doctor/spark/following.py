@@ -66,7 +66,7 @@ class _GrowthReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class _Lines:
-    """Numbers of lines over all batches: each says how many lines it read, the next goes on from there."""
+    """Line numbers over all batches: each batch reports how many lines it read, the next continues from there."""
 
     def __init__(self) -> None:
         self._read: dict[str, int] = {}
@@ -80,7 +80,7 @@ class _Lines:
 def follow(
     spark: SparkSession, directory: str, rules: Sequence[Rule], checkpoint: Path, every: str, told: Told
 ) -> StreamingQuery:
-    """Tells of what is seen, look by look. Returns at once; the query runs until it is stopped."""
+    """Reports sightings batch by batch. Returns at once; the query runs until it is stopped."""
     lines = _Lines()
 
     def take(batch: DataFrame, number: int) -> None:

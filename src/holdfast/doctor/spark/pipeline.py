@@ -1,7 +1,7 @@
-"""The log pipeline on Spark: files are cut to pieces, workers read them, the driver adds up what they saw.
+"""The log pipeline on Spark: files are split into pieces, workers scan them, the driver aggregates the results.
 
-What the workers send back is bounded by the number of jobs, hosts, kinds of trouble and minutes, not by the size of the
-logs. It does not depend on how the files were cut, nor on who read which piece.
+The result of the workers is bounded by the number of jobs, hosts, kinds of trouble and minutes, not by the size of the
+logs. It depends neither on how the files were split nor on which worker read which piece.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Examination:
     unparsed: int
     """Lines that belong to no event."""
     binary: tuple[str, ...]
-    """Files that are no text and were passed over."""
+    """Files that are not text and were skipped."""
     troubles: tuple[str, ...]
     """Why files could not be read, or not to their end."""
     first_lines: dict[Piece, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Examination:
 
 
 def examine(spark: SparkSession, inputs: Inputs, rules: Sequence[Rule], size: int | None = None) -> Examination:
-    """`size`: of the pieces that files are cut to."""
+    """`size`: of the pieces that files are split into."""
     cores = spark.sparkContext.defaultParallelism
     size = size or piece_size(inputs.files, cores)
     pieces = list(pieces_of(inputs.files, size))
@@ -127,7 +127,7 @@ def _scanning(
     tasks: Broadcast[list[list[Piece]]], rules: tuple[Rule, ...]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        gc.freeze()  # PySpark collects garbage after each task, and would look through every module for 50 ms
+        gc.freeze()  # PySpark collects garbage after each task, which would scan every module for 50 ms
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 readings = [pickle.dumps(scan(piece, rules)) for piece in tasks.value[number]]

@@ -43,7 +43,7 @@ def scanned(spark: SparkSession, urls: Sequence[str], rules: Sequence[Rule]) -> 
             return _scanned(spark, urls, tuple(rules))
     except AnalysisException as error:
         if "PATH_NOT_FOUND" in str(error):
-            raise NotFound(f"No logs to read: {' '.join(urls)} does not exist", hint="look at the spelling") from error
+            raise NotFound(f"No logs to read: {' '.join(urls)} does not exist", hint="check the spelling") from error
         raise StorageError(f"Reading {' '.join(urls)} failed: {_first_line(error)}") from error
     except PySparkException as error:
         raise StorageError(f"Reading {' '.join(urls)} failed: {_first_line(error)}", hint=_SPARKS_OWN) from error
@@ -70,7 +70,7 @@ def _scanned_lines(lines: DataFrame, rules: tuple[Rule, ...]) -> list[Reading]:
 
 
 def _scanned_whole(files: DataFrame, rules: tuple[Rule, ...]) -> list[Reading]:
-    """Hadoop reads zstd only with a native library that PySpark does not bring."""
+    """Hadoop reads zstd only with a native library that PySpark does not include."""
     rows = files.select("path", "content").mapInArrow(_reading_whole(rules), _SCHEMA).collect()
     return [pickle.loads(row.reading) for row in rows]
 
@@ -113,7 +113,7 @@ def _by_file(batch: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
 
 
 def _bytes(lines: pa.Array) -> bytes:
-    """All lines as they stand in the array, one after the other, UTF-8 or not."""
+    """All lines of the array, concatenated, UTF-8 or not."""
     lines = lines.cast(pa.large_binary())
     offsets = memoryview(lines.buffers()[1]).cast("q")
     start, end = offsets[lines.offset], offsets[lines.offset + len(lines)]

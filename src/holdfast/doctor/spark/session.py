@@ -1,4 +1,4 @@
-"""The Spark session of the doctor: quiet, and wherever spark-submit or the environment says; else on all cores."""
+"""The Spark session of the doctor: quiet, on the master of spark-submit or the environment; else on all cores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OPTIONS = "SPARK_SUBMIT_OPTS"
 
 @contextmanager
 def doctors_session() -> Iterator[SparkSession]:
-    """A session of this process, if there is one, which then stays; else one that ends here."""
+    """The session of this process, if there is one, which is kept; else a new one, which is stopped at the end."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     made_here = SparkContext._active_spark_context is None
     session = SparkSession.getActiveSession() or _started()
@@ -55,7 +55,7 @@ def _started() -> SparkSession:
 
 @contextmanager
 def said_only_when_it_fails() -> Iterator[None]:
-    """Spark greets with ten lines before it knows how loud it may be; whoever is on call looks for one answer."""
+    """Spark prints ten lines before its log level applies. They are only shown if the start fails."""
     before = os.environ.get(_OPTIONS)
     if before and "log4j" in before:
         yield

@@ -1,4 +1,4 @@
-"""Every event as a row: the typed table, kept as Parquet."""
+"""Every event as a row: the typed table, stored as Parquet."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA = (
 
 
 def table(spark: SparkSession, first_lines: Mapping[Piece, int]) -> DataFrame:
-    """`first_lines`: as an examination of the same logs found them."""
+    """`first_lines`: from an examination of the same logs."""
     pieces = list(first_lines)
     shared = shared_out(pieces, PIECE, spark.sparkContext.defaultParallelism)
     tasks = [[(pieces[place], first_lines[pieces[place]]) for place in task] for task in shared]
