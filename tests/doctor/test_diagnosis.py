@@ -127,7 +127,7 @@ def test_jobs_are_not_mixed_up() -> None:
 def test_what_names_no_job_belongs_to_the_only_job_around() -> None:
     pause = event("Detected pause in JVM: pause of approximately 40000ms", job=None, source="logs/taskmanager.log")
     one, *_ = findings(expired(1, source="logs/jobmanager.log"), pause)
-    assert one.cause.startswith("the JobManager, driver or workers stood still")
+    assert one.cause.startswith("the JobManager, driver or workers paused")
 
 
 def test_what_names_no_job_is_not_given_to_a_job_of_the_other_engine_or_of_another_time() -> None:
@@ -165,7 +165,7 @@ def test_one_failure_that_was_got_over_is_no_more_than_a_warning() -> None:
         (completed(8, NOON - 20 * MINUTE, size=40 * 10**9, took=550_000), "state.backend.incremental: true"),
         (
             event("Starting StandaloneSessionClusterEntrypoint (Version: 1.10.1, Scala: 2.11)"),
-            "# FLINK-19401: the JobManager is blocked by reading checkpoints again and again during restarts; "
+            "# FLINK-19401: the JobManager is blocked by reading checkpoints repeatedly during restarts; "
             "fixed in 1.12.0",
         ),
     ],
@@ -216,7 +216,7 @@ def test_a_write_to_a_discarded_checkpoint_is_another_trouble() -> None:
             "Please reduce your request rate. (Service: Amazon S3; Error Code: SlowDown",
             "s3.entropy.key",
         ),
-        ("Path doesn't exist: /flink/chk-7/84631771", "# make the directory or bucket"),
+        ("Path doesn't exist: /flink/chk-7/84631771", "# create the directory or bucket"),
         ("Connection refused", "execution.checkpointing.timeout: 20m"),
     ],
 )

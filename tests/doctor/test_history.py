@@ -224,7 +224,7 @@ def test_status_shows_findings(history: History, capsys: pytest.CaptureFixture[s
     )
     assert main(("status", *of)) == 0
     words = " ".join(capsys.readouterr().out.split())
-    assert "checkpoints-failing: the checkpoint was not complete when its time was up" in words
+    assert "checkpoints-failing: the checkpoint timed out before it was complete" in words
     assert 'Try: timeout="20m"' in words
 
 

@@ -588,7 +588,7 @@ class Operator:
 
 def _asked_too_early(failure: HoldfastError | None) -> bool:
     """Somebody asked the run to stop with a savepoint before it had a batch to make one of."""
-    return failure is not None and "no committed batch to make savepoint" in failure.message
+    return failure is not None and "no committed batch to take savepoint" in failure.message
 
 
 class _Defects(logging.Handler):

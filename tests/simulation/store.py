@@ -32,9 +32,9 @@ class Faults:
     """Probabilities per operation."""
 
     before: float = 0.0
-    """An error, and nothing happened."""
+    """An error without an effect."""
     after: float = 0.0
-    """An error, though it happened."""
+    """An error after the effect."""
     delayed: float = 0.0
     """An error, and it happens later."""
     slow: float = 0.0

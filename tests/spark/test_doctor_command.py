@@ -97,7 +97,7 @@ def test_nothing_to_examine(capsys: Output, tmp_path: Path) -> None:
     for name, words in {
         "missing.log": "missing.log does not exist",
         "*.nothing": "matches nothing",
-        "empty.log": "what was named is empty",
+        "empty.log": "the input is empty",
         "garbage.log": "no line begins like a log line",
         "core": "core is not text",
     }.items():
@@ -112,7 +112,7 @@ def test_nothing_to_examine(capsys: Output, tmp_path: Path) -> None:
 def test_a_binary_file_among_logs_is_passed_over(capsys: Output, tmp_path: Path) -> None:
     (tmp_path / "core").write_bytes(bytes(range(256)) * 40)
     answer = document(capsys, case("healthy-flink-1.17"), str(tmp_path / "core"))
-    assert answer["logs"]["skipped"] == [f"{tmp_path / 'core'} is no text"]
+    assert answer["logs"]["skipped"] == [f"{tmp_path / 'core'} is not text"]
 
 
 def test_what_is_followed_is_told_once_and_again_when_it_becomes_critical() -> None:

@@ -62,7 +62,7 @@ class TestHdfs:
             lambda: at_once.read("a", 0, 5),
             lambda: at_once.read("a", 3, 1),
         ):
-            with pytest.raises(StorageUnreachable, match="not readable now"):
+            with pytest.raises(StorageUnreachable, match="bytes arrived"):
                 read()
 
     def test_a_store_that_retries_gives_all_of_it_as_soon_as_it_can(self, late: HdfsServer) -> None:
@@ -85,10 +85,10 @@ class TestHdfs:
 
     def test_no_heartbeat_and_no_request_is_said_of_one_that_is_there(self, at_once: HdfsStore) -> None:
         write_heartbeat(at_once, HEARTBEAT)
-        with pytest.raises(StorageUnreachable, match="not readable now"):
+        with pytest.raises(StorageUnreachable, match="bytes arrived"):
             read_heartbeat(at_once)
         place_request(at_once, REQUEST)
-        with pytest.raises(StorageUnreachable, match="not readable now"):
+        with pytest.raises(StorageUnreachable, match="bytes arrived"):
             read_request(at_once)
         assert at_once.exists("requests/next.json"), "nor is it removed"
 
@@ -104,14 +104,14 @@ class TestHdfs:
     def test_or_it_is_an_error_and_not_an_empty_file(self, late: HdfsServer) -> None:
         path = work_path(f"{late.address}/impatient").within(0.3)  # type: ignore[union-attr]
         (path / "marker").write_bytes(b"mine")
-        with pytest.raises(OSError, match="not readable now"):
+        with pytest.raises(OSError, match="bytes arrived"):
             (path / "marker").read_bytes()
 
     def test_a_work_directory_that_cannot_be_read_yet_is_not_damaged(self, late: HdfsServer) -> None:
         path = work_path(f"{late.address}/sound").within(0.3)  # type: ignore[union-attr]
         for name, data in {"metadata": b'{"id":"1"}', "offsets/0": b"v1\n{}\n{}", "commits/0": b"v1\n{}"}.items():
             (path / name).write_bytes(data)
-        with pytest.raises(OSError, match="not readable now"):
+        with pytest.raises(OSError, match="bytes arrived"):
             damage(path)
 
 
@@ -136,7 +136,7 @@ def test_a_local_file_that_ends_early_raises(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("holdfast.storage.local.os.fstat", longer)
     for read in (lambda: store.get("a"), lambda: list(store.stream("a")), lambda: store.read("a", 2, 100)):
-        with pytest.raises(StorageUnreachable, match="not readable now"):
+        with pytest.raises(StorageUnreachable, match="bytes arrived"):
             read()
     assert store.read("a", 0, 5) == b"value"
 

@@ -143,7 +143,7 @@ def test_damaged_entries_are_all_named_and_what_can_be_read_is_verified(
     assert main(["verify", "--home", f"file://{tmp_path / 'home'}", "--job", "orders", "--repair"]) == 4
     said = capsys.readouterr().err
     assert "journal is damaged" in said
-    assert "put the journal's entry back" in said
+    assert "restore the journal entry from a copy" in said
 
 
 def test_a_journal_of_which_nothing_can_be_read_is_reported(

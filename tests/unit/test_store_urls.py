@@ -81,7 +81,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(home: str) -> None:
 
 
 def test_an_azure_account_must_be_known() -> None:
-    with pytest.raises(InvalidSettings, match="which storage account"):
+    with pytest.raises(InvalidSettings, match="storage account of az://container is unknown"):
         clients_for(parse_location("az://container/x"), {})
     clients_for(parse_location("az://container/x"), {"AZURE_STORAGE_ACCOUNT_NAME": "acme"})
 
@@ -174,7 +174,7 @@ def test_a_profile_without_keys_is_left_to_boto3(files: dict[str, str], monkeypa
 
 def test_a_file_that_is_no_configuration_is_named_and_not_quoted(files: dict[str, str]) -> None:
     Path(files["AWS_SHARED_CREDENTIALS_FILE"]).write_text("aws_secret_access_key = s3cr3t\n")
-    with pytest.raises(InvalidSettings, match="no valid AWS configuration file") as caught:
+    with pytest.raises(InvalidSettings, match="not a valid AWS configuration file") as caught:
         chosen_profile(None, files).provider()
     _assert_hidden(caught.value, "s3cr3t")
 
