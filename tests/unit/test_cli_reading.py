@@ -167,7 +167,7 @@ def test_status_of_a_run_whose_heartbeat_is_stale_is_not_running(
     assert document(capsys, "status", *of(home))["running"] is False
     assert "not running" in succeeding(capsys, "status", *of(home))
     assert main(["status", *of(home), "--running"]) == 1
-    assert "does not run" in capsys.readouterr().err
+    assert "is not running" in capsys.readouterr().err
     history.now = datetime.now(UTC)
     history.beat()
     assert main(["status", *of(home), "--running"]) == 0

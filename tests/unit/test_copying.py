@@ -455,5 +455,5 @@ def test_a_savepoint_of_an_abandoned_history_is_not_copied(source: Source, capsy
     source.checkpoint(4, name="given-up")
     source.history._append(WentBack, chosen=CheckpointId(3), abandoned=(CheckpointId(4),), asked="checkpoint 3")
     assert main(source.arguments("--savepoint", "given-up")) == 2
-    assert "was abandoned" in capsys.readouterr().err
+    assert "abandoned history" in capsys.readouterr().err
     assert copy(capsys, source, "--all")[1]["checkpoints"] == [1, 3]
