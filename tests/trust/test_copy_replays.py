@@ -288,3 +288,26 @@ def test_a_folded_journal_is_replayed_like_any_other(
     require_equal(source)
     assert copy(capsys, source, "--all")["decisions"] == []
     assert main(["verify", "--home", f"file://{source.to}", "--all"]) == 0
+
+
+def test_a_name_that_the_source_gave_and_took_back_long_ago_is_taken_back_in_the_copy(
+    source: Deciding, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simulation seed 10447: a checkpoint was named and copied so; then the source deleted the name, retired the
+    checkpoint and folded both, so that nothing of it was left to be replayed."""
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 1)
+    source.history.name("good", 4)
+    copy(capsys, source, "--all")
+    assert "good" in {entry.name for entry in source.target_state().retained()}
+    source.history.end()
+    assert main(["savepoint", "delete", "good", "--home", f"file://{source.path}", "--job", "orders"]) == 0
+    capsys.readouterr()
+    source.history.journal.load()
+    source.blobs = type(source.blobs)(source.history.store, source.history.run(retention=RULE))
+    source.checkpoint(6)
+    source.history.retire(4)
+    source.checkpoint(7)
+    folded(source.history.store, source.history.journal)
+    assert 4 not in source.history.state().completed
+    assert copy(capsys, source, "--all")["retired"] == [4]
+    require_equal(source)

@@ -149,8 +149,19 @@ def to_retire(source: JobState, target: JobState, *, whole: bool) -> tuple[Check
 def to_unname(source: JobState, target: JobState) -> list[CheckpointCompleted]:
     """Savepoints of the source that it has deleted and retired so long ago that its journal says nothing of them. One
     that was named in the copy stays."""
-    made_so = {(e.id, e.name) for _, e in target.sequences if isinstance(e, CheckpointCompleted) and e.name}
-    return [entry for entry in _kept_here_only(source, target) if (entry.id, entry.name) in made_so]
+    brought = {
+        (entry.id, entry.name)
+        for _, entry in target.sequences
+        if (isinstance(entry, CheckpointCompleted) and entry.name)
+        or (isinstance(entry, SavepointNamed) and _is_replayed(entry, target))
+    }
+    return [entry for entry in _kept_here_only(source, target) if (entry.id, entry.name) in brought]
+
+
+def _is_replayed(entry: SavepointNamed, target: JobState) -> bool:
+    """Of all commands, only the copy of a whole job claims it with a retention, which is the source's."""
+    writers = [run for run in target.runs if run.fencing_epoch == entry.fencing_epoch]
+    return any(run.purpose == "maintenance" and run.retention is not None for run in writers)
 
 
 def _kept_here_only(source: JobState, target: JobState) -> list[CheckpointCompleted]:
