@@ -514,13 +514,16 @@ class Checkers:
         table.holes.difference_update(rows)
 
     def accepted(self, table: Table, upto: BatchId) -> None:
-        """A person lets the sink go on from what is there: what it lacks up to here is not missed."""
+        """A person lets the sink go on from what is there: what it lacks up to here is not missed, and what it has
+        beyond stands there twice later on."""
         ends = [
             end
             for id, end in self._ends.items()
             if self.completed[id][0].barrier_batch_id == upto and id not in self._passed_over | self._abandoned
         ]
         table.holes |= set(range(max(ends, default=0))) - set(table.rows()) - table.deleted
+        if ends:
+            table.disown(max(ends))
 
     def taken_back(self, process: Process, upto: BatchId | None) -> None:
         """Rows that readers have seen go only when a line of batches was abandoned, or a person said so."""

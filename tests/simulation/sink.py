@@ -159,6 +159,9 @@ class SimulatedSink:
             self._table.deleted -= self._rows_after(upto)  # they are made anew
             for batch in [batch for batch in self._table.record if upto is None or batch > upto]:
                 del self._table.record[batch]
+            if self._accepting and upto is not None:
+                self._checkers.accepted(self._table, upto)
+                self._accepting = False
             self._checkers.published(self._process, self._table, upto, self._epoch)
 
         self._commit(f"rewind {upto}", take_back)

@@ -89,6 +89,13 @@ class Table:
         self.holes = (self.holes | set(range(self.high))) - there
         self.record = {batch: tuple(row for row in rows if row in there) for batch, rows in self.record.items()}
 
+    def disown(self, end: int) -> None:
+        """A person goes on from row `end`, although there are more: those stay, stand there twice later on, and are
+        nobody's."""
+        self.foreign += sum(row >= end for row in self.rows())
+        self.visible = [(batch, tuple(row for row in rows if row < end)) for batch, rows in self.visible]
+        self.record = {batch: tuple(row for row in rows if row < end) for batch, rows in self.record.items()}
+
     # --- by others ---
 
     def restore(self, older: Table) -> None:
