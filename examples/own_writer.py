@@ -1,10 +1,10 @@
-"""A writer of your own, here into SQLite: holdfast keeps the state and the offsets, the output is at least once.
+"""A writer of your own, here to SQLite: holdfast keeps the state and the offsets, the output is at least once.
 
     python examples/own_writer.py
 
-After a crash the query goes on from the newest checkpoint, and the batches after it are written again, perhaps cut
-differently under the same batch ids. So a writer of your own must bear rows twice and skip no batch id: this one
-replaces rows by their key, which makes the result right.
+After a crash the query resumes from the newest checkpoint, and the batches after it run again, perhaps with other rows
+under the same batch ids. So a writer of your own must accept rows twice and skip no batch id: this one replaces rows by
+their key, which makes the result right.
 """
 
 import logging
@@ -19,7 +19,7 @@ PLACE = Path(tempfile.gettempdir()) / "holdfast-examples"
 
 def readings(spark):
     events = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
-    # A DataStreamWriter instead of a DataFrame: it brings its own sink and trigger, and no `sink` is given below.
+    # A DataStreamWriter instead of a DataFrame: it has its own sink and trigger, so no `sink` is given below.
     return (
         events.selectExpr("value AS id", "value % 7 AS sensor")
         .writeStream.foreachBatch(write)
@@ -38,5 +38,5 @@ if __name__ == "__main__":
     logging.getLogger("holdfast").setLevel(logging.INFO)
     home = PLACE / "home"
     home.mkdir(parents=True, exist_ok=True)
-    # The writer replaces rows, so it may get them again under batch ids that it has seen: it says so with `repeats`.
+    # The writer replaces rows, so it may get them again under batch ids that it has seen: `repeats` declares that.
     holdfast.run(readings, job="readings", home=f"file://{home}", interval="10s", repeats="accept")

@@ -2,9 +2,9 @@
 
     python examples/windowed_clicks.py
 
-or `spark-submit examples/windowed_clicks.py`, of an environment that has holdfast.
+or `spark-submit examples/windowed_clicks.py`, in an environment with holdfast.
 
-It makes a little input, counts it, and ends, because of the trigger: the next start counts what has arrived since.
+It creates some input, counts it, and ends, because of the trigger: the next start counts what has arrived since.
 """
 
 import json

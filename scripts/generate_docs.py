@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that say what the code says: failures, coordinator, findings. A test keeps them equal."""
+"""Generates pages of docs/ from the code: failures, coordinator, findings. A test fails when they differ."""
 
 from pathlib import Path
 
@@ -16,21 +16,21 @@ _FAILURES = """\
 {note}
 
 A checkpoint that fails never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next
-attempt uses it. A failure *counts* when it says that checkpoints do not become durable; counted failures in a row, one
-per checkpoint, are compared with `tolerable_failures`. Past that number the alarm becomes critical, and with
+attempt reuses it. A failure *counts* when it means that checkpoints do not become durable; consecutive counted failures,
+one per checkpoint, are compared with `tolerable_failures`. After more the alarm becomes critical, and with
 `on_exceeded="fail"` the job stops. A completed checkpoint resets the count. Failures of savepoints are never counted.
 
-| reason | counts | whose fault | meaning | what to do |
+| reason | counts | at fault | meaning | what to do |
 |---|---|---|---|---|
 {rows}
 """
 
 _COORDINATOR = """\
-# How a checkpoint goes
+# The lifecycle of a checkpoint
 
 {note}
 
-One attempt at a checkpoint is in one of these phases. A signal that has no arrow in a phase changes nothing there but a
+One attempt at a checkpoint is in one of these phases. A signal without an arrow in a phase only changes a
 statistic: a message may be late, repeated, unknown or lost.
 
 ```mermaid
@@ -44,8 +44,8 @@ stateDiagram-v2
 |---|---|---|
 {rows}
 
-The arrows out of `{failed}` are the journal's: an entry whose outcome was unknown, and which is found to exist, makes
-its checkpoint completed, whatever was believed before.
+The arrows out of `{failed}` come from the journal: an entry whose outcome was unknown, and which is found to exist,
+makes its checkpoint completed.
 """
 
 _FINDINGS = """\
@@ -55,7 +55,7 @@ _FINDINGS = """\
 
 Each finding has causes; the one that the logs support best is reported, others that they support are named. Settings
 that depend on numbers in the logs are computed from them and not shown here. Keys of Flink are those of 1.x; for logs
-that say 2.x they are translated.
+of 2.x they are translated.
 
 {findings}"""
 

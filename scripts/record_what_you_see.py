@@ -1,4 +1,4 @@
-"""Writes docs/what-you-see.md: what stands on the terminal of a person who starts a job, loses it, and stops it.
+"""Writes docs/what-you-see.md: what a user sees in the terminal when a job is started, killed and stopped.
 
 Real processes on a terminal of 100 columns. Places are named as on a server; nothing else is changed.
 """
@@ -30,7 +30,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]")
 
 
 class Terminal:
-    """A process on a terminal of its own, and when each line of it came."""
+    """A process on its own terminal, and when each of its lines appeared."""
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self.began = time.monotonic()
