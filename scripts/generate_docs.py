@@ -16,8 +16,8 @@ _FAILURES = """\
 {note}
 
 A checkpoint that fails never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next
-attempt reuses it. A failure *counts* when it means that checkpoints do not become durable; consecutive counted failures,
-one per checkpoint, are compared with `tolerable_failures`. After more the alarm becomes critical, and with
+attempt reuses it. A failure *counts* when it means that checkpoints do not become durable; consecutive counted
+failures, one per checkpoint, are compared with `tolerable_failures`. After more the alarm becomes critical, and with
 `on_exceeded="fail"` the job stops. A completed checkpoint resets the count. Failures of savepoints are never counted.
 
 | reason | counts | at fault | meaning | what to do |
