@@ -22,7 +22,7 @@ from holdfast.checkpoint.manifest import Manifest, manifest_key
 from holdfast.errors import Fenced, OutcomeUnknown, StorageError
 from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
-from holdfast.repository.absence import absent_among
+from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import is_of_earlier_run, sparse_packs, stale_temporaries
 from holdfast.repository.deletion_queue import DeletionQueue, objects_first
@@ -134,6 +134,20 @@ class Collector:
     def folded(self) -> None:
         """The journal was folded: what the fold stands for can go."""
         self._submit(self._expect_folded)
+
+    def is_there(self, newest: CheckpointCompleted) -> bool:
+        """Whether the home has the checkpoint that older ones are retired for. If not, what it names is looked for.
+
+        Its objects were proved before its entry was appended. A home that was put back from a copy in between may have
+        the same journal, and not the objects. The manifest was uploaded last: a copy that has it has the rest.
+        """
+        key = manifest_key(newest.manifest)
+        if not proven_absent(self._store, key):
+            return True
+        log.error("checkpoint %s was completed, and %s is gone from the home: none is retired for it", newest.id, key)
+        manifest = self._manifests.get(newest.id)
+        self._missing(frozenset({key}) | (_keys_in(manifest) if manifest is not None else frozenset()))
+        return False
 
     def look_at_packs(self) -> None:
         """A checkpoint has completed: some packs may be worn out by it."""

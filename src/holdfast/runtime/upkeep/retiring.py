@@ -58,6 +58,9 @@ class Retiring:
     def _retire(self) -> None:
         try:
             self._journal.settle()  # what is in doubt may name what would be retired
+            newest = next(iter(self._journal.state.restorable()), None)
+            if newest is not None and not self._collector.is_there(newest):
+                return
             if ids := checkpoints_to_retire(self._journal.state, self._rule):
                 append_retirement(self._journal, ids)
                 self._collector.retired([self._journal.state.completed[id] for id in ids])

@@ -125,6 +125,9 @@ class Scrubbing:
             objects = self._objects()
             for key in sorted(keys & objects.keys()):
                 self._check_object(objects[key], objects, directory)
+            for entry in self._journal.state.retained():
+                if manifest_key(entry.manifest) in keys:
+                    self._check_manifest(entry.id, entry.manifest)
         except StorageError as error:
             log.warning("what seems to be missing could not be looked for, trying on: %s", error.message)
             self.suspect(keys)
