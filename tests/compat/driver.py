@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
 from holdfast.errors import HoldfastError
-from holdfast.sinks import Delta
+from holdfast.sinks import Delta, Files
 from holdfast.spark.running import RunningJob
+from tests.compat.plans import INTO_FILES
 from tests.end_to_end.driver import session, tell
 from tests.end_to_end.operators import CASES, DELAY, SCHEMA
 from tests.end_to_end.operators_driver import ONCE
@@ -42,7 +43,7 @@ class Life:
             build,
             job=name,
             home=f"file://{self._root / 'home'}",
-            sink=Delta(output),
+            sink=Files(output) if name in INTO_FILES else Delta(output),
             spark=self._spark,
             work=self._work,
             interval="1h",

@@ -16,6 +16,8 @@ SINCE = {"rocksdb-v2": (4, 0), "pandas-state": (4, 0), "processor-ttl": (4, 0), 
 work with the pyarrow of today."""
 UPGRADED_SINCE = {"join": (4, 0)}
 """Of 3.5's joins Spark 4.0 says that columns of their state can be null which could not, and refuses the state."""
+INTO_FILES = frozenset({"stateless", "distinct-within-watermark", "sessions"})
+"""Queries whose sink is Files; that of the others is Delta."""
 CHAIN, LEAP = "chain", "leap"
 
 

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
 from holdfast.storage.urls import open_store
 from tests.compat.environments import interpreter_of
-from tests.compat.plans import Plan
+from tests.compat.plans import INTO_FILES, Plan
 from tests.end_to_end.harness import Driver
 from tests.end_to_end.operators import CASES, NOBODY, NOON, SECONDS, Case, all_events, write_seconds
 
@@ -112,14 +113,20 @@ class Story:
     def _outcome(self, case: str) -> str:
         if case in self._refused:
             return f"refused: {self._refused[case]}"
-        found = _visible(self._root / "output" / case, CASES[case])
+        found = _visible(_rows(self._root / "output" / case, case), CASES[case])
         answer = sorted(CASES[case].answer(all_events()), key=str)
         return EXACT if found == answer else f"wrong: {len(found)} rows for {len(answer)}"
 
 
-def _visible(output: Path, case: Case) -> list[tuple[Any, ...]]:
-    """What a reader of the table sees, without the rows that only close windows."""
-    rows = [row for row in DeltaTable(str(output)).to_pyarrow_table().to_pylist() if _is_wanted(row)]
+def _rows(output: Path, case: str) -> list[dict[str, Any]]:
+    """What a reader of the sink sees."""
+    table = pq.read_table(output) if case in INTO_FILES else DeltaTable(str(output)).to_pyarrow_table()
+    return list(table.to_pylist())
+
+
+def _visible(rows: list[dict[str, Any]], case: Case) -> list[tuple[Any, ...]]:
+    """Without the rows that only close windows."""
+    rows = [row for row in rows if _is_wanted(row)]
     if case.newest_only:
         rows = list({row["key"]: row for row in sorted(rows, key=lambda row: row["n"])}.values())
     return sorted((tuple(_utc(row[column]) for column in case.columns) for row in rows), key=str)
