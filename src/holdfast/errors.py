@@ -30,6 +30,8 @@ Each says what was attempted on what, why it failed, and (`hint`) what to try. N
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.showing import masked
 
 
@@ -63,7 +65,7 @@ class InvalidSettings(HoldfastError):
 
 
 class Incompatible(InvalidSettings):
-    differences: tuple[object, ...] = ()
+    differences: tuple[Any, ...] = ()
     """Each is a `checkpoint.difference.Difference`; empty when Spark, and not holdfast, found the difference."""
 
 

@@ -2,11 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from holdfast.repository.entries import RunEnded
 from tests.end_to_end.harness import WARM_JVM, Pipeline
 from tests.patience import PATIENCE
 
@@ -54,17 +54,22 @@ def test_a_changed_query_is_refused_forced_or_put_right(tmp_path: Path) -> None:
     assert published
     job.more_input(6)
 
-    refused = job.run("--json", key="BIGINT(key)")
-    assert refused.returncode == 2, refused.stderr
-    for words in ("aggregation (operator 0): key", "key integer", "key long", "Try:", "--force"):
-        assert words in refused.stderr
-    assert "Traceback" not in refused.stderr
-    document = json.loads(refused.stdout)
-    assert [(d["subject"], d["refused"]) for d in document["differences"]] == [("aggregation (operator 0): key", True)]
-    assert job.pipeline.visible() == published
-    last = job.pipeline.entries()[-1]
-    assert isinstance(last, RunEnded)
-    assert "could not start" in last.reason
+    entries = job.pipeline.entries()
+    for here in (True, False):
+        if not here:  # the checkpoint is looked at without being restored
+            job.pipeline.work.rename(tmp_path / "elsewhere")
+        refused = job.run("--json", key="BIGINT(key)")
+        assert refused.returncode == 2, refused.stderr
+        for words in ("aggregation (operator 0): key", "key integer", "key long", "Try:", "--force"):
+            assert words in refused.stderr
+        assert "Traceback" not in refused.stderr
+        found = json.loads(refused.stdout)["differences"]
+        assert [(d["subject"], d["refused"]) for d in found] == [("aggregation (operator 0): key", True)]
+        assert job.pipeline.visible() == published
+        assert job.pipeline.entries() == entries, "not even claimed"
+        assert bool([*job.pipeline.work.rglob("commits")]) == here, "nothing was restored"
+    shutil.rmtree(job.pipeline.work, ignore_errors=True)  # Spark's log is there
+    (tmp_path / "elsewhere").rename(job.pipeline.work)
 
     resumed = job.run()
     assert resumed.returncode == 0, resumed.stderr

@@ -469,7 +469,7 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
 
 @defect(flipped_read=0.2, crash=0.01)
 def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on(patch: Patch) -> None:
-    def may_return(state: JobState) -> list[CheckpointCompleted]:
+    def may_return(state: JobState, is_dead: object) -> list[CheckpointCompleted]:
         return [state.completed[id] for id in sorted(state.passed_over, reverse=True) if id not in state.retired]
 
     patch.setattr(resuming, "may_return", may_return)

@@ -547,7 +547,8 @@ class Operator:
         home = DictStore("sim://home", dict(scene.disk.objects))
         journal = Journal(home, new_attempt=lambda: AttemptId("nobody"), now=lambda: START, readers=1)
         state = journal.load()
-        candidates = may_return(replace(state, runs=[*state.runs, *state.runs[-1:]]))  # the last one is the run's own
+        claimed = replace(state, runs=[*state.runs, *state.runs[-1:]])  # the last one is the run's own
+        candidates = may_return(claimed, lambda run: False)
         return candidates[0].id if candidates and self._has_all_of(candidates[0], Known(home, journal)) else None
 
     def _has_all_of(self, entry: CheckpointCompleted, known: Known) -> bool:
@@ -556,7 +557,7 @@ class Operator:
         first = 0 if table.published is None else table.published + 1
         if first > barrier:
             return False  # it depends on what it showed when the checkpoint was passed over
-        staged = [batch for batch in known.ledger_of(entry) if first <= batch.batch_id <= barrier]
+        staged = [batch for batch in known.ledger_of(entry.id) if first <= batch.batch_id <= barrier]
         there = all(file.path in table.staged for batch in staged for file in batch.files)
         return there and [batch.batch_id for batch in staged] == list(range(first, barrier + 1))
 

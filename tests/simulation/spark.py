@@ -15,6 +15,7 @@ import msgspec
 from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
+from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import NONE_YET, Taken
 from holdfast.runtime.ports import Supervisor
 from holdfast.runtime.query.causes import WHILE_STAGING, StartFailed
@@ -117,6 +118,9 @@ class SimulatedQuery:
 
     def describe(self) -> dict[str, str]:
         return {"spark": "simulated"}
+
+    def look_ahead(self, ahead: Ahead) -> None:
+        """Everything that can refuse does so after the claim, too."""
 
     def preflight(self, directory: SimulatedDirectory, barrier: BatchId | None) -> bool:
         return False

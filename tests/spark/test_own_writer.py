@@ -77,10 +77,13 @@ def test_a_restore_that_sparks_file_sink_would_skip_is_refused_and_says_what_wou
     assert job.read() == ["a", "b", "c"]
     job.back_to(tmp_path / "backup")
     job.put("d")  # batch 1 is cut anew, of c and d, and the sink has a batch 1
+    entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
     for options in ({}, {"repeats": "accept"}):
         with pytest.raises(Conflict, match=r"has batch 1 already and skips batch 1: their rows would be lost"):
             job.run(**options)
     assert job.read() == ["a", "b", "c"]
+    assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
+    assert not (tmp_path / "work").exists(), "nothing was restored"
 
 
 @pytest.mark.timeout(300)

@@ -73,7 +73,7 @@ class Job:
 
     def run(self, *, schema: StructType | None = None, step: Step = no_step, **settings: object) -> ChurningRun:
         self.number += 1
-        sink = Delta(self.place) if self.kind == "delta" else Files(self.place)
+        sink = Delta(self.place, step=step) if self.kind == "delta" else Files(self.place, step=step)
         query = SinkQuery(self.number, sink, self.source, schema or columns())
         return ChurningRun(
             self.home, self.work, self.clock, self.number, query=query, step=step, **{"retained": 9, **settings}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,14 +11,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
-from holdfast.errors import Conflict, InvalidSettings
+from holdfast.checkpoint.manifest import Manifest
+from holdfast.errors import Conflict, HoldfastError, Incompatible, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import BatchId
+from holdfast.runtime.ahead import Ahead
+from holdfast.runtime.work_folder import left_by
 from holdfast.sinks import Files, RewindPlan
 from holdfast.spark.input_files import missing_files
+from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
+from holdfast.storage.local import LocalStore
 from tests.trust.files_sink import columns, compact, context, expected, files_of, opened, published, rows, snapshot
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
-from tests.unit.churning_runs import manifest_of, state_of
+from tests.unit.churning_runs import JOB, manifest_of, state_of
 
 
 class TestRewindOfFiles:
@@ -161,6 +168,18 @@ def test_damage_of_the_newest_checkpoint_is_no_reason_to_lose_rows_of_a_source_t
     job.require_rows(5)
 
 
+def test_an_older_home_says_that_the_source_cannot_be_asked(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    """What the batches read that are taken back is in the journal that was lost."""
+    job.lived(2)
+    backup = shutil.copytree(job.home, job.root / "backup")
+    job.lived(2)
+    shutil.rmtree(job.home)
+    shutil.copytree(backup, job.home)
+    job.run(accept_older_home=True).stop()
+    job.require_rows(2)
+    assert "whether their sources still have what they read cannot be asked" in caplog.text
+
+
 @pytest.mark.parametrize("step", ["recovery.directory", "recovery.back", "recovery.fenced", "recovery.aligned"])
 def test_a_death_anywhere_on_the_way_back_costs_no_row(job: Job, step: str) -> None:
     job.lived(4)
@@ -209,6 +228,73 @@ def test_an_append_only_table_is_asked_first(tmp_path: Path) -> None:
     assert state_of(job.home).head == head, "not even claimed"
     job.lived(1)
     job.require_rows(4)
+
+
+# --- the query is asked before the claim, about the directory that is here and about the checkpoint ---
+
+
+class Looked:
+    """Refuses what it is told to, and remembers where it was asked."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused = refused
+        self.asked: list[str] = []
+        self.found: set[str] = set()
+
+    def __call__(self, place: PlaceAhead) -> HoldfastError | None:
+        self.asked.append(place.path.name)
+        if place.path.name == "described":
+            self.found = {str(path.relative_to(Path(str(place.path)))) for path in Path(str(place.path)).rglob("*")}
+        return Incompatible(f"refused in {place.path.name}") if place.path.name in self.refused else None
+
+
+@pytest.fixture
+def ahead(tmp_path: Path) -> Ahead:
+    job = Job(tmp_path, "files")
+    job.lived(2)
+    (newest, *_) = state_of(job.home).restorable()
+    run = state_of(job.home).run
+    assert run is not None
+    return Ahead(
+        barrier=newest.barrier_batch_id,
+        store=LocalStore(job.home, within=JOB),
+        manifest=lambda: manifest_of(job.home, newest),
+        left=lambda: left_by(job.work / JOB, run.fencing_epoch),
+        may_have_more=lambda planned, local: False,
+    )
+
+
+def test_where_the_directory_is_here_the_checkpoint_is_not_read(ahead: Ahead) -> None:
+    looked = Looked("described")
+    assert refusal_ahead(replace(ahead, manifest=no_manifest), looked) is None
+    assert looked.asked == ["1-1"]
+
+
+def test_what_only_the_directory_here_refuses_may_go_on_from_the_checkpoint(ahead: Ahead) -> None:
+    looked = Looked("1-1")
+    assert refusal_ahead(ahead, looked) is None
+    assert looked.asked == ["1-1", "described"]
+
+
+def test_what_both_refuse_is_refused_before_the_claim(ahead: Ahead) -> None:
+    refused = refusal_ahead(ahead, Looked("1-1", "described"))
+    assert refused is not None
+    assert refused.message == "refused in 1-1"
+
+
+def test_of_a_checkpoint_only_what_describes_the_query_is_fetched(ahead: Ahead) -> None:
+    looked = Looked("described")
+    assert refusal_ahead(replace(ahead, left=lambda: None), looked) is not None
+    assert {"metadata", "offsets/1", "commits/1", "state/0"} <= looked.found
+    assert not any(name.startswith("state/0/") for name in looked.found), "an operator is there, its data is not"
+
+
+def test_a_checkpoint_that_cannot_be_read_refuses_nothing_before_the_claim(ahead: Ahead) -> None:
+    assert refusal_ahead(replace(ahead, manifest=no_manifest), Looked("1-1", "described")) is None
+
+
+def no_manifest() -> Manifest:
+    raise StorageUnreachable("could not read the manifest")
 
 
 def test_spark_says_which_files_of_the_source_are_gone(spark: SparkSession, tmp_path: Path) -> None:

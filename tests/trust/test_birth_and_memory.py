@@ -778,11 +778,13 @@ def test_a_checkpoint_whose_staged_files_are_gone_is_refused_with_the_ways_out(j
     run.query.sink.publish = unreachable
     run.batches(2)
     lose_staged(job, 1)
+    head = state_of(job.home).head
     for wiped in (False, True):
         if wiped:
             job.wipe_work()
         with pytest.raises(Conflict, match=r"files that batches from 1 on staged for .* are gone") as refusal:
             job.run()
+        assert state_of(job.home).head == head, "not even claimed"
     assert "--from-checkpoint 1;" in str(refusal.value.hint)
     job.require_rows(1)
     beside = copy.copy(job)

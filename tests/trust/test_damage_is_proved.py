@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.checkpoint.layout import SnapshotPlan
@@ -30,6 +31,7 @@ from holdfast.errors import (
 from holdfast.identifiers import BatchId, Digest, FencingEpoch
 from holdfast.repository import verification
 from holdfast.repository.journal import Journal
+from holdfast.repository.ownership import current_process
 from holdfast.runtime import local_work, work_folder
 from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
 from holdfast.runtime.ports import RunDirectory, Supervisor
@@ -696,6 +698,42 @@ def test_it_does_not_come_back_as_long_as_a_run_on_the_other_line_may_wake_up(jo
     job.lived(1)
     assert state_of(job.home).passed_over == {spoilt.id}
     job.require_rows(4)
+
+
+STEPS_BACK = [
+    ("delta", "recovery.back", True),
+    ("delta", "recovery.fenced", True),
+    ("delta", "rewind: planned", True),
+    ("delta", "rewind: committed", True),
+    ("delta", "recovery.aligned", True),
+    ("files", "recovery.back", True),
+    ("files", "recovery.fenced", True),
+    ("files", "rewind: target recorded", False),
+    ("files", "visible file next", False),
+    ("files", "visible files gone", False),
+    ("files", "rewind: done", False),
+    ("files", "recovery.aligned", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "step", "returns"), STEPS_BACK)
+def test_it_comes_back_although_the_run_on_the_other_line_was_killed_when_that_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, step: str, returns: bool
+) -> None:
+    """Files that Files has begun to take back go, whoever looks at them meanwhile."""
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    job, here = Job(tmp_path, kind), current_process()
+    killed = msgspec.structs.replace(here, started_ticks=here.started_ticks + 1)
+    spoilt = Spoilt(job)
+    with pytest.raises(KeyboardInterrupt):
+        job.run(step=dying_at(step), process=killed)
+    assert state_of(job.home).passed_over == {spoilt.id}
+    spoilt.put_right()
+    job.run(process=here).stop()
+    assert (state_of(job.home).passed_over == set()) == returns
+    job.require_rows(4 if returns else 3)
+    job.lived(2)
+    job.require_rows(6 if returns else 5)
 
 
 def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:

@@ -17,6 +17,7 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
+from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.run.components import Item, Threads
 from holdfast.runtime.run.environment import Environment
@@ -148,6 +149,9 @@ class ChurningQuery:
         self._why: str | None = None
         self._notice: Callable[[], None] = lambda: None
         self.directory = Path()
+
+    def look_ahead(self, ahead: Ahead) -> None:
+        return
 
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         return False

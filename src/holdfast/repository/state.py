@@ -182,7 +182,10 @@ class JobState:
         batches, because maintenance makes no batches, touches no work directory and opens no sink. Nor does a start
         that failed before it touched any of that.
         """
-        return next((run for run in reversed(self.runs[:-1]) if self._may_have_left_batches(run)), None)
+        return self.last_to_leave_batches(self.runs[:-1])
+
+    def last_to_leave_batches(self, runs: list[RunStarted]) -> RunStarted | None:
+        return next((run for run in reversed(runs) if self._may_have_left_batches(run)), None)
 
     def _may_have_left_batches(self, run: RunStarted) -> bool:
         end = self.ends.get(run.fencing_epoch)

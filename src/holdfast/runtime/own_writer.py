@@ -36,24 +36,25 @@ class Taken:
     same rows as before."""
 
 
-def may_have_more(state: JobState, planned: BatchId, *, local: bool) -> bool:
+def may_have_more(state: JobState, planned: BatchId, *, local: bool, claimed: bool = True) -> bool:
     """Whether the writer may have got batches behind `planned`, by all that the journal says.
 
-    `state` has the claim of the run that starts. `local`: it goes on in what the run before left. A run that died
-    without a word has told nobody how far it was, but its directory tells.
+    `claimed`: `state` has the claim of the run that starts. `local`: it goes on in what the run before left. A run that
+    died without a word has told nobody how far it was, but its directory tells.
     """
-    wrote = _last_that_ran(state)
+    earlier = state.runs[:-1] if claimed else state.runs
+    wrote = _last_that_ran(state, earlier)
     if wrote is None:
         return bool(state.completed)  # a copy: nobody here knows how far the source went
     end = state.ends.get(wrote.fencing_epoch)
     if end is not None and end.planned is not None:
         return end.planned > planned
-    return not (local and wrote is state.previous_run)
+    return not (local and wrote is state.last_to_leave_batches(earlier))
 
 
-def _last_that_ran(state: JobState) -> RunStarted | None:
-    """The newest earlier run whose query may have run."""
-    for run in reversed(state.runs[:-1]):
+def _last_that_ran(state: JobState, earlier: list[RunStarted]) -> RunStarted | None:
+    """The newest of them whose query may have run."""
+    for run in reversed(earlier):
         end = state.ends.get(run.fencing_epoch)
         idle = end is not None and end.never_ran and end.planned is None
         if run.purpose == "pipeline" and not idle:

@@ -13,6 +13,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
+from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import Taken
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
@@ -104,6 +105,10 @@ class Query(Protocol):
 
     def describe(self) -> dict[str, str]:
         """What a manifest says of the query: Spark version, state store provider, shuffle partitions…"""
+
+    def look_ahead(self, ahead: Ahead) -> None:
+        """Raises before the claim what `preflight`, or what `own_writer` says, would be refused with after it:
+        `Incompatible` or `Conflict`. Leaves no trace, and says nothing when that cannot be told."""
 
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         """Compare the query with the directory in which it is to go on after `barrier`, before anything is done.

@@ -115,6 +115,19 @@ def require_no_work_directory(work: WorkPath) -> None:
         raise InvalidSettings.of("work", str(work), "it is itself a work directory", hint="name the directory above it")
 
 
+def left_by(root: WorkPath, epoch: FencingEpoch) -> WorkPath | None:
+    """The newest directory of that run below `root`, whatever it is worth."""
+    with storage_errors(f"list {root}"), suppress(FileNotFoundError):
+        if numbers := _numbered(root, epoch):
+            return root / f"{epoch}-{max(numbers)}"
+    return None
+
+
+def _numbered(root: WorkPath, epoch: FencingEpoch) -> list[int]:
+    found = (name.removeprefix(f"{epoch}-") for name in names_in(root) if name.startswith(f"{epoch}-"))
+    return [int(number) for number in found if number.isdigit()]
+
+
 class FolderWorkplace(Generic[AnyPath]):
     def __init__(
         self, work: AnyPath, marker: WorkMarker, carry: Carrier = copy_shards, *, new_life: bool = False

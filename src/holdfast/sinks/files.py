@@ -186,7 +186,11 @@ class Files:
 
     def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
         with storage_errors(f"look at {self.describe()}"):
-            return tuple(file.path for file, _, size in self._found(batches) if size != file.size)
+            marker = _newest_published(self._layout.markers())
+            going = [batch for batch in batches if _is_being_taken_back(batch, marker)]
+            found = self._found(batch for batch in batches if batch not in going)
+            gone = [file.path for file, _, size in found if size != file.size]
+            return (*(file.path for batch in going for file in batch.files), *gone)
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"plan a rewind of {self.describe()}"):
@@ -485,6 +489,13 @@ class Files:
 
 def _newest_published(markers: dict[FencingEpoch, Marker]) -> Marker:
     return next((marker for marker in markers.values() if not marker.claim), Marker())
+
+
+def _is_being_taken_back(batch: StagedBatch, marker: Marker) -> bool:
+    """Whether a rewind has begun that the next call completes: what it has not removed yet goes all the same."""
+    if marker.taken_back_by is None or batch.fencing_epoch > marker.taken_back_by:
+        return False
+    return marker.batch_id is None or batch.batch_id > marker.batch_id
 
 
 def _written_down(

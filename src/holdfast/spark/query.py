@@ -14,14 +14,15 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from holdfast.checkpoint.compatibility import as_it_will_run
 from holdfast.checkpoint.query_facts import QueryFacts, described
 from holdfast.coordination.headroom import SETTING as RETENTION
-from holdfast.errors import Fenced, HoldfastError, InvalidSettings
+from holdfast.errors import Conflict, Fenced, HoldfastError, Incompatible, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
-from holdfast.runtime.own_writer import Taken
+from holdfast.runtime.ahead import Ahead
+from holdfast.runtime.own_writer import Taken, require_no_skips
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
-from holdfast.runtime.recovery.query_fit import require_compatible
+from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.durable import storage_errors
@@ -31,6 +32,7 @@ from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import quick_files
 from holdfast.spark.failure_text import exception_text, failure_text
 from holdfast.spark.input_files import missing_files
+from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.writer_position import taken_by
 from holdfast.storage.work_path import WorkPath, work_path
@@ -57,6 +59,8 @@ class SparkQuery:
         self._stopped = False
         self._ends_by_itself = False
         self._described: dict[str, str] = {}
+        self._coming: tuple[Mapping[str, str], QueryFacts] | None = None
+        """What the query was found to be before the claim, by the settings that Spark keeps: planning takes a while."""
         self._batches_retained: int | None = None
         self._over = threading.Event()
         self._supervisor: Supervisor | None = None
@@ -79,11 +83,37 @@ class SparkQuery:
     def describe(self) -> dict[str, str]:
         return self._described
 
+    def look_ahead(self, ahead: Ahead) -> None:
+        refused = refusal_ahead(ahead, self._refusal_in)
+        if refused is None:
+            return
+        if isinstance(refused, Incompatible):
+            tell(self._job, ahead.barrier, refused.differences, refused=True)
+        raise refused
+
+    def _refusal_in(self, place: PlaceAhead) -> HoldfastError | None:
+        if not self._settings.force:
+            with storage_errors(f"read what {place.path} says of its query"):
+                held = held_facts(place.path, place.barrier)
+            self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
+            if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
+                return refused
+        if (taken := self._taken(place.path)) is None:
+            return None
+        try:
+            more = place.may_have_more(taken.planned)
+            require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more)
+        except Conflict as error:
+            return error
+        return None
+
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         path = work_path(directory.location)
         with storage_errors(f"read what {path} says of its query"):
             held = QueryFacts() if barrier is None else held_facts(path, barrier)
-        coming = facts_of(self._built, self._settings.output_mode, held.conf)
+        (conf, coming), self._coming = self._coming or (None, None), None
+        if coming is None or conf != held.conf:
+            coming = facts_of(self._built, self._settings.output_mode, held.conf)
         overridden = False
         if barrier is not None:
             overridden = require_compatible(self._job, barrier, held, coming, force=self._settings.force)
@@ -106,9 +136,12 @@ class SparkQuery:
             return None
 
     def own_writer(self, directory: RunDirectory) -> Taken | None:
+        return self._taken(work_path(directory.location))
+
+    def _taken(self, directory: WorkPath) -> Taken | None:
         if not isinstance(self._built, DataStreamWriter):
             return None
-        return taken_by(self._built, self._spark, work_path(directory.location), self._settings.sink_position)
+        return taken_by(self._built, self._spark, directory, self._settings.sink_position)
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None

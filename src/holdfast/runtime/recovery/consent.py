@@ -19,9 +19,12 @@ from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.memory import abandoned_but_shown, covers
-from holdfast.runtime.recovery.recovery import Known, Point, Resumed
+from holdfast.runtime.recovery.recovery import Known, Point
 from holdfast.sinks.ledger import missing_entries, shown_runs
-from holdfast.sinks.protocol import Sink, SinkContext, SinkState, fingerprint
+from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch, fingerprint
+
+Ledger = Callable[[], tuple[StagedBatch, ...]]
+"""Reads it. Raises `Corrupt`."""
 
 
 class Consent:
@@ -165,16 +168,15 @@ class Consent:
         if point.abandons is None:
             self.require_may_take_back(sink, published, durable)
         plan = sink.plan_rewind(durable)
-        doing = point.abandons.why if point.abandons is not None else "go on from the home's newest checkpoint"
         if plan.obstacle is not None:
             raise Conflict(
-                f"could not {doing}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
+                f"could not {point.why}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
                 f"batch {durable}: {plan.obstacle}",
                 hint=_way_on(point),
             )
         self._say(
             "to %s, %s batches with %s rows are taken back from readers of %s",
-            doing,
+            point.why,
             plan.batches,
             plan.rows,
             sink.describe(),
@@ -197,8 +199,8 @@ class Consent:
         return self._older_home or (shown is not None and published <= shown)
 
     def _require_input(self, point: Point) -> None:
-        """Abandoned batches are made anew, out of the same input."""
-        if point.abandons is None:
+        """Batches that are abandoned or taken back are made anew, out of the same input."""
+        if point.abandons is None and not self._older_home:
             return
         paths = sorted(set(_files_read(self._known.logs_of_sources(point), point.barrier)))
         missing = self._query.missing_input(paths) if paths else None
@@ -206,18 +208,17 @@ class Consent:
             self._say(
                 "to %s, batches after %s are made anew; whether their sources still have what they read cannot be "
                 "asked here",
-                point.abandons.why,
+                point.why,
                 point.barrier,
             )
         elif missing:
             self._refuse_without(point, missing, len(paths))
 
     def _refuse_without(self, point: Point, missing: tuple[str, ...], of: int) -> None:
-        assert point.abandons is not None
         gone = f"{len(missing)} of {of} files that must be read again are gone, {missing[0]} is one"
         if not self._force:
             raise Conflict(
-                f"could not {point.abandons.why}: {gone}",
+                f"could not {point.why}: {gone}",
                 hint=f"put them back, or go on without their rows: --force. {_way_on(point)}",
             )
         self._say("going on without rows: %s", gone)
@@ -240,7 +241,7 @@ class Consent:
         if barrier is None:
             return None
         try:
-            return self._lost(directory, self.published(), barrier) or self._without_entry(directory, barrier)
+            return self._lost(directory.ledger, self.published(), barrier) or self._without_entry(directory, barrier)
         except Corrupt as error:
             return error.message
 
@@ -253,11 +254,11 @@ class Consent:
         missing = missing_entries(sink.published(), barrier, ledger)
         return f"its ledger has no entry of {shown_runs(missing)}" if missing else None
 
-    def _lost(self, directory: RunDirectory, published: BatchId | None, upto: BatchId) -> str | None:
+    def _lost(self, read_ledger: Ledger, published: BatchId | None, upto: BatchId) -> str | None:
         sink = self._query.sink
-        if sink is None or (self.new_place and not self._opened):
+        if sink is None or (self.new_place and not self._opened) or (published is not None and published >= upto):
             return None
-        ledger = directory.ledger()
+        ledger = read_ledger()
         while True:
             first = 0 if published is None else published + 1
             files = sink.lost(tuple(batch for batch in ledger if first <= batch.batch_id <= upto))
@@ -272,16 +273,17 @@ class Consent:
             f"{files[0]} is one"
         )
 
-    def require_staged(self, resumed: Resumed, published: BatchId | None) -> None:
-        """What a checkpoint has staged and the sink does not show yet must be there."""
-        if resumed.durable is None or self._context.accept:
+    def require_staged(self, point: Point, ledger: Ledger) -> None:
+        """What the checkpoint has staged, by its `ledger`, and the sink does not show yet must be there."""
+        if point.durable is None or self._context.accept:
             return
-        lost = self._lost(resumed.directory, published, resumed.durable)
+        published = self.published()
+        lost = self._lost(ledger, published, point.durable)
         if lost is None:
             return
         self._still_owner()
         raise Conflict(
-            f"could not go on from batch {resumed.durable}: {lost}",
+            f"could not go on from batch {point.durable}: {lost}",
             hint="put them back"
             + self._back_to("make these batches anew", lambda entry: covers(published, entry.barrier_batch_id))
             + f"; or go on without the rows of these batches: --accept-sink{self._together}",

@@ -17,12 +17,13 @@ rewound.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, FencingEpoch, JobName, Sequence
-from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, WentBack
+from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, RunStarted, WentBack
 from holdfast.repository.ownership import Heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.work_marker import WorkMarker
@@ -174,16 +175,17 @@ def abandoned_but_shown(state: JobState) -> BatchId | None:
     return max(batches, default=None)
 
 
-def may_return(state: JobState) -> list[CheckpointCompleted]:
+def may_return(state: JobState, is_dead: Callable[[RunStarted], bool]) -> list[CheckpointCompleted]:
     """Checkpoints that were passed over and may come back when every byte is right again, the newest first.
 
     Nothing was completed since, so nothing was published on the other line of batches, nobody asked to go elsewhere,
-    and every run on that line said that it ended: none of them wakes up and clears away what is needed.
+    and every run on that line has said that it ended, or is seen to be dead: none of them wakes up and clears away what
+    is needed.
     """
     since = max((entry.sequence for entry in state.completed.values()), default=_NO_ENTRY)
     if state.went_back is not None:
         since = max(since, state.went_back.sequence)
-    pipelines = [run.fencing_epoch for run in state.runs[:-1] if run.purpose == "pipeline"]
+    pipelines = {run.fencing_epoch: run for run in state.runs[:-1] if run.purpose == "pipeline"}
     return [
         state.completed[id]
         for id, entry in sorted(state.corrupt.items(), reverse=True)
@@ -192,7 +194,7 @@ def may_return(state: JobState) -> list[CheckpointCompleted]:
         and entry.sequence > since
         and id not in state.retired
         and entry.fencing_epoch in pipelines
-        and all(epoch in state.ends for epoch in pipelines if epoch >= entry.fencing_epoch)
+        and all(epoch in state.ends or is_dead(run) for epoch, run in pipelines.items() if epoch >= entry.fencing_epoch)
     ]
 
 

@@ -15,14 +15,20 @@ def require_compatible(job: JobName, barrier: BatchId, held: QueryFacts, coming:
     found = differences(held, coming)
     if not found:
         return False
-    refused = [difference for difference in found if difference.refused]
-    _tell(job, barrier, found, refused=bool(refused) and not force)
+    refused = any(difference.refused for difference in found)
+    tell(job, barrier, found, refused=refused and not force)
     if refused and not force:
-        raise _refusal(job, barrier, found, refused)
-    return bool(refused)
+        raise _refusal(job, barrier, found)
+    return refused
 
 
-def _tell(job: JobName, barrier: BatchId, found: tuple[Difference, ...], *, refused: bool) -> None:
+def refusal(job: JobName, barrier: BatchId, held: QueryFacts, coming: QueryFacts) -> Incompatible | None:
+    """What `require_compatible` would raise, without a word to anybody."""
+    found = differences(held, coming)
+    return _refusal(job, barrier, found) if any(difference.refused for difference in found) else None
+
+
+def tell(job: JobName, barrier: BatchId, found: tuple[Difference, ...], *, refused: bool) -> None:
     # The differences go along for handlers that can show a table better than as text.
     log.log(
         logging.ERROR if refused else logging.WARNING,
@@ -34,8 +40,9 @@ def _tell(job: JobName, barrier: BatchId, found: tuple[Difference, ...], *, refu
     )
 
 
-def _refusal(job: JobName, barrier: BatchId, found: tuple[Difference, ...], refused: list[Difference]) -> Incompatible:
-    first, others = refused[0], len(refused) - 1
+def _refusal(job: JobName, barrier: BatchId, found: tuple[Difference, ...]) -> Incompatible:
+    first, *more_of_them = (difference for difference in found if difference.refused)
+    others = len(more_of_them)
     more = f" (and {others} more, see above)" if others else ""
     error = Incompatible(
         f"could not start job {job!r} from its checkpoint at batch {barrier}: {first.subject}: "

@@ -65,6 +65,11 @@ class Point:
     """That checkpoint; None when there is none, or it is damaged and its barrier needs another one."""
     abandons: Abandonment | None = None
 
+    @property
+    def why(self) -> str:
+        """Completes "to …"."""
+        return self.abandons.why if self.abandons is not None else "go on from the home's newest checkpoint"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(Point):
@@ -114,9 +119,9 @@ class Known:
         """Raises `Corrupt` or `StorageError`."""
         return load_manifest(self._store, self._journal.state.completed[id])
 
-    def ledger_of(self, entry: CheckpointCompleted) -> tuple[StagedBatch, ...]:
+    def ledger_of(self, id: CheckpointId) -> tuple[StagedBatch, ...]:
         """What its batches had staged and not published. Raises `Corrupt` or `StorageError`."""
-        files = [file for file in self.manifest(entry.id).files() if file.path.startswith(f"{ledger.FOLDER}/")]
+        files = [file for file in self.manifest(id).files() if file.path.startswith(f"{ledger.FOLDER}/")]
         return tuple(sorted((ledger.decoded(self._read(file), file.path) for file in files), key=_batch_id))
 
     def logs_of_sources(self, point: Point) -> Iterator[bytes]:

@@ -13,10 +13,12 @@ source are asked before the claim, too, about what the journal alone can foresee
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
-from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery.consent import Consent
@@ -27,18 +29,29 @@ from holdfast.sinks.protocol import Sink, StagedBatch, Step
 
 
 class Resuming:
-    def __init__(self, *, query: Query, consent: Consent, recovery: Recovery, journal: Journal, step: Step) -> None:
+    def __init__(
+        self,
+        *,
+        query: Query,
+        consent: Consent,
+        recovery: Recovery,
+        journal: Journal,
+        is_dead: Callable[[RunStarted], bool],
+        step: Step,
+    ) -> None:
+        """`is_dead` says of a run that its process can be seen to be gone."""
         self._query = query
         self._consent = consent
         self._recovery = recovery
         self._journal = journal
+        self._is_dead = is_dead
         self._step = step
 
     def go_on(self, resumed: Resumed) -> bool:
         """Whether differences of the query were overridden that Spark may break on. After this the query may start."""
         overridden = self._query.preflight(resumed.directory, resumed.barrier)
         published = self._consent.published()
-        self._consent.require_staged(resumed, published)
+        self._consent.require_staged(resumed, resumed.directory.ledger)
         self._consent.ask(resumed)
         self._recovery.record_abandonment(resumed, published)
         if resumed.abandons is not None:
@@ -49,7 +62,7 @@ class Resuming:
     def bring_back(self) -> None:
         """Of the checkpoints that were passed over, the newest that the job can go on from as if nothing had been: its
         bytes are right, and the sink shows what it showed or has all that is to be shown again."""
-        for entry in may_return(self._journal.state):
+        for entry in may_return(self._journal.state, self._is_dead):
             if self._can_return(entry) and self._recovery.is_sound(entry):
                 log.warning("checkpoint %s was passed over and is whole again: the job goes on from it", entry.id)
                 self._recovery.bring_back(entry.id)
@@ -60,14 +73,15 @@ class Resuming:
         passed = state.corrupt[entry.id]
         if sink is None:
             runs = [run.fencing_epoch for run in state.runs[:-1] if run.purpose == "pipeline"]
-            return all(state.ends[epoch].never_ran for epoch in runs if epoch >= passed.fencing_epoch)
+            ends = [state.ends.get(epoch) for epoch in runs if epoch >= passed.fencing_epoch]
+            return all(end is not None and end.never_ran for end in ends)
         published = self._consent.published()
         first = 0 if published is None else published + 1
         try:
             self._consent.ask(Point(barrier=barrier, durable=barrier, durable_id=entry.id))
             if first > barrier:
                 return published == passed.published
-            staged = tuple(batch for batch in self._recovery.ledger_of(entry) if first <= batch.batch_id <= barrier)
+            staged = tuple(batch for batch in self._recovery.ledger_of(entry.id) if first <= batch.batch_id <= barrier)
             require_unbroken(published, barrier, staged)
             return not sink.lost(staged)
         except HoldfastError as error:

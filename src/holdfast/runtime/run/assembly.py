@@ -9,6 +9,7 @@ from holdfast.errors import HomeReplaced
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunStarted
 from holdfast.repository.journal import Journal
+from holdfast.repository.ownership import known_dead
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
@@ -196,7 +197,14 @@ def query_parts(
         still_owner=journal.require_standing,
     )
     recovery = Recovery(storage.store, journal, workplace, around.readers, cost=consent.cost, lost=consent.lost)
-    resuming = Resuming(query=query, consent=consent, recovery=recovery, journal=journal, step=around.step)
+    resuming = Resuming(
+        query=query,
+        consent=consent,
+        recovery=recovery,
+        journal=journal,
+        is_dead=lambda run: known_dead(run.process, around.process),
+        step=around.step,
+    )
     supervision = Supervision(
         settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
 from holdfast.identifiers import AttemptId, FencingEpoch
 from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
@@ -18,15 +18,19 @@ from holdfast.repository.going_back import GoBack, Wanted, decide
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
+from holdfast.runtime.ahead import Ahead
+from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery.consent import Consent, is_new_place
 from holdfast.runtime.recovery.memory import Agreement, Asked, Memory, agree, of_heartbeat, of_sink, of_work
-from holdfast.runtime.recovery.recovery import Known, foreseen, is_copied
+from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.work_folder import left_by
 from holdfast.runtime.work_marker import read_marker, somebody_elses
-from holdfast.sinks.protocol import SinkContext, SinkState
+from holdfast.sinks.protocol import SinkContext, SinkState, StagedBatch
 from holdfast.storage.home_identity import read_home_identity
+from holdfast.storage.work_path import WorkPath
 
 
 @dataclass(frozen=True)
@@ -114,20 +118,54 @@ def compare_again(location: JobLocation, journal: Journal, query: Query, before:
 def ask_beforehand(
     location: JobLocation, journal: Journal, query: Query, outside: Outside, context: SinkContext
 ) -> None:
-    """Sink and source, about what the journal alone can foresee: who does not agree is heard before the claim."""
+    """Sink, source and query, about what the journal alone can foresee: who refuses is heard before the claim."""
     back = decide(journal.state, Wanted(location.settings.from_savepoint, location.settings.from_checkpoint))
     point = foreseen(journal.state, back if isinstance(back, GoBack) else None)
     if point is not None:
-        Consent(
+        known = Known(location.store, journal)
+        consent = Consent(
             query=query,
-            known=Known(location.store, journal),
+            known=known,
             journal=journal,
             context=msgspec.structs.replace(context, accept=outside.accepts or outside.new_place),
             looked=outside.sink,
             older_home=outside.agreement.older_home,
             force=location.settings.force,
             say=log.debug,
-        ).ask(point)
+        )
+        consent.ask(point)
+        consent.require_staged(point, lambda: _ledger_as_far_as_readable(known, point))
+        if not journal.state.passed_over:  # one of those may come back
+            query.look_ahead(_ahead(location, journal.state, known, outside, point))
+
+
+def _ledger_as_far_as_readable(known: Known, point: Point) -> tuple[StagedBatch, ...]:
+    """What cannot be read now is read when the checkpoint is restored."""
+    try:
+        return () if point.durable_id is None else known.ledger_of(point.durable_id)
+    except (Corrupt, NewerFormat, StorageError) as error:
+        log.debug("what batches up to %s have staged is found out after the claim: %s", point.durable, error.message)
+        return ()
+
+
+def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outside, point: Point) -> Ahead:
+    checkpoint, barrier = point.durable_id, point.barrier
+    assert checkpoint is not None
+    assert barrier is not None
+
+    def left() -> WorkPath | None:
+        run = state.last_to_leave_batches(state.runs)
+        if point.abandons is not None or run is None or not outside.may_resume_locally:
+            return None
+        return left_by(location.work / location.job, run.fencing_epoch)
+
+    return Ahead(
+        barrier=barrier,
+        store=location.store,
+        manifest=lambda: known.manifest(checkpoint),
+        left=left,
+        may_have_more=lambda planned, local: may_have_more(state, planned, local=local, claimed=False),
+    )
 
 
 def _memories_here(location: JobLocation) -> list[Memory]:

@@ -1,0 +1,91 @@
+"""Where the query would go on, looked at before the job is claimed and before gigabytes of state are restored.
+
+Of a checkpoint only the few small files are fetched that describe the query; what they say is what the restored
+directory will say. The directory that the run before left may yet turn out to be unusable, and then the checkpoint is
+restored in its place. So a start is refused here only when it is refused in both.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from holdfast.checkpoint.layout import newest_barrier
+from holdfast.checkpoint.manifest import Manifest, ManifestFile
+from holdfast.errors import Corrupt, HoldfastError, NewerFormat, StorageError
+from holdfast.identifiers import BatchId
+from holdfast.job_log import log
+from holdfast.repository.restore import restore
+from holdfast.runtime.ahead import Ahead
+from holdfast.storage.work_path import WorkPath, names_in
+
+_DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
+
+
+@dataclass(frozen=True)
+class PlaceAhead:
+    path: WorkPath
+    barrier: BatchId
+    may_have_more: Callable[[BatchId], bool]
+    """As in `Ahead`."""
+
+
+Ask = Callable[[PlaceAhead], HoldfastError | None]
+"""Why the query cannot go on there, None when it can."""
+
+
+def refusal_ahead(ahead: Ahead, ask: Ask) -> HoldfastError | None:
+    try:
+        here = ahead.left()
+        refused = None if here is None else _refusal_here(here, ahead, ask)
+        if here is not None and refused is None:
+            return None
+        return _refusal_in_checkpoint(ahead, ask, refused)
+    except (StorageError, Corrupt, NewerFormat, OSError) as error:
+        log.debug("whether the query fits is found out after the claim: %s", error)
+        return None
+
+
+def _refusal_here(path: WorkPath, ahead: Ahead, ask: Ask) -> HoldfastError | None:
+    barrier = newest_barrier(names_in(path / "commits"))
+    if barrier is None:
+        return None
+    return ask(PlaceAhead(path, barrier, lambda planned: ahead.may_have_more(planned, True)))
+
+
+def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
+    with tempfile.TemporaryDirectory(prefix="holdfast-ahead-") as scratch:
+        path = Path(scratch) / "described"
+        _fetch_description(ahead, path)
+        refused = ask(PlaceAhead(path, ahead.barrier, lambda planned: ahead.may_have_more(planned, False)))
+    return None if refused is None else refused_here or refused
+
+
+def _fetch_description(ahead: Ahead, path: Path) -> None:
+    manifest = ahead.manifest()
+    restore(ahead.store, described_by(manifest), path)
+    for file in manifest.files():  # an operator without a description is one all the same
+        top, *below = file.path.split("/")
+        if top == "state" and below[0].isdigit():
+            (path / "state" / below[0]).mkdir(parents=True, exist_ok=True)
+
+
+def described_by(manifest: Manifest) -> Manifest:
+    """The part of a checkpoint that says what its query is, without its data."""
+    shards = (
+        msgspec.structs.replace(shard, files=tuple(file for file in shard.files if _describes(file)))
+        for shard in manifest.shards
+    )
+    return msgspec.structs.replace(manifest, shards=tuple(shard for shard in shards if shard.files))
+
+
+def _describes(file: ManifestFile) -> bool:
+    top, *below = file.path.split("/")
+    if top != "state":
+        return top in ("metadata", "offsets", "commits", "query")
+    # Every partition has the same; Spark and holdfast read that of the first.
+    return not _DESCRIPTIONS.isdisjoint(below) and (not below[1].isdigit() or below[1] == "0")
