@@ -4,11 +4,13 @@ PySpark brings Hadoop's client jars; the servers are one more jar of the same ve
 """
 
 import fcntl
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,10 +43,14 @@ class HdfsServer:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._datanodes = datanodes
         self._orders_at = [free_port() for _ in range(datanodes)]
+        self._page = free_port()
         shutil.copytree(_formatted(), root / "name")
         for number in range(datanodes):
-            orders_at = {"dfs.datanode.ipc.address": f"127.0.0.1:{self._orders_at[number]}"}
-            _configure(root / f"conf{number}", root, self.port, number, datanodes, orders_at | dict(settings or {}))
+            listens_at = {
+                "dfs.datanode.ipc.address": f"127.0.0.1:{self._orders_at[number]}",
+                "dfs.namenode.http-address": f"127.0.0.1:{self._page}",
+            }
+            _configure(root / f"conf{number}", root, self.port, number, datanodes, listens_at | dict(settings or {}))
 
     @property
     def address(self) -> str:
@@ -54,7 +60,7 @@ class HdfsServer:
         self.start_namenode()
         for number in range(self._datanodes):
             self.start_datanode(number)
-        self.wait_until_writable()
+        self.wait_until_ready()
         return self
 
     @contextmanager
@@ -68,7 +74,7 @@ class HdfsServer:
             for number in range(self._datanodes):
                 if f"datanode{number}" not in self._processes:
                     self.start_datanode(number)
-            self.wait_until_writable()
+            self.wait_until_ready()
 
     def pids(self) -> list[int]:
         """Of those that run now: they are killed and started again."""
@@ -109,17 +115,34 @@ class HdfsServer:
             [*_java(self.root / "conf0"), ADMIN, *arguments], check=True, capture_output=True, timeout=PATIENCE
         )
 
-    def wait_until_writable(self) -> None:
+    def wait_until_ready(self) -> None:
         store = HdfsStore(HdfsConnection(self.address, metadata_patience=5, data_patience=5), "/")
         deadline = time.monotonic() + PATIENCE
+        while not self._knows_every_block():
+            assert time.monotonic() < deadline, f"HDFS did not get ready: see {self.root}/*.log"
+            assert self._processes["namenode"].poll() is None, f"the NameNode died: see {self.root}/namenode.log"
+            time.sleep(0.1)
         while True:
             try:
                 store.put("ready", b"yes")
                 return
             except StorageError:
                 assert time.monotonic() < deadline, f"HDFS did not get ready: see {self.root}/*.log"
-                assert self._processes["namenode"].poll() is None, f"the NameNode died: see {self.root}/namenode.log"
-                time.sleep(0.2)
+                time.sleep(0.1)
+
+    def _knows_every_block(self) -> bool:
+        """Whether all DataNodes have told the NameNode what they have. With one of them it takes files before that."""
+        page = f"http://127.0.0.1:{self._page}/jmx?qry=Hadoop:service=NameNode,name=*"
+        try:
+            with urllib.request.urlopen(page, timeout=10) as answer:
+                beans = json.load(answer)["beans"]
+        except OSError:
+            return False
+        state = {name: value for bean in beans for name, value in bean.items()}
+        living = json.loads(state.get("LiveNodes", "{}")).values()
+        # A DataNode that has only registered has no disks yet, and so none whose blocks are not known.
+        has_disks = len(living) == self._datanodes and all(node["capacity"] for node in living)
+        return bool(has_disks and state["NumStaleStorages"] == 0)
 
     def _launch(self, name: str, number: int, main: str) -> None:
         assert name not in self._processes, f"{name} is running"
