@@ -20,15 +20,15 @@ demo: setup
 
 # No Spark, no server: while you write.
 unit: setup
-	$(PYTHON) -m pytest -n 2 --dist loadfile -m "not long" tests/unit tests/doctor
+	$(PYTHON) -m pytest -n 2 -m "not long" tests/unit tests/doctor
 
-# A file stays in one process; the long files come first, and wait for something much of their time.
+# Which tests stay in one process, and in which order: tests/conftest.py. Much of their time they wait for something.
 test: setup
-	$(PYTHON) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not long" --durations=25
+	$(PYTHON) -m pytest -n 3 --no-loadscope-reorder -m "not long" --durations=25
 
 # The built package in environments of its own; what is shown by something shorter in `make test`; more worlds.
 long: setup
-	$(PYTHON) -m pytest -n 3 --dist loadfile -m long --durations=25
+	$(PYTHON) -m pytest -n 3 --no-loadscope-reorder -m long --durations=25
 	$(PYTHON) -m tests.simulation.simulate --first 200 --seeds 1800
 
 lint: setup

@@ -6,11 +6,20 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests import leaks, short_lived_jvm
 
 OF_THE_PERSON = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "HOLDFAST_HOME", "HOLDFAST_JOB", "HOLDFAST_DEBUG")
 """What whoever runs the tests may have set for a terminal or a job of their own."""
+SHARE_A_PROCESS = {
+    "tests/stores": "servers",
+    "tests/spark": "a Spark session",
+    "tests/trust/test_ask_then_decide.py": "a Spark session",
+    "tests/trust/test_rows_are_counted.py": "a Spark session",
+    "tests/trust/test_sink_against_ledger_running.py": "a Spark session",
+}
+"""What one process starts once, each of three would start for itself."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,9 +58,21 @@ def short_lived_jvms() -> Iterator[None]:
     del os.environ["JDK_JAVA_OPTIONS"]
 
 
+class TogetherByWhatTheyShare(LoadFileScheduling):
+    """A file stays in one process, and so do files that share something."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return SHARE_A_PROCESS.get(file) or SHARE_A_PROCESS.get(file.rpartition("/")[0]) or file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling:
+    return TogetherByWhatTheyShare(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first process makes the archive of classes, which takes a while; the others do without Spark meanwhile."""
-    order = {"cluster": 0, "simulation": 1, "doctor": 2}
+    """What takes long comes first. The process of a Spark session makes the archive of classes meanwhile."""
+    order = {"stores": 0, "spark": 1, "simulation": 2, "end_to_end": 3, "cluster": 4, "trust": 5, "doctor": 6}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
 
 
