@@ -42,11 +42,12 @@ class Jobs:
         self._work = given["work"]
         self._finish = bool(given.get("finish"))
         self._spark = spark
+        self._cases = {name: CASES[name] for name in given["cases"]}
 
     def start_all(self) -> dict[str, RunningJob]:
         """One after the other: Spark gives a worker in Python ten seconds to start, and a first batch takes a core."""
         jobs = {}
-        for name, case in CASES.items():
+        for name, case in self._cases.items():
             try:
                 jobs[name] = self._start(name, case)
             except InvalidSettings as error:
@@ -57,7 +58,7 @@ class Jobs:
         return jobs
 
     def run_all_to_the_end(self) -> None:
-        for name, case in CASES.items():
+        for name, case in self._cases.items():
             with suppress(InvalidSettings):
                 self._start(name, case).await_termination()
                 tell(f"ended {name}")

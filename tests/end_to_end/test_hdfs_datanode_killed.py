@@ -1,4 +1,7 @@
-"""HDFS loses its only DataNode amid a checkpoint: the pipeline runs on, and nothing is lost or sent twice."""
+"""HDFS loses its only DataNode amid a checkpoint: the pipeline runs on, and nothing is lost or sent twice.
+
+The same with S3 in test_store_in_trouble.py; DataNodes that die, without a pipeline, in tests/stores/test_hdfs.py.
+"""
 
 import signal
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ def objects(pipeline: Pipeline) -> set[str]:
     return {item.key for item in pipeline.store().list("") if item.key.startswith(("blobs/", "packs/"))}
 
 
+@pytest.mark.long
 def test_the_pipeline_runs_on_and_the_first_checkpoint_after_healing_reuses_what_was_uploaded(
     tmp_path: Path, hdfs: HdfsServer
 ) -> None:

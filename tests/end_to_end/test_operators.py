@@ -1,12 +1,15 @@
 """Operator by state format: run, checkpoint, kill -9, wipe, restore to another place, run to the end; the output is
 compared with the answer in plain Python, row by row.
 
-All operators are jobs of one driver process. `make torture` adds the formats that CI leaves out.
+All operators are jobs of one driver process. `make test` has `SOME`, `make long` all of them, `make torture` in the
+other formats too, and with their work on HDFS.
 """
 
+import functools
 import json
 import re
 import shutil
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -35,14 +38,26 @@ FORMATS = ("rocksdb-v2", "hdfs", "rocksdb", "rocksdb-changelog") if TORTURE else
 ON_HDFS = " with its work on HDFS"
 PLACES = ("", ON_HDFS) if TORTURE else ("",)
 PARTITIONS = 2 if TORTURE else 1
+SOME = ("join", "chain", "processor-timers", "update")
+"""Several stores of one operator, several operators, state in Python that only its operator knows, an own writer."""
+A_FEW = ", a few"
+STORIES = {f"{name}{place}": tuple(CASES) for place in PLACES for name in FORMATS}
+if not TORTURE:
+    STORIES[f"{FORMATS[0]}{A_FEW}"] = SOME
+
+
+def of_story(name: str, *more: str) -> Any:
+    marks = [] if TORTURE or name.endswith(A_FEW) else [pytest.mark.long]
+    return pytest.param(name, *more, marks=marks, id=" ".join([name, *more]))
 
 
 class Story:
     """Two lives of one process with all jobs in it, and what they left."""
 
-    def __init__(self, root: Path, state_format: str, works: WorkPath) -> None:
+    def __init__(self, root: Path, state_format: str, cases: Collection[str], works: WorkPath) -> None:
         """The work directory of the first life is `works`/work, of the second `works`/elsewhere."""
         self.root = root
+        self.cases = cases
         self.works = works
         self.state_format = state_format
         self.refused: dict[str, str] = {}
@@ -57,7 +72,7 @@ class Story:
             self._until("beyond", first)
         finally:
             first.kill()
-        self.newest = {name: self._committed(name) for name in CASES}
+        self.newest = {name: self._committed(name) for name in cases}
         if isinstance(works, Path):
             shutil.rmtree(works / "work")
         else:
@@ -72,7 +87,7 @@ class Story:
 
     def _life(self, work: str, **more: Any) -> Driver:
         given = {"root": str(self.root), "work": str(self.works / work), "partitions": PARTITIONS, **more}
-        given["state_format"] = self.state_format
+        given |= {"state_format": self.state_format, "cases": list(self.cases)}
         jvm = None if TORTURE else WARM_JVM
         return Driver(given, self.root / "driver.log", jvm, program="tests.end_to_end.operators_driver")
 
@@ -100,22 +115,30 @@ class Story:
         return [place for place in ("home", "work", "elsewhere", "output") if (self.root / place / name).exists()]
 
 
-@pytest.fixture(scope="module", params=[f"{name}{place}" for place in PLACES for name in FORMATS])
-def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    state_format = request.param.removesuffix(ON_HDFS)
-    root = tmp_path_factory.mktemp(state_format)
-    if request.param.endswith(ON_HDFS):
-        with running_hdfs(tmp_path_factory.mktemp("server"), datanodes=2) as server:
-            story = Story(root, state_format, work_path(f"{server.address}/works"))
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Story]:
+    """Each of `STORIES` happens once."""
+    return functools.cache(functools.partial(tell, tmp_path_factory))
+
+
+def tell(places: pytest.TempPathFactory, name: str) -> Story:
+    state_format = name.removesuffix(ON_HDFS).removesuffix(A_FEW)
+    root = places.mktemp(state_format)
+    if name.endswith(ON_HDFS):
+        with running_hdfs(places.mktemp("server"), datanodes=2) as server:
+            story = Story(root, state_format, STORIES[name], work_path(f"{server.address}/works"))
     else:
-        story = Story(root, state_format, root)
+        story = Story(root, state_format, STORIES[name], root)
     code, last = story.end
     assert code == 0, f"exit {code}: {last}; see {story.root / 'driver.log'}"
     return story
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_output_is_exact_or_the_query_is_refused(story: Story, name: str) -> None:
+@pytest.mark.parametrize(
+    ("which", "name"), [of_story(which, name) for which, names in STORIES.items() for name in names]
+)
+def test_the_output_is_exact_or_the_query_is_refused(told: Callable[[str], Story], which: str, name: str) -> None:
+    story = told(which)
     if story.state_format == "hdfs" and name in NEEDS_ROCKSDB:
         assert "transformWithState" in story.refused[name]
         assert "Try: " in story.refused[name]
@@ -128,10 +151,12 @@ def test_the_output_is_exact_or_the_query_is_refused(story: Story, name: str) ->
     assert visible(story.root / "output" / name, case) == in_order(case.answer(all_events()))
 
 
-def test_every_line_of_the_log_names_the_job_that_it_is_about(story: Story) -> None:
+@pytest.mark.parametrize("which", [of_story(which) for which in STORIES])
+def test_every_line_of_the_log_names_the_job_that_it_is_about(told: Callable[[str], Story], which: str) -> None:
     """All these jobs are in one process."""
+    story = told(which)
     lines = re.findall(r"^[\d-]+ [\d:,]+ [A-Z]+ holdfast (.*)", (story.root / "driver.log").read_text(), re.MULTILINE)
-    assert {line.partition(": ")[0] for line in lines} == CASES.keys() - story.refused.keys()
+    assert {line.partition(": ")[0] for line in lines} == set(story.cases) - story.refused.keys()
 
 
 def require_restored(story: Story, name: str) -> None:

@@ -84,7 +84,6 @@ class Lab:
 def lab(spark: SparkSession, tmp_path: Path) -> Lab:
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "1")
-    session.conf.set(FILE_MANAGER, USUAL_FILES)
     return Lab(session, tmp_path)
 
 
@@ -181,6 +180,7 @@ def the_folder_of_the_sink_becomes_a_file(lab: Lab) -> str:
 
 
 def the_folder_of_the_users_own_sink_cannot_be_written(lab: Lab) -> str:
+    lab.spark.conf.set(FILE_MANAGER, USUAL_FILES)
     writer = lab.rows().writeStream.format("parquet").option("path", READ_ONLY)
     return lab.end_of(writer.trigger(availableNow=True))
 
@@ -270,5 +270,6 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None]]] = {
 def test_what_cannot_be_read_is_known_as_such(lab: Lab, name: str) -> None:
     state_format, damage = DAMAGES[name]
     with_state_format(lab.spark, state_format)
+    lab.spark.conf.set(FILE_MANAGER, USUAL_FILES)
     failure = failure_of_text(lab.damaged(damage))
     assert failure.cause in SUSPICIONS, failure

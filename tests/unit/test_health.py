@@ -12,6 +12,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import WentBack
 from holdfast.repository.ownership import current_process, read_heartbeat, write_heartbeat
 from holdfast.repository.self_report import LocalState, ReportedAlarm, SelfReport, write_local_state
@@ -145,9 +146,15 @@ def gone(tmp_path: Path) -> History:
         if id == 2:
             history._append(WentBack, chosen=CheckpointId(1), abandoned=(CheckpointId(2),), asked="checkpoint 1")
     history.beat()
-    newest = max((tmp_path / "home" / "orders" / "blobs").rglob("*.1"), key=lambda path: path.stat().st_mtime_ns)
-    newest.unlink()
+    large_object(history, 4).unlink()
     return history
+
+
+def large_object(history: History, id: int) -> Path:
+    """With the state of this checkpoint alone."""
+    manifest = load_manifest(history.store, history.journal.state.completed[CheckpointId(id)])
+    (key,) = (file.key for file in manifest.files() if file.path.startswith("state/"))
+    return history.home / "orders" / key
 
 
 @pytest.mark.parametrize("command", [*READING, ("doctor",)])
@@ -208,8 +215,7 @@ def test_a_manifest_that_is_gone_and_an_object_that_was_cut_off_are_seen(
 ) -> None:
     manifest = gone.journal.state.completed[CheckpointId(4)].manifest
     (gone.home / "orders" / "manifests" / manifest).unlink()
-    newest = max((gone.home / "orders" / "blobs").rglob("*.1"), key=lambda path: path.stat().st_mtime_ns)
-    newest.write_bytes(b"cut off")
+    large_object(gone, 3).write_bytes(b"cut off")
     status = document(capsys, gone.home, "status")
     assert "is gone" in status["last_completed"]["corrupt"]
     assert status["last_usable"]["id"] == 1
