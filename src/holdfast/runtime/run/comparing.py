@@ -109,10 +109,15 @@ def compare_outside(location: JobLocation, journal: Journal, query: Query) -> Ou
 
 def compare_again(location: JobLocation, journal: Journal, query: Query, before: Outside) -> Outside:
     """The claim stands behind entries that nobody has compared: the run that wrote them may have opened the sink since.
-    From here on the journal moves no more. What a person was asked about stays agreed on."""
+    What a person was asked about stays agreed on. Whoever claims from here on explains what does not agree: then this
+    run is fenced."""
     described = query.sink.describe() if query.sink is not None else ""
-    found = query.look_at_sink(known_to(location, journal.state))
-    return replace(compare(location, journal.state, found, described), agreement=before.agreement)
+    try:
+        found = query.look_at_sink(known_to(location, journal.state))
+        return replace(compare(location, journal.state, found, described), agreement=before.agreement)
+    except Conflict:
+        journal.require_standing()
+        raise
 
 
 def ask_beforehand(
