@@ -39,29 +39,29 @@ _LOGGER.addFilter(_ForPeople())
 log = _NamingTheJob(_LOGGER)
 
 
-_DOING = ["nothing yet"]
-_MOVES = [0]
+_STEP = ["nothing yet"]
+_PROGRESS = [0]
 
 
-def doing(what: str) -> None:
+def begin_step(what: str) -> None:
     """Set the current step of a start. An error that ends the process during the start names it."""
-    _DOING[0] = what
-    it_moves()
+    _STEP[0] = what
+    report_progress()
     log.info("%s", what)
 
 
-def doing_now() -> str:
-    return _DOING[0]
+def current_step() -> str:
+    return _STEP[0]
 
 
-def it_moves() -> None:
+def report_progress() -> None:
     """Report that the current step of a start makes progress. Called from any thread."""
-    _MOVES[0] += 1
+    _PROGRESS[0] += 1
 
 
-def moves() -> int:
+def progress_count() -> int:
     """A counter that changes when a start makes progress."""
-    return _MOVES[0]
+    return _PROGRESS[0]
 
 
 @contextmanager

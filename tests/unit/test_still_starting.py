@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from holdfast.job_log import about, doing
+from holdfast.job_log import about, begin_step
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.progress import still_saying
 from tests.patience import PATIENCE
@@ -14,9 +14,9 @@ from tests.patience import PATIENCE
 def test_what_takes_long_is_said_again_and_again(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="holdfast")
     with about("orders"), still_saying(SystemClock(), after_s=0.01):
-        doing("starting Spark")
+        begin_step("starting Spark")
         wait_for("orders: still starting Spark, for ", 2, caplog)
-        doing("starting the query")
+        begin_step("starting the query")
         wait_for("orders: still starting the query, for ", 1, caplog)
     assert "holdfast-still" not in {thread.name for thread in threading.enumerate()}
 

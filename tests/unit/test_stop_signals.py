@@ -17,11 +17,11 @@ from tests.patience import PATIENCE
 
 _DEAF = """
 import ctypes, signal
-from holdfast.job_log import doing
+from holdfast.job_log import begin_step
 from holdfast.spark.stop_signals import stopping_on_signals
 
 with stopping_on_signals({limit}):
-    doing("restoring checkpoint 7")
+    begin_step("restoring checkpoint 7")
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
     ctypes.CDLL(None).write(1, b"deaf\\n" * 1000000, 5000000)
 """

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.job_log import doing
+from holdfast.job_log import begin_step
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.preflight import preflight
@@ -124,7 +124,7 @@ def test_a_start_that_stands_still_is_not(systemd: Systemd, monkeypatch: pytest.
         systemd.hears_nothing()
     monkeypatch.setattr(watchdogs, "START_STANDS_STILL_S", PATIENCE)
     with Watchdog.of(systemd.environment, os.getpid()).while_it_starts():
-        doing("restoring")
+        begin_step("restoring")
         systemd.hears()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
-from holdfast.job_log import about_the_same, doing, doing_now, it_moves, log, moves
+from holdfast.job_log import about_the_same, begin_step, current_step, log, progress_count, report_progress
 from holdfast.runtime.clock import Clock
 
 Advance = Callable[[int], None]
@@ -19,11 +19,11 @@ _LINES = 10
 
 @contextmanager
 def byte_progress(title: str, total: int) -> Iterator[Advance]:
-    doing(f"{title}: {_megabytes(total)}")
+    begin_step(f"{title}: {_megabytes(total)}")
     with _SHOW.get()(title, total) as shown:
 
         def advance(size: int) -> None:
-            it_moves()
+            report_progress()
             shown(size)
 
         yield advance
@@ -63,14 +63,14 @@ def still_saying(clock: Clock, after_s: float = 10.0) -> Iterator[None]:
     over = threading.Event()
 
     def say() -> None:
-        seen, since, due = moves(), clock.monotonic(), after_s
+        seen, since, due = progress_count(), clock.monotonic(), after_s
         while not over.wait(after_s / 10):
             for_s = clock.monotonic() - since
-            if moves() != seen:
-                seen, since, due = moves(), clock.monotonic(), after_s
+            if progress_count() != seen:
+                seen, since, due = progress_count(), clock.monotonic(), after_s
             elif for_s >= due:
                 due *= 2
-                log.info("still %s, for %.0f s", doing_now().partition(",")[0], for_s)
+                log.info("still %s, for %.0f s", current_step().partition(",")[0], for_s)
 
     thread = threading.Thread(target=about_the_same(say), name="holdfast-still", daemon=True)
     thread.start()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
-from holdfast.job_log import about, doing, log
+from holdfast.job_log import about, begin_step, log
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.progress import still_saying
@@ -103,7 +103,7 @@ def _started(
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = given_work_path(settings.work) if settings.work is not None else default_work(home)
-    doing("reading the job's journal")
+    begin_step("reading the job's journal")
     described = sink.describe() if sink is not None else None
     location = preflight(
         name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings)
@@ -143,9 +143,9 @@ def _new_session(name: JobName, spark_log: str | Path | None) -> SparkSession:
     from holdfast.spark.session import session_for
 
     if spark_log is None or str(spark_log) == "-":
-        doing("starting Spark")
+        begin_step("starting Spark")
         return session_for(name)
-    doing(f"starting Spark, whose own output goes to {spark_log}")
+    begin_step(f"starting Spark, whose own output goes to {spark_log}")
     return session_for(name, Path(spark_log).absolute())
 
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from holdfast.errors import StopAsked, StopOverdue
-from holdfast.job_log import doing_now
+from holdfast.job_log import current_step
 from holdfast.spark.hearing import STOPPING, Hearing
 from holdfast.spark.uncaught import leave_at_once
 
@@ -77,7 +77,7 @@ class stopping_on_signals:
 
     def _overdue(self, number: int) -> None:
         error = StopOverdue(
-            f"the process did not end within {self._limit:.0f} s after it was asked to: unfinished: {doing_now()}",
+            f"the process did not end within {self._limit:.0f} s after it was asked to: unfinished: {current_step()}",
             hint="start it again when that works: the next run goes on exactly; or give a stop longer: "
             "--stop-timeout 10m",
         )

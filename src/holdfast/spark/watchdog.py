@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from holdfast.job_log import about_the_same, moves
+from holdfast.job_log import about_the_same, progress_count
 
 START_STANDS_STILL_S = 1800.0
 """A start that says nothing new and restores no byte for so long hangs. Much state takes Spark minutes to open."""
@@ -52,10 +52,10 @@ class Watchdog:
         over = threading.Event()
 
         def say() -> None:
-            seen, moved_at = moves(), time.monotonic()
+            seen, moved_at = progress_count(), time.monotonic()
             while True:
-                if moves() != seen:
-                    seen, moved_at = moves(), time.monotonic()
+                if progress_count() != seen:
+                    seen, moved_at = progress_count(), time.monotonic()
                 if time.monotonic() - moved_at < START_STANDS_STILL_S:
                     self.alive()
                 if over.wait(self.interval):

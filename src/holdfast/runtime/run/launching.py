@@ -10,7 +10,7 @@ from pathlib import Path
 from holdfast.alarm import Receiver
 from holdfast.errors import StopAsked, StorageError
 from holdfast.identifiers import BatchId
-from holdfast.job_log import doing, log
+from holdfast.job_log import begin_step, log
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import Journal
@@ -117,7 +117,7 @@ def _keep_beating(storage: StorageParts, threads: Threads) -> None:
 
 def _started(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
     recovered = _recover(storage, parts, outside, begun)
-    doing("starting the query")
+    begin_step("starting the query")
     return parts.candidates.start(recovered)
 
 
