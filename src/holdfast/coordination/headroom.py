@@ -23,7 +23,7 @@ class Headroom:
     """As one checkpoint measured it."""
 
     needed_s: float
-    lives_s: float
+    kept_s: float
     """At the pace of the newest batches."""
     batches_retained: int
     pinned: bool
@@ -32,17 +32,17 @@ class Headroom:
 
     @property
     def tight(self) -> bool:
-        return self.vanished or self.lives_s < _ENOUGH * self.needed_s
+        return self.vanished or self.kept_s < _ENOUGH * self.needed_s
 
     @property
     def plenty(self) -> bool:
-        return not self.vanished and self.lives_s >= _PLENTY * self.needed_s
+        return not self.vanished and self.kept_s >= _PLENTY * self.needed_s
 
     @property
     def cause(self) -> str:
-        lives, needed = _shown(self.lives_s), _shown(self.needed_s)
+        kept, needed = _shown(self.kept_s), _shown(self.needed_s)
         return (
-            f"Spark deletes the files of a batch after about {lives} ({SETTING}={self.batches_retained}), "
+            f"Spark deletes the files of a batch after about {kept} ({SETTING}={self.batches_retained}), "
             f"and a checkpoint needs them for {needed}, until they are {'pinned' if self.pinned else 'copied'}"
         )
 
@@ -62,9 +62,9 @@ class Headroom:
     @property
     def batches_wanted(self) -> int | None:
         """How many batches to retain for ample headroom; None when the pace is unknown."""
-        if self.lives_s <= 0:
+        if self.kept_s <= 0:
             return None
-        factor = max(_PLENTY * self.needed_s / self.lives_s, _ENOUGH if self.vanished else 1.0)
+        factor = max(_PLENTY * self.needed_s / self.kept_s, _ENOUGH if self.vanished else 1.0)
         return math.ceil(self.batches_retained * factor)
 
 

@@ -101,7 +101,7 @@ def _rounded(found: headroom.Headroom | None) -> RecordedHeadroom | None:
         return None
     return RecordedHeadroom(
         needed_ms=_ms(found.needed_s),
-        lives_ms=_ms(found.lives_s),
+        lives_ms=_ms(found.kept_s),
         batches_retained=found.batches_retained,
         pinned=found.pinned,
     )

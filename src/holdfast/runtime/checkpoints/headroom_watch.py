@@ -48,7 +48,7 @@ class HeadroomWatch:
     def measured(self, needed_s: float, pinned: bool, vanished: bool = False) -> Headroom | None:
         """None when Spark's setting or the pace of the batches is not known."""
         retained = self._batches_retained()
-        lives_s = self._pace.lifetime(retained) if retained else None
-        if retained is None or lives_s is None:
+        kept_s = self._pace.lifetime(retained) if retained else None
+        if retained is None or kept_s is None:
             return None
-        return Headroom(needed_s, lives_s, retained, pinned, vanished)
+        return Headroom(needed_s, kept_s, retained, pinned, vanished)
