@@ -13,7 +13,7 @@ class Fault(Enum):
     PIPELINE = "pipeline"
     HOLDFAST = "holdfast"
     CALLER = "caller"
-    NOBODY = "nobody"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ RULES: dict[FailureReason, ReasonRule] = {
         "read the message; if it names holdfast's own code, report it",
     ),
     FailureReason.SUPERSEDED: ReasonRule(
-        False, Fault.NOBODY, "a newer checkpoint completed first", "nothing: the newer one contains it"
+        False, Fault.NONE, "a newer checkpoint completed first", "nothing: the newer one contains it"
     ),
     FailureReason.QUERY_RESTARTED: ReasonRule(
         False, Fault.PIPELINE, "the query failed and was restarted", "see why the query failed: holdfast status"
     ),
     FailureReason.RUN_STOPPED: ReasonRule(
-        False, Fault.NOBODY, "the run stopped before the checkpoint was complete", "nothing: the next run continues"
+        False, Fault.NONE, "the run stopped before the checkpoint was complete", "nothing: the next run continues"
     ),
     FailureReason.FENCED: ReasonRule(
-        False, Fault.NOBODY, "another run owns the job now", "stop one of the two deployments"
+        False, Fault.NONE, "another run owns the job now", "stop one of the two deployments"
     ),
     FailureReason.NAME_TAKEN: ReasonRule(
         False, Fault.CALLER, "a savepoint of that name exists or is in progress", "choose another name"
