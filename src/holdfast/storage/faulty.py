@@ -36,7 +36,7 @@ class _Torn(Exception):
     pass
 
 
-class _Mischief:
+class _Injector:
     """Shared by a store and all its scopes."""
 
     def __init__(self, faults: Faults, seed: int, sleep: Callable[[float], None]) -> None:
@@ -57,7 +57,7 @@ class FaultyStore:
         sleep: Callable[[float], None] = time.sleep,  # noqa: TID251
     ) -> None:
         self._store = store
-        self._mischief = _Mischief(faults, seed, sleep)
+        self._injector = _Injector(faults, seed, sleep)
 
     @property
     def url(self) -> str:
@@ -66,79 +66,79 @@ class FaultyStore:
     @property
     def faults(self) -> Faults:
         """May be set at any time, for this store and its scopes: `Faults()` ends all faults."""
-        return self._mischief.faults
+        return self._injector.faults
 
     @faults.setter
     def faults(self, faults: Faults) -> None:
-        self._mischief.faults = faults
+        self._injector.faults = faults
 
     def scoped(self, name: str) -> "FaultyStore":
         scope = FaultyStore(self._store.scoped(name), Faults())
-        scope._mischief = self._mischief
+        scope._injector = self._injector
         return scope
 
     def create(self, key: str, data: bytes) -> Created:
-        return self._struck("create", key, lambda: self._store.create(key, data), OutcomeUnknown)
+        return self._with_faults("create", key, lambda: self._store.create(key, data), OutcomeUnknown)
 
     def put(self, key: str, data: bytes) -> None:
-        self._struck("write", key, lambda: self._store.put(key, data))
+        self._with_faults("write", key, lambda: self._store.put(key, data))
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
-        self._struck("upload", key, lambda: self._upload(key, chunks))
+        self._with_faults("upload", key, lambda: self._upload(key, chunks))
 
     def get(self, key: str) -> bytes:
-        return self._struck("read", key, lambda: self._store.get(key))
+        return self._with_faults("read", key, lambda: self._store.get(key))
 
     def read(self, key: str, offset: int, length: int) -> bytes:
-        return self._struck("read", key, lambda: self._store.read(key, offset, length))
+        return self._with_faults("read", key, lambda: self._store.read(key, offset, length))
 
     def stream(self, key: str) -> Iterator[bytes]:
-        pieces = self._struck("read", key, lambda: self._store.stream(key))
-        return self._carried("read", key, pieces)
+        pieces = self._with_faults("read", key, lambda: self._store.stream(key))
+        return self._transferred("read", key, pieces)
 
     def exists(self, key: str) -> bool:
-        return self._struck("look for", key, lambda: self._store.exists(key))
+        return self._with_faults("look for", key, lambda: self._store.exists(key))
 
     def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
-        items = self._struck("list", prefix, lambda: self._store.list(prefix, after))
-        return self._carried("list", prefix, items)
+        items = self._with_faults("list", prefix, lambda: self._store.list(prefix, after))
+        return self._transferred("list", prefix, items)
 
     def children(self) -> tuple[str, ...]:
-        return self._struck("list", "", self._store.children)
+        return self._with_faults("list", "", self._store.children)
 
     def delete(self, key: str) -> None:
-        self._struck("delete", key, lambda: self._store.delete(key), OutcomeUnknown)
+        self._with_faults("delete", key, lambda: self._store.delete(key), OutcomeUnknown)
 
     def temporaries(self) -> Iterator[StoredObject]:
         return self._store.temporaries()
 
     def _upload(self, key: str, chunks: Iterable[bytes]) -> None:
         try:
-            self._store.upload(key, passed_through(chunks, self._tearing))
+            self._store.upload(key, passed_through(chunks, self._interrupted))
         except _Torn:
             raise StorageUnreachable(f"could not upload {self.url}/{key}: the connection broke") from None
 
-    def _tearing(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    def _interrupted(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
-            if self._mischief.strikes(self.faults.torn):
+            if self._injector.strikes(self.faults.torn):
                 yield chunk[: len(chunk) // 2]
                 raise _Torn
             yield chunk
 
-    def _carried(self, operation: str, key: str, items: Iterator[T]) -> Iterator[T]:
+    def _transferred(self, operation: str, key: str, items: Iterator[T]) -> Iterator[T]:
         for item in items:
-            if self._mischief.strikes(self.faults.torn):
+            if self._injector.strikes(self.faults.torn):
                 raise StorageUnreachable(f"could not {operation} {self.url}/{key}: the connection broke")
             yield item
 
-    def _struck(
+    def _with_faults(
         self, operation: str, key: str, call: Callable[[], T], lost_answer: type[StorageError] = StorageUnreachable
     ) -> T:
-        if self._mischief.strikes(self.faults.slow):
-            self._mischief.sleep(self.faults.slow_seconds)
-        if self._mischief.strikes(self.faults.before):
+        if self._injector.strikes(self.faults.slow):
+            self._injector.sleep(self.faults.slow_seconds)
+        if self._injector.strikes(self.faults.before):
             raise self.faults.error(f"could not {operation} {self.url}/{key}: a fault was injected before the effect")
         result = call()
-        if self._mischief.strikes(self.faults.after):
+        if self._injector.strikes(self.faults.after):
             raise lost_answer(f"could not {operation} {self.url}/{key}: a fault was injected after the effect")
         return result

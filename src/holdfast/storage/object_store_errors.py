@@ -134,7 +134,11 @@ def _cause(answer: Answer, effect: Effect) -> Cause:
     if _ASKED_FOR_CREDENTIALS.search(answer.text):
         return StorageDenied, "no valid credentials were found", "set the credentials, see docs/stores.md"
     if answer.no_container:
-        return StorageNotThere, f"{_said(answer)}: there is no such bucket or container", "create it, or check its name"
+        return (
+            StorageNotThere,
+            f"{_answer_text(answer)}: there is no such bucket or container",
+            "create it, or check its name",
+        )
     if answer.status is None:
         return _broken(answer, effect)
     if (refused := _by_code(answer, effect)) is not None:
@@ -143,27 +147,27 @@ def _cause(answer: Answer, effect: Effect) -> Cause:
     return (OutcomeUnknown if effect is Effect.DECIDING else kind), reason, hint
 
 
-def _said(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
     return f"the server answered {answer.status or 404}" + (f" {answer.code}" if answer.code else "")
 
 
 def _by_code(answer: Answer, effect: Effect) -> Cause | None:
     """By the error code of the store; None when the answer may not be from the store."""
-    said = _said(answer)
+    answered = _answer_text(answer)
     if answer.no_object and effect is Effect.NONE:
         return ObjectNotFound, "there is no such object", None
     if answer.code in _FULL:
-        return StorageFull, said, _FREE
+        return StorageFull, answered, _FREE
     if answer.code in _THROTTLED:
-        return StorageThrottled, f"{said}: requests are throttled", _SLOWER
+        return StorageThrottled, f"{answered}: requests are throttled", _SLOWER
     if answer.code in _OTHER_REGION:
-        return StorageNotThere, f"{said}: the bucket is in another region", _REGION
+        return StorageNotThere, f"{answered}: the bucket is in another region", _REGION
     if answer.code in _DENIED:
-        return StorageDenied, said, _PERMIT
+        return StorageDenied, answered, _PERMIT
     if answer.code in _OTHER_IS_WRITING:
-        return StorageUnreachable, said, None
+        return StorageUnreachable, answered, None
     if answer.code in _REFUSED:
-        return StorageError, said, None
+        return StorageError, answered, None
     return None
 
 
@@ -175,20 +179,24 @@ _PERMIT = "check the credentials and what they permit"
 
 def _by_status(answer: Answer) -> Cause:
     """By the status alone: the store or a gateway sent it."""
-    said, status = _said(answer), answer.status or 0
+    answered, status = _answer_text(answer), answer.status or 0
     if status == 507:
-        return StorageFull, said, _FREE
+        return StorageFull, answered, _FREE
     if status == 429:
-        return StorageThrottled, f"{said}: requests are throttled", _SLOWER
+        return StorageThrottled, f"{answered}: requests are throttled", _SLOWER
     if status in (301, 307):
-        return StorageNotThere, f"{said}: the bucket is in another region", _REGION
+        return StorageNotThere, f"{answered}: the bucket is in another region", _REGION
     if status in (401, 403):
-        return StorageDenied, said, _PERMIT
+        return StorageDenied, answered, _PERMIT
     if status == 404 and not answer.code:
-        return StorageUnreachable, f"{said}, without an error code of the store", "check the endpoint and the gateway"
+        return (
+            StorageUnreachable,
+            f"{answered}, without an error code of the store",
+            "check the endpoint and the gateway",
+        )
     if status >= 500 or (status in _PASSING_4XX and not answer.code):
-        return StorageUnreachable, said, None
-    return StorageError, said, None
+        return StorageUnreachable, answered, None
+    return StorageError, answered, None
 
 
 def _broken(answer: Answer, effect: Effect) -> Cause:
