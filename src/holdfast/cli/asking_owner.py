@@ -54,11 +54,11 @@ def _asked(
 ) -> RequestAnswered:
     run = seen.state.run
     assert run is not None
-    with waiting(f"waiting for run {run.fencing_epoch} on {run.host} to {doing}") as say_now:
+    with waiting(f"waiting for run {run.fencing_epoch} on {run.host} to {doing}") as show_status:
 
         def on_entry(entry: AnyEntry) -> None:
             if isinstance(entry, CheckpointStarted) and name is not None and entry.name == name:
-                say_now(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is in progress")
+                show_status(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is in progress")
 
         asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, on_entry)
         answered = ask(

@@ -104,7 +104,7 @@ def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None
 
     console = answer()
 
-    def tell(finding: Finding) -> None:
+    def print_finding(finding: Finding) -> None:
         if isinstance(redactor, Redactor):
             (finding,) = redactor.report(Report(findings=(finding,))).findings
         if as_json:
@@ -114,7 +114,7 @@ def _follow(logs: list[str], as_json: bool, redactor: object, master: str | None
         for line in finding_lines(finding):
             console.print(line, soft_wrap=True)
 
-    return followed(logs, master, tell)
+    return followed(logs, master, print_finding)
 
 
 def _write(report: "Report", as_json: bool, form: Form, output: Path | None) -> None:

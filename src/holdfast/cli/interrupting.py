@@ -37,8 +37,8 @@ class Interrupt:
 
 
 @contextmanager
-def interruptible(arguments: Sequence[str], say: Callable[[int], None]) -> Iterator[Interrupt]:
-    """A signal raises `KeyboardInterrupt` in the block. `say` reports it when the process exits without cleaning up."""
+def interruptible(arguments: Sequence[str], report: Callable[[int], None]) -> Iterator[Interrupt]:
+    """A signal raises `KeyboardInterrupt` in the block. `report` is called when the process exits without cleaning up."""
     interrupt = Interrupt()
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
     if command in _ON_THEIR_OWN or threading.current_thread() is not threading.main_thread():
@@ -49,7 +49,7 @@ def interruptible(arguments: Sequence[str], say: Callable[[int], None]) -> Itera
         removing = threading.Thread(target=remove_unfinished, daemon=True)
         removing.start()
         removing.join(_REMOVING_S)
-        say(128 + number)
+        report(128 + number)
         os._exit(128 + number)
 
     hearing = Hearing(UNWINDING_S, leave, leave)

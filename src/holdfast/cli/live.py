@@ -51,29 +51,29 @@ def live_document(home: str, job: str, work: str | None) -> LiveDocument:
 def reported_here(home: str, job: str, work: str | None) -> LiveDocument | None:
     """What a run of the job reports on this host, without a request to the home; None when there is no report."""
     local = _local_state(home.rstrip("/") or home, job_name(job), work)
-    said = _by(local) if local is not None else None
-    return None if said is None else _document(home, job, said)
+    liveness = _by(local) if local is not None else None
+    return None if liveness is None else _document(home, job, liveness)
 
 
 def _liveness(home: str, job: str, work: str | None) -> Liveness:
     """What the run reports on this host is read first: it costs nothing and needs no home."""
     local = _local_state(home, job, work)
-    said = _by(local) if local is not None else None
-    if said is not None and not said.over:
-        return said
+    liveness = _by(local) if local is not None else None
+    if liveness is not None and not liveness.over:
+        return liveness
     try:
         return _by_home(home, job)
     except StorageError:
-        if said is None:
+        if liveness is None:
             raise
-        return said
+        return liveness
 
 
 def _by_home(home: str, job: str) -> Liveness:
     beat = read_heartbeat(open_store(home).scoped(job))
     if beat is None:
         return NO_HEARTBEAT
-    return _said_here(beat) or by_heartbeat(beat, current_process(), datetime.now(UTC))
+    return _local_liveness(beat) or by_heartbeat(beat, current_process(), datetime.now(UTC))
 
 
 def _local_state(home: str, job: str, work: str | None) -> LocalState | None:
@@ -86,7 +86,7 @@ def _local_state(home: str, job: str, work: str | None) -> LocalState | None:
     return local if local is not None and (local.home, local.job) == (masked(home), job) else None
 
 
-def _said_here(beat: Heartbeat) -> Liveness | None:
+def _local_liveness(beat: Heartbeat) -> Liveness | None:
     """The report on this host of the run that the home names, if that run is here."""
     local = read_local_state(Path(beat.state_file)) if beat.state_file else None
     return _by(local) if local is not None and local.claim == beat.claim else None
@@ -96,22 +96,22 @@ def _by(local: LocalState) -> Liveness | None:
     return by_state_file(local, current_process(), time.monotonic())
 
 
-def _document(home: str, job: str, said: Liveness) -> LiveDocument:
-    report = said.report or SelfReport()
+def _document(home: str, job: str, liveness: Liveness) -> LiveDocument:
+    report = liveness.report or SelfReport()
     return LiveDocument(
         job=job,
         home=home,
-        live=said.alive,
-        why=said.why,
-        source=said.source,
-        seconds_since_told=None if said.age_s is None else round(said.age_s, 3),
-        host=said.process.host if said.process else None,
-        pid=said.process.pid if said.process else None,
-        phase=report.phase if said.report else None,
-        query_runs=report.query_runs if said.report else None,
+        live=liveness.alive,
+        why=liveness.why,
+        source=liveness.source,
+        seconds_since_told=None if liveness.age_s is None else round(liveness.age_s, 3),
+        host=liveness.process.host if liveness.process else None,
+        pid=liveness.process.pid if liveness.process else None,
+        phase=report.phase if liveness.report else None,
+        query_runs=report.query_runs if liveness.report else None,
         last_completed=report.last_completed,
         last_completed_at=report.last_completed_at,
-        consecutive_failures=report.consecutive_failures if said.report else None,
+        consecutive_failures=report.consecutive_failures if liveness.report else None,
         last_failure=report.last_failure,
         alarms=report.alarms,
     )
@@ -151,7 +151,7 @@ def failure_lines(count: int | None, last: Failure | None) -> Iterator["Text"]:
 
 def alarm_lines(alarms: tuple[ReportedAlarm, ...], now: datetime) -> Iterator["Text"]:
     for alarm in alarms:
-        said = f" ({alarm.severity}), raised {figures.age(alarm.at, now)}: {alarm.message}"
-        yield labelled("alarm", (alarm.code, STYLES[alarm.severity]), said)
+        text = f" ({alarm.severity}), raised {figures.age(alarm.at, now)}: {alarm.message}"
+        yield labelled("alarm", (alarm.code, STYLES[alarm.severity]), text)
         if alarm.hint:
             yield labelled("", ("Try: ", "bold"), alarm.hint)

@@ -96,7 +96,7 @@ def _run(arguments: Sequence[str]) -> int:
     ended = Ended(0)
     interrupt = Interrupt()
     try:
-        with interruptible(arguments, lambda code: _say_interrupted(arguments, code)) as interrupt:
+        with interruptible(arguments, lambda code: _report_interrupted(arguments, code)) as interrupt:
             result = app(args=arguments, prog_name="holdfast", standalone_mode=False)
         ended = Ended(result if isinstance(result, int) else 0)
     except BrokenPipeError:
@@ -122,7 +122,7 @@ def _interrupted(exit_code: int) -> "Ended":
     return Ended(exit_code, "interrupted", at_once=True)
 
 
-def _say_interrupted(arguments: Sequence[str], exit_code: int) -> None:
+def _report_interrupted(arguments: Sequence[str], exit_code: int) -> None:
     """Called by another thread, because the command's own thread is blocked."""
     if sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor

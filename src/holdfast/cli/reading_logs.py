@@ -53,7 +53,7 @@ def examined(names: Sequence[str], keep: str | None, master: str | None) -> Repo
         return Report(findings=diagnose(renamed(found, places).sightings), logs=_read(found))
 
 
-def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding], None]) -> bool:
+def followed(names: Sequence[str], master: str | None, report: Callable[[Finding], None]) -> bool:
     """Reports findings as they appear, until it is interrupted. True when one of them was critical."""
     if len(names) != 1 or not Path(names[0]).is_dir():
         raise NotFound(f"Following {' '.join(names)} failed: it is not a local directory", hint="one local directory")
@@ -61,7 +61,7 @@ def followed(names: Sequence[str], master: str | None, tell: Callable[[Finding],
     from holdfast.doctor.findings.rules import RULES
     from holdfast.doctor.spark.following import follow
 
-    news = News(tell)
+    news = News(report)
     with ExitStack() as stack:
         checkpoint = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-doctor-"))
         spark = _session(stack, master)
@@ -96,8 +96,8 @@ def interrupted() -> Iterator[threading.Event]:
 class News:
     """Findings as more logs are read: each is reported once, and again when it becomes critical."""
 
-    def __init__(self, tell: Callable[[Finding], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[Finding], None]) -> None:
+        self._report = report
         self._seen: list[Sighting] = []
         self._reported: dict[tuple[str, str | None, str], str] = {}
 
@@ -114,7 +114,7 @@ class News:
             key = (finding.code, finding.job, finding.cause)
             known = self._reported.get(key)
             if known is None or (known != "critical" and finding.severity == "critical"):
-                self._tell(finding)
+                self._report(finding)
                 self._reported[key] = finding.severity
 
 

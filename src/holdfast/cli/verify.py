@@ -222,7 +222,7 @@ def _print(reports: Sequence["JobReport"], scope: "Scope") -> None:
             console.print(f"{subject}: {read}, {len(report.unreadable)} could not be read", style="bold red")
         else:
             console.print(f"{subject}: {read}, every byte as written", style="green")
-        _say_damage(report)
+        _print_damage(report)
 
 
 def _subject(report: "JobReport") -> str:
@@ -232,7 +232,7 @@ def _subject(report: "JobReport") -> str:
     return f"checkpoint {ids[0]}" if len(ids) == 1 else f"checkpoints {min(ids)} to {max(ids)}"
 
 
-def _say_damage(report: "JobReport") -> None:
+def _print_damage(report: "JobReport") -> None:
     for item in report.corrupt:
         subject = f"checkpoint {item.checkpoint}: " if item.checkpoint is not None else ""
         print_message(f"corrupt: {subject}{item.path}: expected {item.expected}, found {item.found}")
