@@ -16,7 +16,7 @@ from holdfast.cli.demo.arrivals import Arrivals
 from holdfast.cli.demo.batch_answer import Row, compare, recompute
 from holdfast.cli.demo.narrating import Narrator
 from holdfast.cli.demo.places import make_places
-from holdfast.cli.demo.watching import BatchCommitted, DriverSaid
+from holdfast.cli.demo.watching import BatchCommitted, LogLine
 from holdfast.errors import InvalidSettings
 
 DEMO = (sys.executable, "-m", "holdfast.cli", "demo")
@@ -127,11 +127,11 @@ def test_an_act_that_fails_or_is_not_reached_fails_the_demo() -> None:
 def test_a_failed_checkpoint_is_told_with_the_pipelines_progress(tmp_path: Path) -> None:
     places = make_places(tmp_path / "demo")
     narrator = Narrator(places)
-    failed = DriverSaid("WARNING", f"checkpoint 3 failed: storage_full: could not write {places.home}/x: no space")
-    list(narrator.tell(BatchCommitted(7, 0.5, 0)))
-    (line,) = narrator.tell(failed)
+    failed = LogLine("WARNING", f"checkpoint 3 failed: storage_full: could not write {places.home}/x: no space")
+    list(narrator.narrate(BatchCommitted(7, 0.5, 0)))
+    (line,) = narrator.narrate(failed)
     assert line.text.startswith("checkpoint 3 failed: storage_full: could not write home/x: no space; ")
-    (line,) = narrator.tell(failed)
+    (line,) = narrator.narrate(failed)
     assert line.text == "checkpoint 3 failed: storage_full; the pipeline keeps running: batch 7"
 
 

@@ -38,7 +38,7 @@ class Interrupt:
 
 @contextmanager
 def interruptible(arguments: Sequence[str], report: Callable[[int], None]) -> Iterator[Interrupt]:
-    """A signal raises `KeyboardInterrupt` in the block. `report` is called when the process exits without cleaning up."""
+    """A signal raises `KeyboardInterrupt` in the block. `report` is called if the process exits without clean-up."""
     interrupt = Interrupt()
     command = next((argument for argument in arguments if not argument.startswith("-")), "")
     if command in _ON_THEIR_OWN or threading.current_thread() is not threading.main_thread():

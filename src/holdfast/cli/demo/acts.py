@@ -59,7 +59,7 @@ def lose_driver_and_disk(show: Show) -> Outcome:
     began = show.now()
     show.until(lambda: seen.epoch > epoch, "a new run")
     resumed = f"resuming at batch {newest.barrier_batch_id} from checkpoint {newest.id}"
-    show.until(lambda: any(line.text == resumed for line in seen.said), f"{resumed!r} in the log")
+    show.until(lambda: any(line.text == resumed for line in seen.log_lines), f"{resumed!r} in the log")
     first = len(seen.batches)
     show.until(lambda: len(seen.batches) > first, "a batch after recovery")
     took, again = show.now() - began, seen.batches[first].id
@@ -74,17 +74,18 @@ def lose_driver_and_disk(show: Show) -> Outcome:
 
 def make_home_unreachable(show: Show) -> Outcome:
     seen, places = show.picture, show.places
-    completed, said, recorded, epoch = len(seen.completed), seen.failures_said, len(seen.failed), seen.epoch
+    completed, logged, recorded, epoch = len(seen.completed), seen.failures_logged, len(seen.failed), seen.epoch
     show.action("mv home home.away")
-    places.home.rename(places.home_away)
+    places.home.rename(places.moved_home)
     began, before = show.now(), len(seen.batches)
     show.until(
-        lambda: seen.failures_said >= said + _FAILURES and show.now() - began >= _LEAST_OUTAGE_S, "failing checkpoints"
+        lambda: seen.failures_logged >= logged + _FAILURES and show.now() - began >= _LEAST_OUTAGE_S,
+        "failed checkpoints",
     )
     show.until(lambda: len(seen.batches) >= before + 2, "batches while the home was unreachable")
     none_completed = len(seen.completed) == completed
     show.action("mv home.away home")
-    places.home_away.rename(places.home)
+    places.moved_home.rename(places.home)
     away, ran = show.now() - began, len(seen.batches) - before
     show.until(lambda: len(seen.completed) > completed, "a checkpoint after the home came back")
     healed = seen.completed[completed]

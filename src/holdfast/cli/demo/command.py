@@ -54,10 +54,10 @@ def demo(directory: Directory = None) -> int:
         screen.summary([(outcome.held, outcome.what, outcome.result) for outcome in outcomes])
         exact = all_held(outcomes)
         verdict = "Everything held." if exact else "Something did not hold."
-        screen.say(f"{verdict} {time.monotonic() - began:.0f} s.", "bold green" if exact else "bold red")
-        screen.say("Look around:")
+        screen.print_line(f"{verdict} {time.monotonic() - began:.0f} s.", "bold green" if exact else "bold red")
+        screen.print_line("Look around:")
         for command in _where_to_look(places):
-            screen.say_whole(f"  {command}")
+            screen.print_unwrapped(f"  {command}")
     return 0 if exact else 1
 
 

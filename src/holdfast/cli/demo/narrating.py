@@ -7,7 +7,7 @@ from typing import Literal
 from holdfast.cli import figures
 from holdfast.cli.demo.picture import FAILED, is_failed_checkpoint
 from holdfast.cli.demo.places import Places
-from holdfast.cli.demo.watching import BatchCommitted, DriverSaid, EntryAppended, Sight, TableChanged
+from holdfast.cli.demo.watching import BatchCommitted, EntryAppended, LogLine, Sight, TableChanged
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunEnded, RunStarted
 
 Tone = Literal["plain", "good", "bad", "action"]
@@ -35,7 +35,7 @@ class Narrator:
         """A completed checkpoint, printed together with the rows that it published."""
         self._held_for = 0
 
-    def tell(self, sight: Sight) -> Iterator[Line]:
+    def narrate(self, sight: Sight) -> Iterator[Line]:
         match sight:
             case TableChanged(rows=rows):
                 self._rows = rows
@@ -45,8 +45,8 @@ class Narrator:
             case EntryAppended(entry=entry):
                 yield from self.let_go()
                 yield from self._entry(entry)
-            case DriverSaid():
-                yield from self._said(sight)
+            case LogLine():
+                yield from self._log_line(sight)
 
     def turn_ends(self) -> Iterator[Line]:
         """Call it after every poll: no line is held back for more than a few polls."""
@@ -91,14 +91,14 @@ class Narrator:
         last = entry.barrier_batch_id
         return f"batch {last}" if first is None or first >= last else f"batch {first}-{last}"
 
-    def _said(self, said: DriverSaid) -> Iterator[Line]:
-        text = self._places.short(said.text)
-        if is_failed_checkpoint(said):
+    def _log_line(self, line: LogLine) -> Iterator[Line]:
+        text = self._places.short(line.text)
+        if is_failed_checkpoint(line):
             yield from self.let_go()
             yield from self._failed(text)
-        elif said.text.startswith(("resuming at", "alarm ")):
+        elif line.text.startswith(("resuming at", "alarm ")):
             yield Line(text)
-        elif said.level in ("ERROR", "CRITICAL") or said.text.startswith(("the query died", "the restart failed")):
+        elif line.level in ("ERROR", "CRITICAL") or line.text.startswith(("the query died", "the restart failed")):
             yield Line(text, "bad")
 
     def _failed(self, text: str) -> Iterator[Line]:

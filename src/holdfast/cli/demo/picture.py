@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from holdfast.cli.demo.watching import (
     BatchCommitted,
-    DriverSaid,
     EntryAppended,
     HomeReachable,
+    LogLine,
     Sight,
     TableChanged,
 )
@@ -26,7 +26,7 @@ FAILED = " failed: "
 class Picture:
     batches: list[BatchCommitted] = field(default_factory=list)
     """In the order of their commits; a batch that ran again is in it twice."""
-    said: list[DriverSaid] = field(default_factory=list)
+    log_lines: list[LogLine] = field(default_factory=list)
     completed: list[CheckpointCompleted] = field(default_factory=list)
     failed: list[CheckpointFailedEntry] = field(default_factory=list)
     outcomes: str = ""
@@ -42,8 +42,8 @@ class Picture:
         match sight:
             case BatchCommitted():
                 self.batches.append(sight)
-            case DriverSaid():
-                self.said.append(sight)
+            case LogLine():
+                self.log_lines.append(sight)
                 self.outcomes += "✗" if is_failed_checkpoint(sight) else ""
             case TableChanged(rows=rows):
                 self.rows = rows
@@ -79,9 +79,9 @@ class Picture:
         return self.run.fencing_epoch if self.run else 0
 
     @property
-    def failures_said(self) -> int:
-        return sum(map(is_failed_checkpoint, self.said))
+    def failures_logged(self) -> int:
+        return sum(map(is_failed_checkpoint, self.log_lines))
 
 
-def is_failed_checkpoint(said: DriverSaid) -> bool:
-    return said.level == "WARNING" and said.text.startswith("checkpoint ") and FAILED in said.text
+def is_failed_checkpoint(line: LogLine) -> bool:
+    return line.level == "WARNING" and line.text.startswith("checkpoint ") and FAILED in line.text

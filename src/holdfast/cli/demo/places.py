@@ -18,7 +18,7 @@ class Places:
         return self.root / "home"
 
     @property
-    def home_away(self) -> Path:
+    def moved_home(self) -> Path:
         return self.root / "home.away"
 
     @property

@@ -44,7 +44,7 @@ class Screen:
         if self._console.is_terminal:
             self._live.stop()
 
-    def tell(self, line: Line) -> None:
+    def print_event(self, line: Line) -> None:
         """A line with the time since the beginning. A long line is wrapped with a hanging indent."""
         from rich.table import Table
         from rich.text import Text
@@ -91,12 +91,12 @@ class Screen:
         self._print(table)
         self._print(Text(""))
 
-    def say(self, words: str, style: str = "") -> None:
+    def print_line(self, words: str, style: str = "") -> None:
         from rich.text import Text
 
         self._print(Text(words, style))
 
-    def say_whole(self, words: str) -> None:
+    def print_unwrapped(self, words: str) -> None:
         """A line to copy: never wrapped, however narrow the terminal."""
         from rich.text import Text
 

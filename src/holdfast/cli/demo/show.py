@@ -79,20 +79,20 @@ class Show:
             self.arrivals.arrive()
         for sight in self._watch.poll():
             self.picture.add(sight)
-            self._tell(self._narrator.tell(sight))
-        self._tell(self._narrator.turn_ends())
+            self._print_events(self._narrator.narrate(sight))
+        self._print_events(self._narrator.turn_ends())
         self._screen.draw(self.picture, self._driver_state())
 
     def begin_act(self, number: int, title: str, why: str) -> None:
-        self._tell(self._narrator.let_go())
+        self._print_events(self._narrator.let_go())
         self._screen.act(number, title, why)
 
     def action(self, words: str) -> None:
-        self._tell(self._narrator.let_go())
-        self._screen.tell(Line(words, "action"))
+        self._print_events(self._narrator.let_go())
+        self._screen.print_event(Line(words, "action"))
 
     def find(self, words: str, *, held: bool) -> None:
-        self._screen.tell(Line(words, "good" if held else "bad"))
+        self._screen.print_event(Line(words, "good" if held else "bad"))
 
     def show_pipeline(self) -> None:
         """The part of the file with the computation."""
@@ -102,19 +102,19 @@ class Show:
     def quote(self, words: str) -> None:
         """Output of another process, verbatim."""
         for line in words.splitlines():
-            self._screen.tell(Line(line, "bad"))
+            self._screen.print_event(Line(line, "bad"))
 
     def close(self) -> None:
         """End all processes, and move the home back."""
-        self._tell(self._narrator.let_go())
+        self._print_events(self._narrator.let_go())
         if self._driver is not None:
             self._driver.kill()
-        if self.places.home_away.exists():
-            self.places.home_away.rename(self.places.home)
+        if self.places.moved_home.exists():
+            self.places.moved_home.rename(self.places.home)
 
-    def _tell(self, lines: Iterable[Line]) -> None:
+    def _print_events(self, lines: Iterable[Line]) -> None:
         for line in lines:
-            self._screen.tell(line)
+            self._screen.print_event(line)
 
     def _driver_state(self) -> str:
         if self._driver is None:

@@ -32,7 +32,7 @@ class EntryAppended:
 
 
 @dataclass(frozen=True)
-class DriverSaid:
+class LogLine:
     level: str
     text: str
 
@@ -47,7 +47,7 @@ class HomeReachable:
     reachable: bool
 
 
-Sight = BatchCommitted | EntryAppended | DriverSaid | TableChanged | HomeReachable
+Sight = BatchCommitted | EntryAppended | LogLine | TableChanged | HomeReachable
 
 
 class Watch:
@@ -70,7 +70,7 @@ class Watch:
         """
         return [*self._batches(), *self._table_changes(), *self._entries(), *self._log_lines()]
 
-    def _log_lines(self) -> Iterator[DriverSaid]:
+    def _log_lines(self) -> Iterator[LogLine]:
         with self._log.open("rb") as file:
             file.seek(self._log_read)
             new = file.read()
@@ -78,7 +78,7 @@ class Watch:
         self._log_read += len(whole) + len(newline)
         for line in whole.decode(errors="replace").splitlines():
             if match := _LOG_LINE.fullmatch(line):
-                yield DriverSaid(match[1], match[2])
+                yield LogLine(match[1], match[2])
 
     def _batches(self) -> Iterator[BatchCommitted]:
         directory = self._newest_directory()
