@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from holdfast.doctor.spark.session import said_only_when_it_fails
+from holdfast.doctor.spark.session import quiet_unless_it_fails
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 
@@ -16,7 +16,7 @@ def test_the_jvm_is_told_to_be_quiet_before_it_starts(before: str | None, monkey
     monkeypatch.delenv(OPTIONS, raising=False)
     if before is not None:
         monkeypatch.setenv(OPTIONS, before)
-    with said_only_when_it_fails():
+    with quiet_unless_it_fails():
         *others, option = os.environ[OPTIONS].split(" ")
         settings = Path(unquote(urlsplit(option.partition("=")[2]).path))
         assert "rootLogger.level = error" in settings.read_text()
@@ -26,5 +26,5 @@ def test_the_jvm_is_told_to_be_quiet_before_it_starts(before: str | None, monkey
 
 def test_who_says_how_spark_logs_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OPTIONS, "-Dlog4j2.configurationFile=mine.properties")
-    with said_only_when_it_fails():
+    with quiet_unless_it_fails():
         assert os.environ[OPTIONS] == "-Dlog4j2.configurationFile=mine.properties"

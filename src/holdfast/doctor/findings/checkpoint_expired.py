@@ -80,8 +80,8 @@ def _upgrade(case: Case, seen: Sightings) -> Fix:
 
 def _timeout_ms(case: Case) -> int:
     """From the log, or the time from trigger to expiry, or the default."""
-    said = case.measure(CODE, "timeout_ms")
-    return said.most if said else _seen_timeout_ms(case) or _DEFAULT_TIMEOUT_MS
+    measured = case.measure(CODE, "timeout_ms")
+    return measured.most if measured else _seen_timeout_ms(case) or _DEFAULT_TIMEOUT_MS
 
 
 def _seen_timeout_ms(case: Case) -> int | None:

@@ -54,10 +54,10 @@ def _root_cause(event: LogEvent) -> str | None:
     link = root(event)
     if link is None:
         return _EXPIRED if _EXPIRED in event.message else None
-    name, said = link.class_name.rpartition(".")[2], " ".join(link.message.split())
+    name, message = link.class_name.rpartition(".")[2], " ".join(link.message.split())
     if name == "SerializedThrowable" or name == "CheckpointException":
-        return said or None
-    return f"{name}: {said}" if said and said != "null" else name
+        return message or None
+    return f"{name}: {message}" if message and message != "null" else name
 
 
 RULE = Rule(
@@ -87,7 +87,7 @@ def failures_before(case: Case, exceeded: Sequence[Sighting]) -> list[Sample]:
         if any(_was_counted(sample.time, end, completed) for end in ends):
             checkpoint = sample.text.partition(":")[0]
             known = counted.get(checkpoint)
-            counted[checkpoint] = sample if known is None or _says_more(sample, known) else known
+            counted[checkpoint] = sample if known is None or _is_more_specific(sample, known) else known
     return sorted(counted.values())[-_SHOWN:]
 
 
@@ -101,7 +101,7 @@ def _was_counted(failure: int, end: int, completed: Sequence[int]) -> bool:
     return before == 0 or completed[before - 1] < failure
 
 
-def _says_more(sample: Sample, known: Sample) -> bool:
+def _is_more_specific(sample: Sample, known: Sample) -> bool:
     """The message of the failed task is preferred to that of the coordinator that timed out."""
     return _EXPIRED in known.text and _EXPIRED not in sample.text
 

@@ -53,8 +53,8 @@ def _class_is_gone(event: LogEvent) -> Clue | None:
 
 
 def _mentions(match: re.Match[str]) -> dict[str, str]:
-    said = match.groupdict()
-    return {"setting": f"{said['name']}={said['before']}"} if said.get("name") else {}
+    groups = match.groupdict()
+    return {"setting": f"{groups['name']}={groups['before']}"} if groups.get("name") else {}
 
 
 def _as_before(case: Case, seen: Sightings) -> Fix:

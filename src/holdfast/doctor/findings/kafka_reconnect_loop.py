@@ -4,7 +4,7 @@ from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings,
 from holdfast.doctor.matching.case import Case
 from holdfast.doctor.matching.clues import Clue, Rule
 from holdfast.doctor.reading.events import LogEvent
-from holdfast.doctor.reading.text import says, shown, whole
+from holdfast.doctor.reading.text import has_phrase, shown, whole
 from holdfast.finding import Severity
 
 CODE = "kafka-reconnect-loop"
@@ -25,7 +25,7 @@ _NO_BROKERS = (
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if event.exceptions and says(event, _NO_BROKERS):
+    if event.exceptions and has_phrase(event, _NO_BROKERS):
         return Clue(shown(event), _GAVE_UP)
     kafka = "org.apache.kafka" in (event.logger or "") or "NetworkClient" in (event.logger or "") or "clientId=" in text
     return Clue(shown(event)) if kafka and ("isconnected" in text or "could not be established" in text) else None

@@ -64,7 +64,7 @@ _METADATA_EXISTS = re.compile(r"_metadata\S* (?:for client \S+ )?already exists"
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if _is_told_elsewhere(text) or _reads(text) or not (_writes_a_checkpoint(event, text) or _DISK_FULL in text):
+    if _is_another_finding(text) or _reads(text) or not (_writes_a_checkpoint(event, text) or _DISK_FULL in text):
         return None
     trouble = storage_trouble(text)
     if trouble is not None:
@@ -90,7 +90,7 @@ def _reads(text: str) -> bool:
     return " exist" in text and FILE_OF_SPARKS_CHECKPOINT_GONE.search(text) is not None
 
 
-def _is_told_elsewhere(text: str) -> bool:
+def _is_another_finding(text: str) -> bool:
     if "OutOfMemoryError" in text or "StateMigrationException" in text:
         return True
     return "already exists" in text and _METADATA_EXISTS.search(text) is not None

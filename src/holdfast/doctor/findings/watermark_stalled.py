@@ -25,8 +25,8 @@ def _recognise(event: LogEvent) -> Clue | None:
     if rows is None or watermark is None or int(rows[1]) == 0:
         return None
     moment = datetime.fromisoformat(f"{watermark[1]}+00:00")
-    said = f"Streaming query made progress: {rows[1]} rows, watermark {watermark[1]}"
-    return Clue(said, measures={"watermark_ms": round(moment.timestamp() * 1000)})
+    text = f"Streaming query made progress: {rows[1]} rows, watermark {watermark[1]}"
+    return Clue(text, measures={"watermark_ms": round(moment.timestamp() * 1000)})
 
 
 def _standing(case: Case, seen: Sightings) -> Sightings:

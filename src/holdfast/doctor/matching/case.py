@@ -64,8 +64,8 @@ class Case:
 
     @property
     def version(self) -> tuple[int, ...] | None:
-        said = sorted(mentioned(self.of(CONTEXT + "version"), "version"))
-        return tuple(int(part) for part in said[0].split(".")) if said else None
+        versions = sorted(mentioned(self.of(CONTEXT + "version"), "version"))
+        return tuple(int(part) for part in versions[0].split(".")) if versions else None
 
 
 def mentioned(sightings: Iterable[Sighting], name: str) -> set[str]:

@@ -28,9 +28,9 @@ def shown(event: LogEvent, link: ExceptionLink | None = None) -> str:
     if link is None:
         return first[:_SHOWN]
     simple = link.class_name.rpartition(".")[2]
-    said = _one_line(link.message)
-    exception = f"{simple}: {said}" if said and said != "null" else simple
-    if said and said in first:
+    message = _one_line(link.message)
+    exception = f"{simple}: {message}" if message and message != "null" else simple
+    if message and message in first:
         return first[:_SHOWN]
     return (f"{first[: _SHOWN // 2]} | {exception}" if first else exception)[:_SHOWN]
 
@@ -43,7 +43,7 @@ def link_with(event: LogEvent, pattern: Pattern) -> ExceptionLink | None:
     return None
 
 
-def says(event: LogEvent, phrases: Iterable[str]) -> bool:
+def has_phrase(event: LogEvent, phrases: Iterable[str]) -> bool:
     text = whole(event)
     return any(phrase in text for phrase in phrases)
 

@@ -21,7 +21,7 @@ from holdfast.doctor.reading.growth import Growth, Stretch, piece_of, stretches
 _FORMAT = "holdfast-logs"
 _SCHEMA = "identity STRING, start LONG, reading BINARY"
 
-Told = Callable[[Sequence[Sighting]], None]
+OnSightings = Callable[[Sequence[Sighting]], None]
 
 
 @dataclass
@@ -78,7 +78,7 @@ class _Lines:
 
 
 def follow(
-    spark: SparkSession, directory: str, rules: Sequence[Rule], checkpoint: Path, every: str, told: Told
+    spark: SparkSession, directory: str, rules: Sequence[Rule], checkpoint: Path, every: str, on_sightings: OnSightings
 ) -> StreamingQuery:
     """Reports sightings batch by batch. Returns at once; the query runs until it is stopped."""
     lines = _Lines()
@@ -87,7 +87,7 @@ def follow(
         rows = sorted(batch.collect(), key=lambda row: (row.identity, row.start))
         seen = [sighting for row in rows for sighting in lines.placed(row.identity, pickle.loads(row.reading))]
         if seen:
-            told(merged(seen))
+            on_sightings(merged(seen))
 
     spark.dataSource.register(_GrowingLogs)
     logs = spark.readStream.format(_FORMAT).option("rules", pickle.dumps(tuple(rules)).hex()).load(directory)

@@ -115,12 +115,12 @@ def _scanned(
 
 
 def _reading_failed(error: PySparkException) -> HoldfastError:
-    said = str(error)
-    if "ModuleNotFoundError" in said:
-        missing = said.split("ModuleNotFoundError: ", 1)[-1].split("\n", 1)[0]
+    message = str(error)
+    if "ModuleNotFoundError" in message:
+        missing = message.split("ModuleNotFoundError: ", 1)[-1].split("\n", 1)[0]
         hint = "install 'holdfast-spark[doctor]' where Spark's workers run, or use --master 'local[*]'"
         return InvalidSettings(f"Reading the logs failed on a worker: {missing}", hint=hint)
-    return HoldfastError(f"Reading the logs on Spark failed: {said.strip().splitlines()[0]}")
+    return HoldfastError(f"Reading the logs on Spark failed: {message.strip().splitlines()[0]}")
 
 
 def _scanning(

@@ -44,7 +44,7 @@ def doctors_session() -> Iterator[SparkSession]:
 def _started() -> SparkSession:
     builder = SparkSession.builder.appName("holdfast doctor").config("spark.ui.showConsoleProgress", "false")
     try:
-        with said_only_when_it_fails():
+        with quiet_unless_it_fails():
             return builder.config("spark.ui.enabled", "false").getOrCreate()
     except (PySparkException, OSError) as error:
         why = str(error).strip().split("\n", 1)[0]
@@ -54,7 +54,7 @@ def _started() -> SparkSession:
 
 
 @contextmanager
-def said_only_when_it_fails() -> Iterator[None]:
+def quiet_unless_it_fails() -> Iterator[None]:
     """Spark prints ten lines before its log level applies. They are only shown if the start fails."""
     before = os.environ.get(_OPTIONS)
     if before and "log4j" in before:
