@@ -61,7 +61,7 @@ class Elsewhere:
         return self.watcher().answer(self.journal())
 
     def around(self) -> Environment:
-        return replace(Environment.real(), clock=self.clock, sleep=self.sleep, told=self.heard.append)
+        return replace(Environment.real(), clock=self.clock, sleep=self.sleep, report=self.heard.append)
 
 
 @pytest.fixture(params=SKEWS)

@@ -28,7 +28,7 @@ def reporting_environment() -> "Environment":
     """Environment of a command that prints what it waits for."""
     from holdfast.runtime.run.environment import Environment
 
-    return replace(Environment.real(), told=print_message)
+    return replace(Environment.real(), report=print_message)
 
 
 def conflict_choice(text: str) -> Literal["refuse", "takeover"]:

@@ -91,7 +91,7 @@ def _require_free(
     if isinstance(answer, Unseen):
         if answer.purpose == "pipeline" and on_conflict == "refuse":
             raise refusal(job, home, answer, doing, _VANISHED_HINT)
-        answer = Watcher(store, around.process, around.clock, around.sleep, around.told).answer(journal)
+        answer = Watcher(store, around.process, around.clock, around.sleep, around.report).answer(journal)
     if isinstance(answer, Held):
         raise refusal(job, home, answer, doing, _HINT)
 

@@ -32,7 +32,7 @@ def require_claimable(location: JobLocation, journal: Journal) -> Silence | None
         journal.load()
         return None
     around = location.around
-    watcher = Watcher(location.store, around.process, around.clock, around.sleep, around.told)
+    watcher = Watcher(location.store, around.process, around.clock, around.sleep, around.report)
     answer = watcher.answer(journal, location.silence)
     if isinstance(answer, Held):
         raise refusal(location.job, location.home, answer)

@@ -36,7 +36,7 @@ class Environment:
     """Between two looks at another run's heartbeat."""
     alive: Callable[[], None] = lambda: None
     """Hears again and again that the thread which decides moves. Must not block."""
-    told: Callable[[str], None] = log.info
+    report: Callable[[str], None] = log.info
     """Hears what is being waited for."""
 
     @classmethod
