@@ -180,3 +180,22 @@ def test_an_entry_that_was_tried_once_proves_the_home_by_itself() -> None:
     journal.append(started(2))
     del store.objects[entry_key(2)]
     journal.require_standing()
+
+
+def test_a_claim_on_a_journal_of_which_the_home_has_only_the_newest_entry_is_taken_back() -> None:
+    """Simulation seed 10732: the home was emptied while the journal was read. The owner's next entry came into the
+    empty home before it noticed, and was read as the end of what had been there."""
+    store = DictStore("memory://home")
+    owner = a_journal(store)
+    owner.append(started(1))
+    owner.append(started(2))
+    newer = Journal(store, new_attempt=lambda: AttemptId("b1"), now=lambda: NOW, readers=1)
+    newer.load()
+    store.objects = {entry_key(3): store.objects[entry_key(3)]}
+    with pytest.raises(HomeReplaced):
+        newer.claim(
+            lambda stamp: RunStarted(
+                **stamp, lineage="life", process=Process("other", 1), heartbeat_s=1.0, work="/work", holdfast="0"
+            )
+        )
+    assert store.objects.keys() == {entry_key(3)}

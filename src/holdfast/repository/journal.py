@@ -26,6 +26,8 @@ create h+1, and let a newer run have claimed the job since.
   would still be the only one that does, and its sink is fenced by the sink itself.
 A run that claims has no predecessor of its own. It proves that what it has read last still stands, and that nothing is
 listed behind its claim: either alone would do, since where a place is free through a fold, that fold's entry is behind.
+It also proves that all it has read is listed: a home may be emptied while it is read, and what was read last may be of
+a run that has not noticed.
 
 A run of format 1 that slept proves nothing of that. Its next place is taken by a claim that no fold deletes, so it
 loses its next append, as it would have before there were folds. Nobody's newest entry is that claim: a second one
@@ -215,6 +217,7 @@ class Journal:
         """Else a still newer run claimed, or the place was free only because a fold stands for it since the load."""
         behind = any(self._store.list(PREFIX, after=entry_key(claim.sequence)))
         stands = self._stands(before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
+        stands = stands and self._is_whole()
         if not behind and not stands:
             self._withdraw(claim)
             raise HomeReplaced(
@@ -407,8 +410,9 @@ class Journal:
         return read_stored(self._store, key).digest == stored.digest  # which raises when it is damaged
 
     def _is_whole(self) -> bool:
-        """Whether a home that was another one is this run's again. Its newest entry alone is no sign of that: the
-        store may have carried an append out twice, the second time in the home that came meanwhile."""
+        """Whether a home that was another one is this run's again, or is the one that a claim was made upon. The newest
+        entry alone is no sign of that: it may have been written into a home that came meanwhile, by a store that
+        carries an append out twice, or by a run that has not noticed yet."""
         listed = {item.key for prefix in (PREFIX, FOLDS) for item in self._store.list(prefix)}
         return self.objects().keys() <= listed
 
