@@ -437,9 +437,15 @@ class Operator:
             1,
             sleep=self._world.sleep,
         )
-        with maintenance(JOB, "sim://home", store, "verify", around, on_conflict="takeover") as journal:
-            for id in sorted(journal.state.corrupt.keys() - journal.state.passed_over):
-                mark_repaired(journal, id, "its objects were put back")
+        for _ in range(_ATTEMPTS):
+            try:
+                with maintenance(JOB, "sim://home", store, "verify", around, on_conflict="takeover") as journal:
+                    for id in sorted(journal.state.corrupt.keys() - journal.state.passed_over):
+                        mark_repaired(journal, id, "its objects were put back")
+            except (OwnedByAnotherRun, Fenced):
+                self._world.sleep(1.0)  # another command was quicker, which is no failure
+            else:
+                return
 
     def _run_of_last_resort(self, told: frozenset[str], back: int | None) -> SimulatedRun:
         host = self._scene.outsider.random.choice(self._scene.hosts)
