@@ -5,14 +5,15 @@ Costs about two minutes of one core: six environments out of uv's cache, four st
 
 import json
 import re
-import signal
 import subprocess
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.documents import every_command
 from tests.install.environments import ROOT, Environment, built_wheel, environment
 from tests.patience import PATIENCE
 
@@ -59,7 +60,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture(scope="module")
 def home(made: Made) -> Path:
-    """That of a job which the program of the README has run, killed by SIGTERM after some checkpoints."""
+    """That of a job which the program of the README has run, stopped with a savepoint after some checkpoints."""
     installed = made("spark", "delta")
     directory = installed.place / "home"
     directory.mkdir()
@@ -78,7 +79,9 @@ def home(made: Made) -> Path:
             assert process.poll() is None, (installed.place / "log").read_text()
             assert time.monotonic() < deadline, (installed.place / "log").read_text()
             time.sleep(0.2)
-        process.send_signal(signal.SIGTERM)
+        stop = ("savepoint", "create", "end", "--stop", "--home", f"file://{directory}", "--job", "orders")
+        asked = made().run("holdfast", *stop)
+        assert asked.returncode == 0, asked.stderr
         assert process.wait(PATIENCE) == 0, (installed.place / "log").read_text()
     finally:
         process.kill()
@@ -108,7 +111,8 @@ def test_without_an_extra_every_command_says_what_it_does(made: Made) -> None:
     assert {"demo", "run", "jobs", "status", "checkpoints", "show", "savepoint", "doctor"} <= set(commands)
     for command in commands:
         assert bare.run("holdfast", command, "--help").returncode == 0
-    assert bare.run("holdfast", "--version").stdout == "holdfast 0.2.0\n"
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert bare.run("holdfast", "--version").stdout == f"holdfast {version}\n"
 
 
 def test_without_an_extra_it_imports_and_is_typed(made: Made) -> None:
@@ -160,11 +164,11 @@ def test_ten_lines_make_an_exact_table(made: Made, home: Path) -> None:
 
 
 def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tmp_path: Path) -> None:
-    """Everything under "Looking at a home" in the README."""
+    """Every command that README and docs show but `run`."""
     bare = made()
     where = {"HOLDFAST_HOME": f"file://{home}", "HOLDFAST_JOB": "orders"}
     (tmp_path / "copy").mkdir()
-    for command in (
+    commands = (
         ("jobs",),
         ("status",),
         ("checkpoints",),
@@ -173,10 +177,13 @@ def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tm
         ("restore", "--to", str(tmp_path / "restored")),
         ("savepoint", "create", "v2", "--from", "1"),
         ("savepoint", "list"),
+        ("savepoint", "delete", "v2"),
         ("collect", "--dry-run"),
         ("copy", "--to", f"file://{tmp_path / 'copy'}"),
         ("doctor",),
-    ):
+    )
+    assert {command.name for command in every_command()} - {"run"} <= {command[0] for command in commands}
+    for command in commands:
         ended = bare.run("holdfast", *command, **where)
         assert ended.returncode == 0, f"{command}: {ended.stderr}"
     assert (tmp_path / "restored" / "metadata").exists()
@@ -200,6 +207,18 @@ def test_the_files_sink_writes_parquet(made: Made) -> None:
     ended = installed.run("python", "readings.py")
     assert ended.returncode == 0, ended.stderr
     assert installed.run("python", "-c", PARQUET).stdout.split() == list(map(str, range(10)))
+
+
+def test_the_command_runs_a_pipeline(made: Made) -> None:
+    installed = made("spark", "files")
+    home = installed.place / "home of the command"
+    home.mkdir()
+    (installed.place / "readings.py").write_text(FILES)
+    places = ("--home", f"file://{home}", "--sink", f"files:{installed.place / 'again' / 'numbers'}", "--work", "work")
+    ended = installed.run("holdfast", "run", "readings.py", "--job", "again", *places, "--trigger", "available-now")
+    assert ended.returncode == 0, ended.stderr
+    read = installed.run("python", "-c", PARQUET.replace("numbers/", "again/numbers/"))
+    assert read.stdout.split() == list(map(str, range(10)))
 
 
 @pytest.mark.parametrize(
