@@ -71,7 +71,9 @@ def place(tmp_path: Path) -> Place:
 
 
 @pytest.fixture
-def log_as_before() -> Iterator[None]:
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What the command changes of a process that is its own."""
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     logger = logging.getLogger("holdfast")
     before = logger.handlers, logger.level, logger.propagate
     yield
@@ -114,7 +116,7 @@ def test_a_wrong_value_names_the_field_the_value_and_the_rule(
     options: dict[str, str],
     words: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
-    log_as_before: None,
+    in_this_process: None,
 ) -> None:
     assert main(place.command(**options)) == 2
     require_said(place, capsys.readouterr().err, *words)
