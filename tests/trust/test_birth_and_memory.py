@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +18,26 @@ from holdfast.errors import Conflict, Fenced, HomeReplaced, InvalidSettings, Sto
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
 from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.entries import Process, RunStarted, Stamp, WentBack
+from holdfast.repository.mailbox import read_request
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
+from holdfast.runtime import work_marker
 from holdfast.runtime.local_work import LocalWorkplace
 from holdfast.runtime.recovery.memory import Asked, Memory, abandoned_but_shown, agree
+from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.run.places import require_apart
 from holdfast.runtime.upkeep import freeing
+from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
-from holdfast.sinks.protocol import fingerprint
+from holdfast.sinks.protocol import SinkContext, SinkState, fingerprint
 from holdfast.storage.limited import Allowance
 from holdfast.storage.local import LocalStore
 from tests.trust.files_sink import expected
-from tests.trust.jobs_with_sinks import Job, dying_at
+from tests.trust.jobs_with_sinks import Job, SinkQuery, dying_at
 from tests.trust.jobs_with_sinks import job as job
 from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, needed_keys, state_of, stored_keys
 from tests.unit.job_histories import History
+from tests.unit.test_mailbox import Desk, answered_by
 
 OURS = fingerprint("lineage")
 THEIRS = fingerprint("another lineage")
@@ -248,8 +254,23 @@ def changed(**fields: Any) -> WorkMarker:
     return msgspec.structs.replace(MARKER, **fields)
 
 
+def test_of_two_homes_that_both_found_the_place_free_one_gets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker is created where there is none: who comes second finds the first one's, and changes nothing."""
+    looks: Iterator[WorkMarker | None] = iter([None])
+    monkeypatch.setattr(work_marker, "read_marker", lambda root: next(looks, MARKER))
+    root = tmp_path / "orders"
+    root.mkdir()
+    (root / NAME).write_bytes(msgspec.json.encode(MARKER))
+    with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
+        take_place(root, changed(home="file:///other", home_id="h2", lineage="other"), new_life=False)
+    assert [path.name for path in root.iterdir()] == [NAME]
+    assert (root / NAME).read_bytes() == msgspec.json.encode(MARKER)
+
+
 def test_two_homes_with_one_place_and_one_job_name(tmp_path: Path) -> None:
-    """Also when both found it free: the second is refused, and the first one's directory stays where it is."""
+    """The second is refused, and the first one's directory stays where it is."""
     LocalWorkplace(tmp_path, MARKER).fresh(FencingEpoch(4))
     other = changed(home="file:///other", home_id="h2", lineage="other")
     with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
@@ -407,6 +428,58 @@ def test_a_running_job_deletes_nothing_in_a_home_that_was_put_back_under_it(tmp_
     shutil.rmtree(tmp_path / "work")
     ChurningRun(home, tmp_path / "work", run.clock, 1, retained=1, accept_older_home=True).stop()
     assert not state_of(home).corrupt
+
+
+def test_folded_entries_are_deleted_in_the_runs_own_home_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a home that was put back to when the fold was written, and no entry had made it official, they are needed."""
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 6)
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    home.mkdir()
+    clear = Collector._clear_folded
+    cleared: list[JobState] = []
+
+    def keep_backup(operation: str, key: str) -> None:
+        if operation in ("put", "create") and key.startswith("folds/") and not backup.exists():
+            shutil.copytree(home, backup)
+
+    def put_back_first(collector: Collector) -> None:
+        if collector._folded and backup.exists() and not cleared:
+            put_back(home, backup)
+            cleared.append(state_of(home))
+        clear(collector)
+
+    monkeypatch.setattr(Collector, "_clear_folded", put_back_first)
+    ChurningRun(home, tmp_path / "work", ManualClock(), watch=keep_backup).batches(8)
+    assert cleared == [state_of(home)]
+    assert cleared[0].folded is None
+
+
+def test_a_request_is_removed_from_the_runs_own_home_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a home that was put back it has no answer: whoever asked waits for the next run to serve it."""
+    desk = Desk(tmp_path)
+    finish = Serving._finish
+    home = desk.home
+    backups: list[Path] = []
+
+    def put_back_first(serving: Serving) -> None:
+        if backups:
+            put_back(home, backups.pop())
+        finish(serving)
+
+    monkeypatch.setattr(Serving, "_finish", put_back_first)
+    run = desk.run()
+    run.query.batch()
+    run.wait(0.5)
+    request = desk.request("savepoint", "one")
+    backups.append(shutil.copytree(home, tmp_path / "backup"))
+    answered_by(run)
+    assert not backups, "it was put back after the answer and before the request was removed"
+    assert read_request(desk.store) == request
+
+
+def put_back(home: Path, backup: Path) -> None:
+    shutil.rmtree(home / JOB)
+    shutil.copytree(backup / JOB, home / JOB)
 
 
 def test_a_collection_of_what_was_put_back_meanwhile_deletes_nothing_there(
@@ -745,6 +818,23 @@ def test_a_sink_put_back_from_an_older_copy_gets_every_row_when_the_job_goes_bac
     assert "--from-checkpoint 2;" in str(refusal.value.hint)
     job.lived(3, from_checkpoint=2)
     job.require_rows(5)
+
+
+def test_a_look_at_the_sink_that_is_out_of_date_is_taken_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulation, seed 7074: runs came and went between look and claim, and the sink was said to be put back."""
+    job.lived(2)
+    looks, look = [], SinkQuery.look_at_sink
+
+    def out_of_date_at_first(query: SinkQuery, context: SinkContext) -> SinkState | None:
+        found = look(query, context)
+        looks.append(found)
+        assert found is not None
+        return msgspec.structs.replace(found, fencing_epoch=FencingEpoch(0), claim=None) if len(looks) == 1 else found
+
+    monkeypatch.setattr(SinkQuery, "look_at_sink", out_of_date_at_first)
+    job.lived(1)
+    assert len(looks) > 1
+    job.require_rows(3)
 
 
 def test_a_sink_put_back_to_before_its_batches_were_made_anew_is_refused(job: Job) -> None:

@@ -1,16 +1,16 @@
 """R3. A run that wrote to a home which is not its own takes back what it wrote there, and nothing else."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown
+from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId
 from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
-from holdfast.storage.interface import Created
+from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.copies import DictStore
 
@@ -117,6 +117,32 @@ def test_the_newest_entry_alone_is_no_sign_that_the_home_is_back() -> None:
     store.objects.update(there)
     journal.append(started(2))
     journal.require_standing()
+
+
+class Unlisted(Away):
+    """The look that shows that the home is another one fails for a while."""
+
+    is_silent = False
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        if self.is_silent:
+            raise StorageUnreachable("could not list: no connection")
+        yield from super().list(prefix, after)
+
+
+def test_what_was_written_stays_in_doubt_until_somebody_can_look() -> None:
+    """Simulation, seed 8105: it stayed in the home that had come meanwhile, as if that one's run had written it."""
+    store = Unlisted()
+    journal = a_journal(store)
+    journal.append(started(1))
+    store.is_away_for_the_next = store.stays_away = store.is_silent = True
+    with pytest.raises(OutcomeUnknown):
+        journal.append(started(2))
+    assert store.objects.keys() == {entry_key(3)}, "it is there, and nobody knows whose home this is"
+    store.is_silent = False
+    with pytest.raises(HomeReplaced):
+        journal.append(started(2))
+    assert not store.objects, "now it is taken back"
 
 
 class Unanswered(DictStore):
