@@ -97,6 +97,9 @@ class SimulatedSink:
             if not self._accepting:
                 ledgers.require_unbroken(self._table.published, upto, ledger)
             done = -1 if self._table.published is None else self._table.published
+            if self._accepting:
+                shown = [self._staged(f.path) for b in ledger if done < b.batch_id <= upto for f in b.files]
+                self._table.disown(min((row for rows in shown for row in rows), default=self._table.high))
             for batch in ledger:
                 if done < batch.batch_id <= upto:
                     rows = tuple(row for file in batch.files for row in self._staged(file.path))

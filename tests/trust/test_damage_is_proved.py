@@ -28,8 +28,9 @@ from holdfast.errors import (
     StorageFull,
     StorageUnreachable,
 )
-from holdfast.identifiers import BatchId, Digest, FencingEpoch
+from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch
 from holdfast.repository import verification
+from holdfast.repository.damage import load_manifest
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import current_process
 from holdfast.runtime import local_work, work_folder
@@ -56,6 +57,7 @@ from tests.unit.churning_runs import (
     manifest_of,
     state_of,
 )
+from tests.unit.job_histories import History
 from tests.unit.test_cli_restore_verify import flip_one_byte
 
 CANNOT_LOAD = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred"
@@ -752,3 +754,16 @@ def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:
     again.batches(1)
     again.stop()
     job.require_rows(5 if job.kind == "delta" else 4)
+
+
+def test_a_manifest_that_came_wrong_but_lies_right_is_read_once_more(tmp_path: Path) -> None:
+    """Simulation seed 1070: a run that had read one wrongly did not know what it named, and kept no grace for that."""
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1)
+    entry = history.state().completed[CheckpointId(1)]
+    key, get = manifest_key(entry.manifest), history.store.get
+    answers = [get(key)[:-1] + b"?"]
+    history.store.get = lambda key: answers.pop() if answers else get(key)  # type: ignore[method-assign]
+    assert load_manifest(history.store, entry).checkpoint == 1
+    assert not answers

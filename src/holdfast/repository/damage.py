@@ -52,11 +52,16 @@ def mark_repaired(journal: Journal, id: CheckpointId, detail: str, *, returns: b
 
 
 def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
-    """Raises `Corrupt` also when the manifest is missing: the journal says that it exists."""
+    """Read twice before it is called damaged: bytes that came wrong may lie right. Raises `Corrupt` also when the
+    manifest is missing: the journal says that it exists."""
+    key = manifest_key(entry.manifest)
     try:
-        return decode_manifest(store.get(manifest_key(entry.manifest)), entry.manifest)
+        try:
+            return decode_manifest(store.get(key), entry.manifest)
+        except Corrupt:
+            return decode_manifest(store.get(key), entry.manifest)
     except ObjectNotFound as error:
-        raise Corrupt(f"could not read {manifest_key(entry.manifest)}: it is missing") from error
+        raise Corrupt(f"could not read {key}: it is missing") from error
 
 
 def readable_manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
