@@ -29,10 +29,11 @@ from bench.state_files import StateFiles
 from holdfast.checkpoint.manifest import FORMAT, Manifest, ManifestShard, digest_of, encode_manifest, manifest_key
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.restore import restore
 from holdfast.settings import Settings
 from holdfast.snapshot.carrier import copy_shards, grouped
 from holdfast.storage.urls import open_store
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore
 from tests.stores.s3 import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, s3_server
 
 Step = Literal["first", "incremental", "restore"]
@@ -80,7 +81,11 @@ class _Holdfast:
         threads = Settings().parallelism
         groups = grouped(tree.shards(), threads, self._blobs.is_new)
         with ThreadPoolExecutor(threads) as pool:
-            copied = list(pool.map(lambda group: copy_shards(tree.root, group, self._blobs, lambda: False), groups))
+            copied = list(
+                pool.map(
+                    lambda group: copy_shards(work_directory(tree.root), group, self._blobs, lambda: False), groups
+                )
+            )
         shards = tuple(ManifestShard(copy.shard, copy.files) for copies in copied for copy in copies)
         self._checkpoints += 1
         self._manifest = Manifest(FORMAT, "bench", CheckpointId(self._checkpoints), BatchId(1), FencingEpoch(1), shards)
@@ -91,7 +96,7 @@ class _Holdfast:
 
     def restore(self, to: Path) -> None:
         assert self._manifest is not None
-        restore(self._store, self._manifest, to)
+        restore(self._store, self._manifest, work_directory(to))
 
 
 class _Rclone:

@@ -23,11 +23,12 @@ from holdfast.checkpoint.layout import ShardPlan
 from holdfast.checkpoint.manifest import FORMAT, Manifest, ManifestShard
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch, ShardId
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.restore import restore
 from holdfast.snapshot.carrier import copy_shards
-from holdfast.snapshot.work_directory import scan
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
+from holdfast.workdir.barriers import files_of
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore
 
 _SEED = 7
 _PARTITIONS = 8
@@ -56,7 +57,7 @@ def measure(place: Path, megabytes: int, rounds: int, tell: Callable[[str], None
     store, manifest = _checkpoint_of(tree, place / "home")
     times: dict[str, list[float]] = {"holdfast": [], "copied": [], "copied_durably": []}
     ways: dict[str, Callable[[Path], None]] = {
-        "holdfast": lambda to: restore(store, manifest, to),
+        "holdfast": lambda to: restore(store, manifest, work_directory(to)),
         "copied": lambda to: _copy_and_hash(tree, to, durably=False),
         "copied_durably": lambda to: _copy_and_hash(tree, to, durably=True),
     }
@@ -118,7 +119,7 @@ def _checkpoint_of(tree: Path, home: Path) -> tuple[ObjectStore, Manifest]:
     home.mkdir()
     store = open_store(f"file://{home}").scoped("bench")
     epoch = FencingEpoch(1)
-    plan = ShardPlan(ShardId("state/0"), scan(tree))
-    copies = copy_shards(tree, [plan], Blobs(store, epoch), lambda: False)
+    plan = ShardPlan(ShardId("state/0"), files_of(work_directory(tree)))
+    copies = copy_shards(work_directory(tree), [plan], Blobs(store, epoch), lambda: False)
     shards = tuple(ManifestShard(copy.shard, copy.files) for copy in copies)
     return store, Manifest(FORMAT, "bench", CheckpointId(1), BatchId(1), epoch, shards)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from holdfast.checkpoint.layout import ShardPlan, WorkFile
 from holdfast.identifiers import ShardId
-from holdfast.snapshot.work_directory import scan
+from holdfast.workdir.barriers import files_of
+from holdfast.workdir.factory import work_directory
 
 PARTITIONS = 8
 _SST_SIZES = (64, 48, 32, 24, 16)
@@ -29,7 +30,7 @@ class StateFiles:
     def shards(self) -> tuple[ShardPlan, ...]:
         """One per state store, as a plan has them."""
         found: dict[ShardId, list[WorkFile]] = {}
-        for file in scan(self.root):
+        for file in files_of(work_directory(self.root)):
             found.setdefault(ShardId("/".join(file.path.split("/")[:3])), []).append(file)
         return tuple(ShardPlan(shard, tuple(files)) for shard, files in sorted(found.items()))
 

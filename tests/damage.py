@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from holdfast.snapshot import work_directory
+from holdfast.workdir import barriers
+from holdfast.workdir.factory import work_directory
 
 Act = Callable[[Path], None]
 
@@ -22,10 +23,10 @@ class Damage:
 
     def do(self, directory: Path) -> str | None:
         """Damage the directory; the path of the file, None when the barrier has no such file."""
-        barrier = work_directory.newest_barrier(directory)
+        barrier = barriers.newest_barrier(work_directory(directory))
         assert barrier is not None
         pattern = self.pattern.format(n=barrier, v=barrier + 1)
-        files = [file.path for file in work_directory.plan(directory, barrier).files()]
+        files = [file.path for file in barriers.plan(work_directory(directory), barrier).files()]
         path = max((path for path in files if re.fullmatch(pattern, path)), key=_number, default=None)
         if path is not None:
             self.act(directory / path)

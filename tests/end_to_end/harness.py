@@ -3,7 +3,6 @@
 import json
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
-from holdfast.storage.work_path import work_path
+from holdfast.workdir.factory import work_directory
 from tests.end_to_end.warm_jvm import WarmJvm
 from tests.patience import PATIENCE
 from tests.torture import TORTURE
@@ -203,11 +202,7 @@ class Pipeline:
         del self._held_back[:files]
 
     def wipe_work(self) -> None:
-        work = work_path(self.work_url)
-        if isinstance(work, Path):
-            shutil.rmtree(work, ignore_errors=True)
-        else:
-            work.remove_tree()
+        work_directory(self.work_url).remove_tree()
 
     def expected(self) -> list[Row]:
         windows: dict[tuple[datetime, int], list[int]] = defaultdict(list)

@@ -8,7 +8,6 @@ other formats too, and with their work on HDFS.
 import functools
 import json
 import re
-import shutil
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +17,10 @@ import pytest
 
 from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
-from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.urls import open_store
-from holdfast.storage.work_path import WorkPath, work_path
+from holdfast.workdir.barriers import newest_barrier
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.interface import WorkDirectory
 from tests.end_to_end.harness import TORTURE, WARM_JVM, Driver
 from tests.end_to_end.operators import (
     CASES,
@@ -54,7 +54,7 @@ def of_story(name: str, *more: str) -> Any:
 class Story:
     """Two lives of one process with all jobs in it, and what they left."""
 
-    def __init__(self, root: Path, state_format: str, cases: Collection[str], works: WorkPath) -> None:
+    def __init__(self, root: Path, state_format: str, cases: Collection[str], works: WorkDirectory) -> None:
         """The work directory of the first life is `works`/work, of the second `works`/elsewhere."""
         self.root = root
         self.cases = cases
@@ -73,10 +73,7 @@ class Story:
         finally:
             first.kill()
         self.newest = {name: self._committed(name) for name in cases}
-        if isinstance(works, Path):
-            shutil.rmtree(works / "work")
-        else:
-            (works / "work").remove_tree()
+        works.at("work").remove_tree()
 
         write_seconds(source, range(6, SECONDS + 2))
         second = self._life("elsewhere", finish=True)
@@ -86,7 +83,7 @@ class Story:
             second.process.kill()
 
     def _life(self, work: str, **more: Any) -> Driver:
-        given = {"root": str(self.root), "work": str(self.works / work), "partitions": PARTITIONS, **more}
+        given = {"root": str(self.root), "work": self.works.at(work).location, "partitions": PARTITIONS, **more}
         given |= {"state_format": self.state_format, "cases": list(self.cases)}
         jvm = None if TORTURE else WARM_JVM
         return Driver(given, self.root / "driver.log", jvm, program="tests.end_to_end.operators_driver")
@@ -101,11 +98,8 @@ class Story:
         raise AssertionError(f"the driver ended before {wanted!r}: see {self.root / 'driver.log'}")
 
     def _committed(self, name: str) -> int:
-        try:
-            runs = list((self.works / "work" / name).iterdir())
-        except FileNotFoundError:
-            return -1
-        found = [newest_barrier(run) for run in runs if run.is_dir()]
+        job = self.works.at("work").at(name)
+        found = [newest_barrier(job.at(run)) for run in job.folders()]
         return max((barrier for barrier in found if barrier is not None), default=-1)
 
     def state(self, name: str) -> JobState:
@@ -126,9 +120,9 @@ def tell(places: pytest.TempPathFactory, name: str) -> Story:
     root = places.mktemp(state_format)
     if name.endswith(ON_HDFS):
         with running_hdfs(places.mktemp("server"), datanodes=2) as server:
-            story = Story(root, state_format, STORIES[name], work_path(f"{server.address}/works"))
+            story = Story(root, state_format, STORIES[name], work_directory(f"{server.address}/works"))
     else:
-        story = Story(root, state_format, STORIES[name], root)
+        story = Story(root, state_format, STORIES[name], work_directory(root))
     code, last = story.end
     assert code == 0, f"exit {code}: {last}; see {story.root / 'driver.log'}"
     return story

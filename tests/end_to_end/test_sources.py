@@ -19,9 +19,10 @@ from holdfast.checkpoint.query_facts import Source
 from holdfast.identifiers import BatchId
 from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
-from holdfast.snapshot.query_record import held_facts
-from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.urls import open_store
+from holdfast.workdir.barriers import newest_barrier
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.query_record import held_facts
 from tests.compat.environments import interpreter_of
 from tests.end_to_end.connectors import DELTA_SPARK, kafka_broker
 from tests.end_to_end.harness import TORTURE, WARM_JVM, Driver
@@ -46,7 +47,9 @@ class Story:
         finally:
             first.kill()
         self.killed_at = {job: self._barrier(job) for job in jobs}
-        self.recorded = {job: held_facts(self._directory(job), self.killed_at[job]).sources for job in jobs}
+        self.recorded = {
+            job: held_facts(work_directory(self._directory(job)), self.killed_at[job]).sources for job in jobs
+        }
         shutil.rmtree(root / "work")
 
         second = self._life("elsewhere", finish=True)
@@ -63,7 +66,7 @@ class Story:
         return directory
 
     def _barrier(self, job: str) -> BatchId:
-        barrier = newest_barrier(self._directory(job))
+        barrier = newest_barrier(work_directory(self._directory(job)))
         assert barrier is not None
         return barrier
 

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
 from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, JobFailed, OwnedByAnotherRun, StorageError
@@ -33,6 +32,7 @@ from holdfast.settings import Settings, seconds
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.retrying import Patience, RetryingStore
+from tests.flat_directory import flat_directory
 from tests.simulation.checkers import START, Checkers
 from tests.simulation.commands import SimulatedCommand
 from tests.simulation.copies import DictStore
@@ -229,7 +229,7 @@ class SimulatedRun:
         if scene.patience:
             draw = self._world.random.random
             metered = RetryingStore(metered, Patience(scene.patience, clock.monotonic, self._world.sleep, draw))
-        self._place = JobLocation(JOB, "sim://home", metered, Path("/work"), settings, around, meter)
+        self._place = JobLocation(JOB, "sim://home", metered, flat_directory("simulated"), settings, around, meter)
         self._clock = clock
         scene.runs.append(self)
         self._world.spawn(self.process, "loop", self._main)

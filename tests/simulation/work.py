@@ -47,7 +47,7 @@ class Host:
         if path.startswith("commits/"):
             batch = BatchId(int(path[8:]))
             self.newest[directory] = max(batch, self.newest.get(directory, batch))
-        self.directories[directory][path] = File(data, WorkFile(path, len(data), self.writes, self.writes))
+        self.directories[directory][path] = File(data, WorkFile(path, len(data), str(self.writes)))
 
 
 class SimulatedDirectory:

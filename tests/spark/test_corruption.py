@@ -14,18 +14,19 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.errors import Corrupt
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import read_entries
-from holdfast.repository.restore import local_copy, restore
 from holdfast.repository.state import JobState
 from holdfast.runtime.query.causes import SUSPICIONS, failure_of_text
 from holdfast.settings import Settings
 from holdfast.sinks import Files
-from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import copy_shards
-from holdfast.snapshot.soundness import damage
 from holdfast.spark.api import start_stepwise
 from holdfast.spark.failure_text import failure_text
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store
+from holdfast.workdir import barriers
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore, take_over
+from holdfast.workdir.soundness import damage
 from tests.damage import DAMAGE, Damage, empty, flipped, missing, overwritten, truncated
 from tests.spark.conftest import STATE_FORMATS
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
@@ -97,7 +98,7 @@ def stopped(
 @pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["hdfs", "rocksdb-v2"], indirect=True)
 def test_every_kind_of_damage_is_found_or_does_no_harm(stopped: Stopped, state_format: str, tmp_path: Path) -> None:
     """Without Hadoop's checksums, which a restored directory lacks, some damage is only found by Spark."""
-    assert damage(stopped.work) is None
+    assert damage(work_directory(stopped.work)) is None
     reached = set()
     unseen = []
     for kind in DAMAGE:
@@ -106,7 +107,7 @@ def test_every_kind_of_damage_is_found_or_does_no_harm(stopped: Stopped, state_f
             if path is None:
                 continue
             reached.add(kind.name.partition(" ")[2].removeprefix("checksum "))
-            found = damage(tmp_path / "damaged")
+            found = damage(work_directory(tmp_path / "damaged"))
             if found is None:
                 assert not with_checksums or kind.name in REPLACEABLE, kind.name
                 unseen.append((kind, with_checksums))
@@ -133,9 +134,13 @@ def unreadable(why: str) -> bool:
 @pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
 def test_what_was_linked_is_proved_by_spark_as_it_is_read(stopped: Stopped, state_format: str, tmp_path: Path) -> None:
     """Checksums are linked along. So damage in a large file, whose bytes are not compared before, is found at once."""
-    barrier = work_directory.newest_barrier(stopped.work)
+    barrier = barriers.newest_barrier(work_directory(stopped.work))
     assert barrier is not None
-    local_copy(stopped.work, work_directory.plan(stopped.work, barrier), tmp_path / "linked")
+    take_over(
+        work_directory(stopped.work),
+        barriers.plan(work_directory(stopped.work), barrier),
+        work_directory(tmp_path / "linked"),
+    )
     (kind,) = (kind for kind in DAMAGE if kind.name == "flipped table")
     assert kind.do(tmp_path / "linked")
     why = stopped.resume(tmp_path / "linked")
@@ -148,20 +153,22 @@ def test_damage_in_the_newest_checkpoint_is_found_by_its_restore(
     stopped: Stopped, state_format: str, tmp_path: Path
 ) -> None:
     """No byte of any object can be other than it was, whatever it is a byte of."""
-    barrier = work_directory.newest_barrier(stopped.work)
+    barrier = barriers.newest_barrier(work_directory(stopped.work))
     assert barrier is not None
     (tmp_path / "home").mkdir()
     store = LocalStore(tmp_path / "home")
-    plan = work_directory.plan(stopped.work, barrier)
-    manifest = manifest_of(barrier, copy_shards(stopped.work, plan.shards, Blobs(store, EPOCH), lambda: False))
+    plan = barriers.plan(work_directory(stopped.work), barrier)
+    manifest = manifest_of(
+        barrier, copy_shards(work_directory(stopped.work), plan.shards, Blobs(store, EPOCH), lambda: False)
+    )
     for key in {file.key for file in manifest.files()}:
         good = (tmp_path / "home" / key).read_bytes()
         for act in (empty, truncated, flipped, overwritten, missing):
             act(tmp_path / "home" / key)
             with pytest.raises(Corrupt, match=r"should hold bytes with digest"):
-                restore(store, manifest, tmp_path / "restored")
+                restore(store, manifest, work_directory(tmp_path / "restored"))
             (tmp_path / "home" / key).write_bytes(good)
-    restore(store, manifest, tmp_path / "restored")
+    restore(store, manifest, work_directory(tmp_path / "restored"))
     assert stopped.resume(tmp_path / "restored") is None
 
 

@@ -19,6 +19,7 @@ from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.visiting import visit_executors
+from holdfast.workdir.factory import work_directory
 from tests.patience import PATIENCE
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, new_store, shards, write
 
@@ -72,10 +73,12 @@ def test_a_task_copies_as_the_driver_does(
     spark: SparkSession, executors: Recording, store: RecordingStore, work: Path, tmp_path: Path
 ) -> None:
     blobs = Blobs(store, EPOCH)
-    copies = carrier_of(executors, store)(work, shards(work), blobs, lambda: False)
+    copies = carrier_of(executors, store)(work_directory(work), shards(work), blobs, lambda: False)
     assert executors.report.pid != os.getpid()
     assert store.uploaded == []
-    assert copies == copy_shards(work, shards(work), Blobs(new_store(tmp_path / "other"), EPOCH), lambda: False)
+    assert copies == copy_shards(
+        work_directory(work), shards(work), Blobs(new_store(tmp_path / "other"), EPOCH), lambda: False
+    )
     assert states_of(spark, executors._job) == ["SUCCEEDED"]
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") == POOL
 
@@ -87,7 +90,9 @@ def test_a_copy_that_is_not_wanted_any_more_ends(
         return any(store.temporaries())
 
     with pytest.raises(Cancelled):
-        carrier_of(executors, store, bandwidth=1000.0)(work, shards(work), Blobs(store, EPOCH), uploading)
+        carrier_of(executors, store, bandwidth=1000.0)(
+            work_directory(work), shards(work), Blobs(store, EPOCH), uploading
+        )
     deadline = time.monotonic() + PATIENCE
     while states_of(spark, executors._job) != ["FAILED"] and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -96,7 +101,7 @@ def test_a_copy_that_is_not_wanted_any_more_ends(
 
 
 def test_a_task_that_breaks_is_told_in_one_line(executors: Recording, store: RecordingStore, work: Path) -> None:
-    carrier_of(executors, store)(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    carrier_of(executors, store)(work_directory(work), shards(work), Blobs(store, EPOCH), lambda: False)
     broken: tuple[ShardPlan, ...] = (None,)  # type: ignore[assignment]
     with pytest.raises(
         WorkerUnavailable, match=r"^Spark could not run the task: AttributeError: 'NoneType' object has no attr"
@@ -109,7 +114,7 @@ def test_where_there_are_few_slots_no_task_is_sent(
 ) -> None:
     few = Executors(spark, JobName("few"), most=4, slots=3)
     assert (few.slots(), few.at_once()) == (2, 1)
-    copies = carrier_of(few, store)(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    copies = carrier_of(few, store)(work_directory(work), shards(work), Blobs(store, EPOCH), lambda: False)
     assert len(store.uploaded) == sum(copy.objects_written for copy in copies) == 2
     assert states_of(spark, "few") == []
     assert "the executors have 2 task slots" in caplog.messages[-1]

@@ -13,9 +13,10 @@ from holdfast.checkpoint.difference import Difference
 from holdfast.checkpoint.query_facts import QueryFacts
 from holdfast.identifiers import BatchId
 from holdfast.runtime.query.causes import FailureCause, failure_of_text
-from holdfast.snapshot.query_record import held_facts, write_record
-from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.spark.query_facts import facts_of
+from holdfast.workdir.barriers import newest_barrier
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.query_record import held_facts, write_record
 from tests.spark.conftest import HDFS, ROCKSDB, STATE_FORMATS
 
 ROWS = """{"at": "2026-01-01T00:00:01Z", "key": 1, "value": 10, "other": 5}
@@ -44,13 +45,13 @@ class Lab:
             query.awaitTermination()
         finally:
             query.stop()
-        write_record(directory, BatchId(0), facts)
+        write_record(work_directory(directory), BatchId(0), facts)
         return directory
 
     def compare(self, directory: Path, frame: DataFrame, mode: str = "append") -> tuple[Difference, ...]:
-        barrier = newest_barrier(directory)
+        barrier = newest_barrier(work_directory(directory))
         assert barrier is not None
-        held = held_facts(directory, barrier)
+        held = held_facts(work_directory(directory), barrier)
         coming = facts_of(frame, mode, held.conf)
         assert held.operators is not None
         assert coming.operators is not None
@@ -139,7 +140,7 @@ def totals(events: DataFrame, key: str = "key", *values: str) -> DataFrame:
 def test_the_same_query_has_no_difference_in_any_state_format(lab: Lab, state_format: str) -> None:
     directory = lab.run(totals(lab.events()), "update")
     assert lab.compare(directory, totals(lab.events()), "update") == ()
-    facts = held_facts(directory, BatchId(0))
+    facts = held_facts(work_directory(directory), BatchId(0))
     assert [source.kind for source in facts.sources or ()] == ["files"]
     assert facts.conf["spark.sql.streaming.stateStore.checkpointFormatVersion"] == STATE_FORMATS[state_format][2]
 
@@ -221,8 +222,8 @@ def test_what_is_only_told_does_not_hinder_spark(lab: Lab, conf: Callable[[str, 
     conf("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
     conf("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
     lab.run(totals(lab.events()), "update")
-    assert newest_barrier(directory) == 1
-    held = held_facts(directory, BatchId(1))
+    assert newest_barrier(work_directory(directory)) == 1
+    held = held_facts(work_directory(directory), BatchId(1))
     assert held.conf["spark.sql.shuffle.partitions"] == "2"
     assert held.conf["spark.sql.streaming.stateStore.providerClass"] == HDFS
     assert held.conf["spark.sql.streaming.stateStore.checkpointFormatVersion"] == "1"

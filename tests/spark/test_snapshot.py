@@ -9,14 +9,14 @@ from pyspark.sql.streaming import StreamingQuery
 
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.identifiers import BatchId
+from holdfast.identifiers import BatchId, Ticket
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.restore import local_copy, restore
-from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards, grouped
-from holdfast.snapshot.pins import Pins
-from holdfast.snapshot.soundness import damage
 from holdfast.storage.local import LocalStore
+from holdfast.workdir import barriers
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore, take_over
+from holdfast.workdir.soundness import damage
 from tests.spark.conftest import STATE_FORMATS
 from tests.spark.counting import EPOCH, Input, Run, manifest_of
 from tests.torture import TORTURE
@@ -25,11 +25,13 @@ from tests.torture import TORTURE
 def snapshot(work: Path, blobs: Blobs) -> tuple[BatchId, tuple[ShardCopy, ...]]:
     """Of the newest barrier; of a newer one when Spark was quicker."""
     for _ in range(10):
-        barrier = work_directory.newest_barrier(work)
+        barrier = barriers.newest_barrier(work_directory(work))
         assert barrier is not None
         try:
-            groups = grouped(work_directory.plan(work, barrier).shards, 2)
-            return barrier, tuple(copy for group in groups for copy in copy_shards(work, group, blobs, lambda: False))
+            groups = grouped(barriers.plan(work_directory(work), barrier).shards, 2)
+            return barrier, tuple(
+                copy for group in groups for copy in copy_shards(work_directory(work), group, blobs, lambda: False)
+            )
         except (NotPlannable, ShardDeclined):
             continue
     raise AssertionError("declined ten times")
@@ -64,8 +66,8 @@ def test_a_snapshot_of_a_running_query_restores_exactly(spark: SparkSession, sta
     assert run.query.exception() is None
 
     restored = tmp_path / "restored"
-    restore(store, manifests[-1], restored)
-    assert damage(restored) is None
+    restore(store, manifests[-1], work_directory(restored))
+    assert damage(work_directory(restored)) is None
     continued = Run(spark, source, restored, availableNow=True)
     continued.query.awaitTermination()
     assert min(continued.answers) == manifests[-1].barrier_batch_id + 1
@@ -90,7 +92,7 @@ def test_state_older_than_the_commits_that_name_it_restores(
     barrier, copies = snapshot(work, Blobs(store, EPOCH))
     assert not (work / "commits" / "0").exists()
     assert any("/1_" in file.path for copy in copies for file in copy.files)
-    restore(store, manifest_of(barrier, copies), tmp_path / "restored")
+    restore(store, manifest_of(barrier, copies), work_directory(tmp_path / "restored"))
     continued = Run(spark, source, tmp_path / "restored", availableNow=True)
     continued.query.awaitTermination()
     assert continued.answers[max(continued.answers)] == source.answers[-1]
@@ -104,19 +106,19 @@ def test_pinned_files_outlive_the_clean_up_of_spark(spark: SparkSession, state_f
     work = tmp_path / "work"
     run = Run(spark, source, work)
     run.await_commit(5)
-    barrier = work_directory.newest_barrier(work)
+    barrier = barriers.newest_barrier(work_directory(work))
     assert barrier is not None
-    plan = work_directory.plan(work, barrier)
-    pins = Pins(work)
-    assert pins.hold(1, plan.files())
+    plan = barriers.plan(work_directory(work), barrier)
+    pinned = work_directory(work)
+    assert pinned.pin(Ticket(1), plan.files())
     run.await_commit(barrier + 5)
     run.query.stop()
     (tmp_path / "home").mkdir()
     store = LocalStore(tmp_path / "home")
     with pytest.raises(ShardDeclined, match="vanished"):
-        copy_shards(work, plan.shards, Blobs(store, EPOCH), lambda: False)
-    copies = copy_shards(work, plan.shards, Blobs(store, EPOCH), lambda: False, pins.folders)
-    restore(store, manifest_of(barrier, copies), tmp_path / "restored")
+        copy_shards(work_directory(work), plan.shards, Blobs(store, EPOCH), lambda: False)
+    copies = copy_shards(pinned, plan.shards, Blobs(store, EPOCH), lambda: False)
+    restore(store, manifest_of(barrier, copies), work_directory(tmp_path / "restored"))
     continued = Run(spark, source, tmp_path / "restored", availableNow=True)
     continued.query.awaitTermination()
     assert min(continued.answers) == barrier + 1
@@ -132,12 +134,12 @@ def test_a_query_resumes_from_a_local_copy_without_touching_the_original(
     run = Run(spark, source, work)
     run.await_commit(12)
     run.query.stop()
-    assert damage(work) is None
-    barrier = work_directory.newest_barrier(work)
+    assert damage(work_directory(work)) is None
+    barrier = barriers.newest_barrier(work_directory(work))
     assert barrier is not None
-    plan = work_directory.plan(work, barrier)
+    plan = barriers.plan(work_directory(work), barrier)
     before = contents(work, plan)
-    local_copy(work, plan, tmp_path / "copy")
+    take_over(work_directory(work), plan, work_directory(tmp_path / "copy"))
     continued = Run(spark, source, tmp_path / "copy", availableNow=True)
     continued.query.awaitTermination()
     assert min(continued.answers) == barrier + 1
@@ -155,13 +157,13 @@ def test_a_stateless_query_has_only_the_control_shard(spark: SparkSession, tmp_p
     lines = spark.readStream.schema("key INT").json(str(source.folder))
     query = lines.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "work"))
     query.trigger(availableNow=True).start().awaitTermination()
-    barrier = work_directory.newest_barrier(tmp_path / "work")
+    barrier = barriers.newest_barrier(work_directory(tmp_path / "work"))
     assert barrier is not None
-    (control,) = work_directory.plan(tmp_path / "work", barrier).shards
+    (control,) = barriers.plan(work_directory(tmp_path / "work"), barrier).shards
     assert {"metadata", f"commits/{barrier}", f"offsets/{barrier}", "sources/0/0"} <= {
         file.path for file in control.files
     }
-    assert damage(tmp_path / "work") is None
+    assert damage(work_directory(tmp_path / "work")) is None
 
 
 @pytest.mark.parametrize("state_format", ["hdfs", "rocksdb-v2"] if TORTURE else ["rocksdb-v2"], indirect=True)
@@ -176,21 +178,21 @@ def test_a_join_restores_with_each_of_its_stores(spark: SparkSession, state_form
     run = join(spark, tmp_path, tmp_path / "work", first)
     run.awaitTermination()
     work = tmp_path / "work"
-    barrier = work_directory.newest_barrier(work)
+    barrier = barriers.newest_barrier(work_directory(work))
     assert barrier is not None
     assert sorted(first) == list(range(12))
 
     for number in range(12, 16):
         write_number(tmp_path / "left", number, number)
     join(spark, tmp_path, work, first).awaitTermination()
-    barrier = work_directory.newest_barrier(work)
+    barrier = barriers.newest_barrier(work_directory(work))
     assert barrier is not None
-    plan = work_directory.plan(work, barrier)
+    plan = barriers.plan(work_directory(work), barrier)
     assert len(plan.shards) == 1 + 2 * 4
     (tmp_path / "home").mkdir()
     store = LocalStore(tmp_path / "home")
-    copies = copy_shards(work, plan.shards, Blobs(store, EPOCH), lambda: False)
-    restore(store, manifest_of(barrier, copies), tmp_path / "restored")
+    copies = copy_shards(work_directory(work), plan.shards, Blobs(store, EPOCH), lambda: False)
+    restore(store, manifest_of(barrier, copies), work_directory(tmp_path / "restored"))
 
     for number in range(12, 16):
         write_number(tmp_path / "right", number, number)

@@ -18,28 +18,30 @@ from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequ
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Process, RunStarted
 from holdfast.repository.journal import entry_key
-from holdfast.repository.restore import restore
-from holdfast.runtime import work_folder
-from holdfast.runtime.hdfs_work import workplace_at
-from holdfast.runtime.work_folder import FolderWorkDirectory, require_no_work_directory
+from holdfast.runtime import job_folder
+from holdfast.runtime.job_folder import JobFolder, RunFolder, require_no_work_directory
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
 from holdfast.snapshot.copy_task import CopyReport, CopyTask, run_copy_task
-from holdfast.snapshot.planned_file import Changed, opened, pieces
-from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
-from holdfast.snapshot.work_directory import newest_barrier, scan
 from holdfast.storage.hdfs_connection import HdfsConnection
-from holdfast.storage.hdfs_path import HdfsPath
-from holdfast.storage.work_path import names_in, work_path
+from holdfast.testing.workdirs import WorkDirectoryConformance, content, put
+from holdfast.workdir.barriers import files_of, newest_barrier
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.hdfs import HdfsCluster, HdfsDirectory
+from holdfast.workdir.hdfs_path import HdfsPath
+from holdfast.workdir.interface import Changed, WorkDirectory
+from holdfast.workdir.planned_file import pieces
+from holdfast.workdir.query_record import held_facts, write_record
+from holdfast.workdir.restorer import restore
 from tests.end_to_end.driver import STATE_FORMATS
 from tests.end_to_end.harness import Pipeline
 from tests.stores.cutting_proxy import Fate, cutting_proxy
 from tests.stores.hdfs_server import HdfsServer
 from tests.torture import TORTURE
-from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards
+from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards_of
 
 MARKER = WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage")
 LIVES = ["batch.begin:1"]
@@ -59,24 +61,27 @@ CONTENTS = {
 
 
 @pytest.fixture
-def root(hdfs: HdfsServer) -> HdfsPath:
-    path = work_path(f"{hdfs.address}/work/{uuid.uuid4().hex[:12]}")
-    assert isinstance(path, HdfsPath)
-    return path
+def root(hdfs: HdfsServer) -> WorkDirectory:
+    return work_directory(f"{hdfs.address}/work/{uuid.uuid4().hex[:12]}")
 
 
 @pytest.fixture
-def work(root: HdfsPath) -> HdfsPath:
-    for path, data in CONTENTS.items():
-        (root / "made" / path).write_bytes(data)
-    return root / "made"
+def work(root: WorkDirectory) -> WorkDirectory:
+    put(root.at("made"), CONTENTS)
+    return root.at("made")
 
 
-def content(directory: HdfsPath) -> dict[str, bytes]:
-    return {path: (directory / path).read_bytes() for path, _ in directory.files()}
+class TestHdfs(WorkDirectoryConformance):
+    @pytest.fixture(autouse=True)
+    def place(self, hdfs: HdfsServer) -> None:
+        self.address = hdfs.address
+
+    def make_directory(self) -> WorkDirectory:
+        return work_directory(f"{self.address}/conformance of directories")
 
 
-def test_names_appear_whole_and_are_taken_once(root: HdfsPath) -> None:
+def test_names_appear_whole_and_are_taken_once(hdfs: HdfsServer) -> None:
+    root = HdfsPath(HdfsConnection(hdfs.address), f"/names/{uuid.uuid4().hex[:12]}")
     assert not root.exists()
     assert not root.is_dir()
     root.mkdir(parents=True)
@@ -108,63 +113,68 @@ def test_names_appear_whole_and_are_taken_once(root: HdfsPath) -> None:
     assert not root.exists()
 
 
-def test_a_scan_sees_every_file_with_size_and_time(work: HdfsPath) -> None:
-    found = {file.path: file for file in scan(work)}
+def test_a_scan_sees_every_file_with_size_and_time(work: WorkDirectory) -> None:
+    found = {file.path: file for file in files_of(work)}
     assert {path: file.size for path, file in found.items()} == {path: len(data) for path, data in CONTENTS.items()}
-    assert found["metadata"].mtime_ns == (work / "metadata").stat().st_mtime_ns > 0
+    assert found["metadata"] == work.stat("metadata")
+    assert int(found["metadata"].identity) > 0
     assert newest_barrier(work) == 1
-    assert scan(work / "nowhere") == ()
-    assert newest_barrier(work / "nowhere") is None
+    assert files_of(work.at("nowhere")) == ()
+    assert newest_barrier(work.at("nowhere")) is None
 
 
-def test_what_is_copied_comes_back_on_hdfs_and_on_a_disk(work: HdfsPath, root: HdfsPath, tmp_path: Path) -> None:
+def test_what_is_copied_comes_back_on_hdfs_and_on_a_disk(
+    work: WorkDirectory, root: WorkDirectory, tmp_path: Path
+) -> None:
     store = new_store(tmp_path / "home")
-    copies = copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
-    restore(store, manifest_of(copies), root / "back")
-    there = f'v3\n{{"stateStoreInfo":[{{"stateSchemaFilePaths":["{root}/back/state/0/_stateSchema/default/0_a"]}}]}}'
-    assert content(root / "back") == {**CONTENTS, DESCRIPTION: there.encode()}
-    assert sorted(path.name for path in root.iterdir()) == ["back", "made"], "nothing half-built is left"
+    copies = copy_shards(work, shards_of(work), Blobs(store, EPOCH), lambda: False)
+    restore(store, manifest_of(copies), root.at("back"))
+    back = f"{root.location}/back"
+    there = f'v3\n{{"stateStoreInfo":[{{"stateSchemaFilePaths":["{back}/state/0/_stateSchema/default/0_a"]}}]}}'
+    assert content(root.at("back")) == {**CONTENTS, DESCRIPTION: there.encode()}
+    assert sorted(root.names()) == ["back", "made"], "nothing half-built is left"
 
-    restore(store, manifest_of(copies), tmp_path / "here")
+    restore(store, manifest_of(copies), work_directory(tmp_path / "here"))
     assert (tmp_path / "here" / "metadata").read_bytes() == CONTENTS["metadata"]
     assert str(tmp_path / "here").encode() in (tmp_path / "here" / DESCRIPTION).read_bytes()
 
     with pytest.raises(InvalidSettings, match="must be an empty directory"):
-        restore(store, manifest_of(copies), root / "back")
+        restore(store, manifest_of(copies), root.at("back"))
 
 
-def test_a_checkpoint_that_is_damaged_leaves_nothing_behind(work: HdfsPath, root: HdfsPath, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_damaged_leaves_nothing_behind(
+    work: WorkDirectory, root: WorkDirectory, tmp_path: Path
+) -> None:
     store = new_store(tmp_path / "home")
-    copies = copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    copies = copy_shards(work, shards_of(work), Blobs(store, EPOCH), lambda: False)
     (large,) = (file for copy in copies for file in copy.files if file.path.endswith(".sst"))
     store.delete(large.key)
     with pytest.raises(Corrupt, match=r"large\.sst"):
-        restore(store, manifest_of(copies), root / "back")
-    assert [path.name for path in root.iterdir()] == ["made"]
+        restore(store, manifest_of(copies), root.at("back"))
+    assert root.names() == ["made"]
 
 
 @pytest.mark.parametrize("path", ["metadata", "state/0/0/SSTs/large.sst"])
-def test_what_is_not_the_planned_file_declines(work: HdfsPath, path: str, tmp_path: Path) -> None:
-    planned = shards(work)
+def test_what_is_not_the_planned_file_declines(work: WorkDirectory, path: str, tmp_path: Path) -> None:
+    planned = shards_of(work)
     blobs = Blobs(new_store(tmp_path / "home"), EPOCH)
-    (work / path).write_whole(CONTENTS[path][::-1])
+    work.write_atomic(path, CONTENTS[path][::-1])
     with pytest.raises(ShardDeclined, match=f"{path} .*was replaced after it was planned"):
         copy_shards(work, planned, blobs, lambda: False)
-    (work / path).unlink()
+    work.remove(path)
     with pytest.raises(ShardDeclined, match=f"{path} .*vanished before it was read"):
         copy_shards(work, planned, blobs, lambda: False)
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_never_read_in_part(work: HdfsPath) -> None:
-    (file,) = (file for file in scan(work) if file.path.endswith(".sst"))
-    path = work / file.path
+def test_a_file_that_is_replaced_while_it_is_read_is_never_read_in_part(work: WorkDirectory) -> None:
+    (file,) = (file for file in files_of(work) if file.path.endswith(".sst"))
     read = bytearray()
 
     def read_while_it_is_replaced() -> None:
-        with opened(path, file) as handle:
+        with work.open_planned(file) as handle:
             for piece in pieces(handle, file):
                 if not read:
-                    path.write_whole(b"x" * file.size)
+                    work.write_atomic(file.path, b"x" * file.size)
                 read.extend(piece)
 
     with pytest.raises(Changed):
@@ -172,8 +182,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_never_read_in_part(work: Hd
     assert CONTENTS[file.path].startswith(bytes(read))
 
 
-def test_ledger_and_record_are_kept(work: HdfsPath) -> None:
-    directory = FolderWorkDirectory(work)
+def test_ledger_and_record_are_kept(root: WorkDirectory, work: WorkDirectory) -> None:
+    directory = RunFolder(root, "made")
     entries = [StagedBatch(BatchId(n), FencingEpoch(1), ()) for n in (0, 1, 2)]
     for entry in entries:
         ledger.write(work, entry)
@@ -184,29 +194,29 @@ def test_ledger_and_record_are_kept(work: HdfsPath) -> None:
     facts = QueryFacts(spark="4.3.0")
     write_record(work, BatchId(1), facts)
     write_record(work, BatchId(2), facts)
-    assert [path.name for path in (work / "query").iterdir()] == ["1.json"]
+    assert work.names("query") == ["1.json"]
     assert held_facts(work, BatchId(1)).spark == "4.3.0"
 
 
-def test_a_run_begins_anew_and_removes_what_earlier_ones_left(root: HdfsPath) -> None:
-    place = workplace_at(root, MARKER)
+def test_a_run_begins_anew_and_removes_what_earlier_ones_left(root: WorkDirectory) -> None:
+    place = JobFolder(root, MARKER)
     bad, old = place.fresh(FencingEpoch(3)), place.fresh(FencingEpoch(4))
-    (root / "orders" / ".4-2.restoring-77").mkdir()
-    (root / "orders" / "9-1").mkdir()
+    job = root.at("orders")
+    job.at(".4-2.restoring-77").make()
+    job.at("9-1").make()
     bad.set_aside("unreadable")
     keep = place.fresh(FencingEpoch(5))
-    assert (old.location, keep.location) == (f"{root}/orders/4-1", f"{root}/orders/5-1")
+    assert (old.location, keep.location) == (f"{job.location}/4-1", f"{job.location}/5-1")
     place.clean(keep)
-    left = sorted(path.name for path in (root / "orders").iterdir() if path.is_dir())
-    assert left == ["3-1", "5-1", "9-1"]
+    assert sorted(job.folders()) == ["3-1", "5-1", "9-1"]
     assert not keep.pin(Ticket(1), ())
 
     with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
-        workplace_at(root, msgspec.structs.replace(MARKER, home="file:///other"))
+        JobFolder(root, msgspec.structs.replace(MARKER, home="file:///other"))
     with pytest.raises(InvalidSettings, match="it is itself a work directory"):
-        require_no_work_directory(root / "orders")
-    workplace_at(root, msgspec.structs.replace(MARKER, lineage="another lineage"), new_life=True)
-    assert (root / "orders.stale-lineage" / "5-1").is_dir()
+        require_no_work_directory(job)
+    JobFolder(root, msgspec.structs.replace(MARKER, lineage="another lineage"), new_life=True)
+    assert "5-1" in root.folders("orders.stale-lineage")
 
 
 LEFT = {
@@ -235,31 +245,28 @@ def run(epoch: int) -> RunStarted:
     )
 
 
-def test_what_the_run_before_left_is_taken_away_from_it(root: HdfsPath) -> None:
-    place = workplace_at(root, MARKER)
-    old = root / "orders" / "3-2"
-    for path, data in LEFT.items():
-        (old / path).write_bytes(data)
-    (root / "orders" / "3-1").mkdir()
+def test_what_the_run_before_left_is_taken_away_from_it(root: WorkDirectory) -> None:
+    place = JobFolder(root, MARKER)
+    old = root.at("orders").at("3-2")
+    put(old, LEFT)
+    root.at("orders").at("3-1").make()
     assert place.intact(run(2)) is None
     previous = place.intact(run(3))
     assert previous is not None
-    assert previous.location == str(old)
+    assert previous.location == old.location
 
-    for path in ("state/0/0/2.delta", "commits/1"):  # the query outlived its driver
-        (old / path).write_bytes(b"v1\n{}")
+    put(old, dict.fromkeys(("state/0/0/2.delta", "commits/1"), b"v1\n{}"))  # the query outlived its driver
     adopted = place.adopt(previous, FencingEpoch(7))
-    assert adopted.location == f"{root}/orders/7-1"
-    new = root / "orders" / "7-1"
-    assert f"{new}/state/0/_stateSchema/default/0_a".encode() in (new / DESCRIPTION).read_bytes()
-    (old / "commits/2").write_bytes(b"v1\n{}")
-    (old / "ledger/2.json").write_bytes(b"late")
+    new = root.at("orders").at("7-1")
+    assert adopted.location == new.location
+    assert f"{new.location}/state/0/_stateSchema/default/0_a".encode() in new.read(DESCRIPTION)
+    put(old, {"commits/2": b"v1\n{}", "ledger/2.json": b"late"})
     assert adopted.newest_barrier() == 1
     assert [entry.batch_id for entry in adopted.ledger()] == [1]
     assert place.intact(run(7)) is not None
 
     place.clean(adopted)
-    assert sorted(names_in(root / "orders")) == ["7-1", "job.json"]
+    assert sorted(root.names("orders")) == ["7-1", "job.json"]
 
 
 @pytest.mark.parametrize(
@@ -272,15 +279,13 @@ def test_what_the_run_before_left_is_taken_away_from_it(root: HdfsPath) -> None:
     ],
 )
 def test_what_no_query_could_resume_from_is_set_aside(
-    root: HdfsPath, change: dict[str, bytes | None], why: str
+    root: WorkDirectory, change: dict[str, bytes | None], why: str
 ) -> None:
-    place = workplace_at(root, MARKER)
-    left = root / "orders" / "3-1"
-    for path, data in {**LEFT, "state/0/0/SSTs/1.sst": b"seen", **change}.items():
-        if data is not None:
-            (left / path).write_bytes(data)
+    place = JobFolder(root, MARKER)
+    left = {**LEFT, "state/0/0/SSTs/1.sst": b"seen", **change}
+    put(root.at("orders").at("3-1"), {path: data for path, data in left.items() if data is not None})
     assert place.intact(run(3)) is None
-    assert why in left.with_name("3-1.aside").read_bytes().decode()
+    assert why in root.read("orders/3-1.aside").decode()
     assert place.intact(run(3)) is None
 
 
@@ -298,40 +303,40 @@ class AnotherProcess:
         return report
 
 
-def test_other_processes_copy_from_it_when_it_is_the_same(work: HdfsPath, tmp_path: Path) -> None:
+def test_other_processes_copy_from_it_when_it_is_the_same(work: WorkDirectory, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     store = new_store(tmp_path / "home" / "orders")
     store.create(entry_key(EPOCH), b"claim")
     other = AnotherProcess()
     carry = RemoteCopier(other, Home(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
-    copies = carry(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    copies = carry(work, shards_of(work), Blobs(store, EPOCH), lambda: False)
     assert sum(copy.bytes_new for copy in copies) == sum(len(data) for data in set(CONTENTS.values()))
 
     (copy_task,) = other.sent
-    another = replace(copy_task, place=replace(copy_task.place, directory_number=7))
+    another = replace(copy_task, place=replace(copy_task.place, directory_identity="7"))
     assert "is another directory than on the driver" in str(run_copy_task(another).failure)
-    gone = replace(copy_task, place=replace(copy_task.place, directory=f"{work}-gone"))
+    gone = replace(copy_task, place=replace(copy_task.place, directory=work.at("gone")))
     assert "does not see the work directory" in str(run_copy_task(gone).failure)
 
 
 def test_refusals_are_named_after_their_cause(
-    work: HdfsPath, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch
+    work: WorkDirectory, hdfs: HdfsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
-    stranger = HdfsPath(HdfsConnection(hdfs.address), str(work).removeprefix(hdfs.address))
+    stranger = work_directory(work.location)
     with pytest.raises(StorageDenied, match="Permission denied: user=stranger"):
         ledger.write(stranger, StagedBatch(BatchId(0), FencingEpoch(1), ()))
 
 
-def test_a_ledger_entry_is_written_once_the_namenode_answers(work: HdfsPath, hdfs: HdfsServer) -> None:
+def test_a_ledger_entry_is_written_once_the_namenode_answers(work: WorkDirectory, hdfs: HdfsServer) -> None:
     entry = StagedBatch(BatchId(0), FencingEpoch(1), ())
     fates = iter([Fate.NEVER_ARRIVES, Fate.ANSWER_DROPPED])
     with cutting_proxy(hdfs.port, rb"rename2", lambda: next(fates, Fate.PASSES)) as proxy:
-        place = str(work).removeprefix(hdfs.address)
-        ledger.write(work_path(f"hdfs://127.0.0.1:{proxy.port}{place}"), entry)
+        place = work.location.removeprefix(hdfs.address)
+        ledger.write(work_directory(f"hdfs://127.0.0.1:{proxy.port}{place}"), entry)
         assert proxy.fates[Fate.PASSES] == 1
     assert ledger.read(work) == (entry,)
-    assert names_in(work / "ledger") == ["0.json"], "nothing is left of the tries before"
+    assert work.names("ledger") == ["0.json"], "nothing is left of the tries before"
 
 
 @pytest.fixture
@@ -343,11 +348,11 @@ def silent() -> Iterator[str]:
 
 
 def test_a_silent_namenode_times_out(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_folder, "GLANCE_S", 0.2)
-    away = HdfsPath(HdfsConnection(silent, metadata_patience=0.3), "/work")
+    monkeypatch.setattr(job_folder, "GLANCE_S", 0.2)
+    away = HdfsDirectory(HdfsCluster(silent, patience=0.3), "/work")
     with pytest.raises(StorageUnreachable, match=r"did not answer within 0\.2 s"):
-        FolderWorkDirectory(away).newest_barrier()
-    FolderWorkDirectory(away).prune_ledger(BatchId(1))
+        RunFolder(away, "1-1").newest_barrier()
+    RunFolder(away, "1-1").prune_ledger(BatchId(1))
     with pytest.raises(StorageUnreachable, match=r"look at the work directory .* did not answer within 0\.3 s"):
         require_no_work_directory(away)
 
@@ -378,5 +383,5 @@ def test_killed_and_started_again_the_output_is_exact(tmp_path: Path, hdfs: Hdfs
     assert not pipeline.work.exists(), "nothing of it is on a local disk"
     state = pipeline.state()
     assert not state.restarts
-    left = [name for name in names_in(work_path(f"{pipeline.work_url}/counts")) if name[0].isdigit()]
+    left = [name for name in work_directory(pipeline.work_url).names("counts") if name[0].isdigit()]
     assert left == [f"{state.runs[-1].fencing_epoch}-1"], "each run has its own, and removes those before"

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks import Delta, Files, SinkContext, SinkState, ledger
 from holdfast.sinks.protocol import Step, no_step
+from holdfast.workdir.factory import work_directory
 from tests.trust import delta_sink, files_sink
 from tests.trust.files_sink import columns
 from tests.unit.churning_runs import ChurningQuery, ChurningRun, ManualClock, state_of
@@ -55,7 +56,7 @@ class SinkQuery(ChurningQuery):
         write(self.directory, {f"sources/0/{batch}": f"v1\n{read}".encode()})
         helper = delta_sink if isinstance(self.sink, Delta) else files_sink
         (staged,) = helper.staged(self.sink, self._epoch, batch)
-        ledger.write(self.directory, staged)
+        ledger.write(work_directory(self.directory), staged)
         super().batch()
 
 

@@ -15,11 +15,12 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import Conflict, HoldfastError, Incompatible, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import BatchId
 from holdfast.runtime.ahead import Ahead
-from holdfast.runtime.work_folder import left_by
+from holdfast.runtime.job_folder import left_by
 from holdfast.sinks import Files, RewindPlan
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.storage.local import LocalStore
+from holdfast.workdir.factory import work_directory
 from tests.trust.files_sink import columns, compact, context, expected, files_of, opened, published, rows, snapshot
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
@@ -259,7 +260,7 @@ def ahead(tmp_path: Path) -> Ahead:
         barrier=newest.barrier_batch_id,
         store=LocalStore(job.home, within=JOB),
         manifest=lambda: manifest_of(job.home, newest),
-        left=lambda: left_by(job.work / JOB, run.fencing_epoch),
+        left=lambda: left_by(work_directory(job.work / JOB), run.fencing_epoch),
         may_have_more=lambda planned, local: False,
     )
 

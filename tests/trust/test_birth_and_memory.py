@@ -22,7 +22,7 @@ from holdfast.repository.mailbox import read_request
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
 from holdfast.runtime import work_marker
-from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.recovery.memory import Asked, Memory, abandoned_but_shown, agree
 from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.run.places import require_apart
@@ -32,6 +32,7 @@ from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember
 from holdfast.sinks.protocol import SinkContext, SinkState, fingerprint
 from holdfast.storage.limited import Allowance
 from holdfast.storage.local import LocalStore
+from holdfast.workdir.factory import work_directory
 from tests.trust.files_sink import expected
 from tests.trust.jobs_with_sinks import Job, SinkQuery, dying_at
 from tests.trust.jobs_with_sinks import job as job
@@ -175,7 +176,7 @@ def test_a_run_that_a_fold_has_dropped_is_no_conflict(lives: Lives, monkeypatch:
         run.batches(2)
         run.stop()
     runs = [run.fencing_epoch for run in state_of(lives.home).runs]
-    marker = read_marker(here / JOB)
+    marker = read_marker(work_directory(here / JOB))
     assert marker is not None
     assert min(runs) < marker.epoch
     assert marker.epoch not in runs
@@ -264,54 +265,56 @@ def test_of_two_homes_that_both_found_the_place_free_one_gets_it(
     root.mkdir()
     (root / NAME).write_bytes(msgspec.json.encode(MARKER))
     with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
-        take_place(root, changed(home="file:///other", home_id="h2", lineage="other"), new_life=False)
+        take_place(
+            work_directory(tmp_path), changed(home="file:///other", home_id="h2", lineage="other"), new_life=False
+        )
     assert [path.name for path in root.iterdir()] == [NAME]
     assert (root / NAME).read_bytes() == msgspec.json.encode(MARKER)
 
 
 def test_two_homes_with_one_place_and_one_job_name(tmp_path: Path) -> None:
     """The second is refused, and the first one's directory stays where it is."""
-    LocalWorkplace(tmp_path, MARKER).fresh(FencingEpoch(4))
+    JobFolder(work_directory(tmp_path), MARKER).fresh(FencingEpoch(4))
     other = changed(home="file:///other", home_id="h2", lineage="other")
     with pytest.raises(Conflict, match="is the work directory of job 'orders' of file:///home"):
-        LocalWorkplace(tmp_path, other)
+        JobFolder(work_directory(tmp_path), other)
     assert (tmp_path / "orders" / "4-1").is_dir()
     assert [path.name for path in tmp_path.iterdir()] == ["orders"]
 
 
 def test_another_lineage_of_the_same_home_takes_nothing_over_by_itself(tmp_path: Path) -> None:
-    LocalWorkplace(tmp_path, MARKER).fresh(FencingEpoch(4))
+    JobFolder(work_directory(tmp_path), MARKER).fresh(FencingEpoch(4))
     with pytest.raises(Conflict):
-        LocalWorkplace(tmp_path, changed(lineage="another"))
-    LocalWorkplace(tmp_path, changed(lineage="another"), new_life=True)
+        JobFolder(work_directory(tmp_path), changed(lineage="another"))
+    JobFolder(work_directory(tmp_path), changed(lineage="another"), new_life=True)
     assert (tmp_path / "orders.stale-lineage" / "4-1").is_dir(), "set aside, not removed"
-    assert read_marker(tmp_path / "orders") == changed(lineage="another")
+    assert read_marker(work_directory(tmp_path / "orders")) == changed(lineage="another")
 
 
 def test_a_directory_is_not_taken_from_under_a_living_process(tmp_path: Path) -> None:
     here = current_process()
-    take_place(tmp_path / "orders", changed(process=here), new_life=False)
+    take_place(work_directory(tmp_path), changed(process=here), new_life=False)
     other = changed(lineage="another", process=msgspec.structs.replace(here, pid=1, started_ticks=1))
     with pytest.raises(Conflict, match=f"process {here.pid} on this host works there"):
-        take_place(tmp_path / "orders", other, new_life=True)
+        take_place(work_directory(tmp_path), other, new_life=True)
 
 
 def test_a_home_that_was_mounted_elsewhere_is_the_same_home(tmp_path: Path) -> None:
-    take_place(tmp_path / "orders", MARKER, new_life=False)
-    take_place(tmp_path / "orders", changed(home="file:///mnt/other", epoch=FencingEpoch(5)), new_life=False)
+    take_place(work_directory(tmp_path), MARKER, new_life=False)
+    take_place(work_directory(tmp_path), changed(home="file:///mnt/other", epoch=FencingEpoch(5)), new_life=False)
     with pytest.raises(Conflict):
-        take_place(tmp_path / "orders", changed(home="file:///third", home_id="h2"), new_life=False)
+        take_place(work_directory(tmp_path), changed(home="file:///third", home_id="h2"), new_life=False)
 
 
 def test_a_home_whose_identity_was_lost_and_made_anew_goes_on(tmp_path: Path) -> None:
-    take_place(tmp_path / "orders", MARKER, new_life=False)
-    take_place(tmp_path / "orders", changed(home_id="h2", epoch=FencingEpoch(5)), new_life=False)
-    assert read_marker(tmp_path / "orders") == changed(home_id="h2", epoch=FencingEpoch(5))
+    take_place(work_directory(tmp_path), MARKER, new_life=False)
+    take_place(work_directory(tmp_path), changed(home_id="h2", epoch=FencingEpoch(5)), new_life=False)
+    assert read_marker(work_directory(tmp_path / "orders")) == changed(home_id="h2", epoch=FencingEpoch(5))
 
 
 def test_what_was_set_aside_once_is_not_overwritten(tmp_path: Path) -> None:
     for lineage in ("lineage", "other", "lineage", "other"):
-        take_place(tmp_path / "orders", changed(lineage=lineage), new_life=True)
+        take_place(work_directory(tmp_path), changed(lineage=lineage), new_life=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "orders",
         "orders.stale-lineage",
@@ -323,29 +326,29 @@ def test_what_was_set_aside_once_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_marker_of_the_first_version_is_understood(tmp_path: Path) -> None:
     (tmp_path / "orders").mkdir()
     (tmp_path / "orders" / NAME).write_text('{"job":"orders","home":"file:///home","lineage":"lineage"}')
-    take_place(tmp_path / "orders", MARKER, new_life=False)
-    assert read_marker(tmp_path / "orders") == MARKER
+    take_place(work_directory(tmp_path), MARKER, new_life=False)
+    assert read_marker(work_directory(tmp_path / "orders")) == MARKER
 
 
 def test_a_marker_that_cannot_be_read_is_somebodys_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "orders" / NAME).mkdir(parents=True)
     with pytest.raises(StorageError):
-        take_place(tmp_path / "orders", MARKER, new_life=False)
+        take_place(work_directory(tmp_path), MARKER, new_life=False)
     (tmp_path / "orders" / NAME).rmdir()
     (tmp_path / "orders" / NAME).write_text("{")
     with pytest.raises(InvalidSettings, match="is damaged"):
-        take_place(tmp_path / "orders", MARKER, new_life=False)
+        take_place(work_directory(tmp_path), MARKER, new_life=False)
 
 
 def test_what_a_run_has_seen_of_the_journal_is_remembered_but_not_by_one_that_was_taken_over(tmp_path: Path) -> None:
     root = tmp_path / "orders"
-    take_place(root, MARKER, new_life=False)
-    remember_head(root, MARKER, Sequence(9))
-    assert read_marker(root) == changed(head=Sequence(9))
+    take_place(work_directory(root.parent), MARKER, new_life=False)
+    remember_head(work_directory(root), MARKER, Sequence(9))
+    assert read_marker(work_directory(root)) == changed(head=Sequence(9))
     newer = changed(epoch=FencingEpoch(11), claim=AttemptId("b"), head=Sequence(11))
-    take_place(root, newer, new_life=False)
-    remember_head(root, MARKER, Sequence(99))
-    assert read_marker(root) == newer
+    take_place(work_directory(root.parent), newer, new_life=False)
+    remember_head(work_directory(root), MARKER, Sequence(99))
+    assert read_marker(work_directory(root)) == newer
 
 
 # --- whole runs, without a sink ---

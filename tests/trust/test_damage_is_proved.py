@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,19 +34,20 @@ from holdfast.repository import verification
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import current_process
-from holdfast.runtime import local_work, work_folder
-from holdfast.runtime.local_work import LocalWorkDirectory, LocalWorkplace
+from holdfast.runtime import job_folder
+from holdfast.runtime.job_folder import JobFolder, RunFolder
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import FailureCause, StartFailed, failure_of_text
 from holdfast.runtime.recovery.evidence import REFUSALS, Verdict, difference, verdict
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.run.run_end import record_run_end
-from holdfast.runtime.work_folder import FolderWorkplace
 from holdfast.runtime.work_marker import WorkMarker, read_marker
-from holdfast.snapshot import soundness
-from holdfast.snapshot.work_directory import newest_barrier
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience, RetryingStore
+from holdfast.workdir import barriers, soundness
+from holdfast.workdir.barriers import newest_barrier
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.mounted import MountedDirectory
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
 from tests.unit.churning_runs import (
@@ -307,7 +309,7 @@ def test_a_directory_whose_disk_is_away_is_not_called_damaged(places: Places) ->
     entry = state_of(places.home).restorable()[0]
     manifest = manifest_of(places.home, entry)
     with pytest.raises(StorageUnreachable, match="is its disk mounted"):
-        difference(LocalWorkDirectory(places.work / "churn" / "away"), manifest)
+        difference(RunFolder(work_directory(places.work / "churn"), "away"), manifest)
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.ESTALE])
@@ -345,7 +347,7 @@ def test_a_start_that_fails_before_it_has_a_directory_leaves_that_of_the_run_bef
         raise error
 
     with monkeypatch.context() as trouble:
-        trouble.setattr("holdfast.runtime.local_work.local_copy", failing)
+        trouble.setattr("holdfast.workdir.restorer.take_over", failing)
         for _ in range(2):
             with pytest.raises((StorageFull, StopAsked)):
                 places.run()
@@ -375,11 +377,11 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(
     run = places.run()
     directory = run.runtime._life.resumed.directory
 
-    def pieces(self: LocalWorkDirectory, path: str) -> Iterator[bytes]:
+    def pieces(self: RunFolder, path: str) -> Iterator[bytes]:
         raise OSError(5, "Input/output error")
         yield b""
 
-    monkeypatch.setattr(LocalWorkDirectory, "pieces", pieces)
+    monkeypatch.setattr(RunFolder, "pieces", pieces)
     manifest = manifest_of(places.home, state_of(places.home).restorable()[0])
     with pytest.raises(StorageError, match="Input/output error"):
         difference(directory, manifest)
@@ -442,7 +444,7 @@ def recovery_of(places: Places) -> Recovery:
     journal = run.runtime._storage.journal
     assert isinstance(journal, Journal)
     marker = WorkMarker(job=JOB, home=f"file://{places.home}", lineage="x")
-    return Recovery(store, journal, LocalWorkplace(places.work / "elsewhere", marker))
+    return Recovery(store, journal, JobFolder(work_directory(places.work / "elsewhere"), marker))
 
 
 def test_an_older_one_may_run_when_it_takes_nothing_back_from_readers(
@@ -536,22 +538,22 @@ class TestARunThatIsTakenOverWhileItsQueryGoesOn:
 
     def test_its_directory_is_planned_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         first = self.run(tmp_path)
-        self.go_on_behind(monkeypatch, local_work, "plan", first, times=2)
+        self.go_on_behind(monkeypatch, barriers, "plan", first, times=2)
         second = ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
-        assert newest_barrier(second.query.directory) == 1 + 2 * GOES_ON
+        assert newest_barrier(work_directory(second.query.directory)) == 1 + 2 * GOES_ON
 
     def test_its_directory_is_looked_at_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         first = self.run(tmp_path)
         self.go_on_behind(monkeypatch, soundness, "plan", first, times=2)
         second = ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
-        assert newest_barrier(second.query.directory) == 1 + 2 * GOES_ON
+        assert newest_barrier(work_directory(second.query.directory)) == 1 + 2 * GOES_ON
         assert not [*(tmp_path / "work").rglob("*.aside")]
 
     def test_one_that_never_stands_still_is_not_called_damaged(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         first = self.run(tmp_path)
-        self.go_on_behind(monkeypatch, local_work, "plan", first, times=1000)
+        self.go_on_behind(monkeypatch, barriers, "plan", first, times=1000)
         with pytest.raises(StorageUnreachable, match="somebody is still writing there"):
             ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
 
@@ -603,17 +605,18 @@ def test_a_directory_that_could_not_be_read_is_not_cleaned_away(
     """As on HDFS, where a run goes on without it: it may hold what the home does not have."""
     run = state_of(places.home).run
     assert run is not None
-    marker = read_marker(places.work / JOB)
+    marker = read_marker(work_directory(places.work / JOB))
     assert marker is not None
-    place = FolderWorkplace(places.work, marker)
+    place = JobFolder(work_directory(places.work), marker)
     with monkeypatch.context() as trouble:
-        trouble.setattr(work_folder, "damage", raising(OSError(errno.EIO, "Input/output error")))
+        trouble.setattr(MountedDirectory, "abilities", replace(MountedDirectory.abilities, remote=True))
+        trouble.setattr(job_folder, "damage", raising(OSError(errno.EIO, "Input/output error")))
         assert place.intact(run) is None
     left = f"{run.fencing_epoch}-1"
     next_one = place.fresh(FencingEpoch(run.fencing_epoch + 1))
     place.clean(next_one)
     assert left in places.work_directories()
-    FolderWorkplace(places.work, marker).clean(next_one)
+    JobFolder(work_directory(places.work), marker).clean(next_one)
     assert left not in places.work_directories(), "one that can read it may clean up"
 
 

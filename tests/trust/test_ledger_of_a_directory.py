@@ -11,6 +11,7 @@ import pytest
 from holdfast.errors import Corrupt
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks import StagedBatch, StagedFile, ledger
+from holdfast.workdir.factory import work_directory
 from tests.trust.jobs_with_sinks import Job
 from tests.trust.jobs_with_sinks import job as job
 
@@ -33,7 +34,7 @@ def test_a_directory_with_a_damaged_ledger_is_left_and_the_checkpoint_restored(j
 
 def test_entries_are_proved_and_those_of_the_first_versions_are_read(tmp_path: Path) -> None:
     staged = StagedBatch(BatchId(7), FencingEpoch(3), (StagedFile("a/b.parquet", 10, 2),))
-    ledger.write(tmp_path, staged)
+    ledger.write(work_directory(tmp_path), staged)
     stored = (tmp_path / "ledger" / "7.json").read_bytes()
     assert ledger.decoded(stored, "here") == staged
     assert ledger.decoded(msgspec.json.encode(staged), "here") == staged

@@ -35,6 +35,7 @@ from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.home_identity import KEY, ensure_home_identity, read_home_identity
 from holdfast.storage.local import LocalStore
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.work_files import MIB, write
 
@@ -212,12 +213,12 @@ class TestDocuments:
         assert store.exists("requests/next.json")
 
     def test_a_ledger_entry_of_a_newer_version_is_no_damage_and_is_not_read(self, tmp_path: Path) -> None:
-        ledger.write(tmp_path, StagedBatch(BatchId(3), FencingEpoch(1), ()))
-        assert ledger.read(tmp_path) == (StagedBatch(BatchId(3), FencingEpoch(1), ()),)
+        ledger.write(work_directory(tmp_path), StagedBatch(BatchId(3), FencingEpoch(1), ()))
+        assert ledger.read(work_directory(tmp_path)) == (StagedBatch(BatchId(3), FencingEpoch(1), ()),)
         path = tmp_path / ledger.FOLDER / "3.json"
         path.write_bytes(msgspec.json.encode(msgspec.json.decode(path.read_bytes()) | {"format": 2}))
         with pytest.raises(NewerFormat, match="written by a newer version"):
-            ledger.read(tmp_path)
+            ledger.read(work_directory(tmp_path))
 
     def test_a_heartbeat_of_a_newer_version_is_not_read_as_if_it_were_known(self, tmp_path: Path) -> None:
         history = History(tmp_path / "home")

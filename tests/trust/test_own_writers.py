@@ -10,10 +10,11 @@ import pytest
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
 from holdfast.repository.entries import RunEnded
-from holdfast.runtime.local_work import LocalWorkDirectory
+from holdfast.runtime.job_folder import RunFolder
 from holdfast.runtime.own_writer import NONE_YET, Taken, may_have_more, require_no_skips
 from holdfast.settings import Settings
-from holdfast.snapshot.work_directory import has_planned, plan
+from holdfast.workdir.barriers import has_planned, plan
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History
 from tests.unit.work_files import write
 
@@ -145,13 +146,14 @@ def test_the_batch_that_was_planned_behind_the_barrier_is_taken_along_by_an_adop
         tmp_path,
         {"metadata": b"{}"} | {f"offsets/{n}": b"v1" for n in range(4)} | {f"commits/{n}": b"v1\n{}" for n in range(3)},
     )
-    adopted = {file.path for file in plan(tmp_path, BatchId(2), planned=True).files()}
+    adopted = {file.path for file in plan(work_directory(tmp_path), BatchId(2), planned=True).files()}
     assert "offsets/3" in adopted
-    assert not has_planned(tmp_path, BatchId(2)), "half of it is none of it: a power cut"
+    assert not has_planned(work_directory(tmp_path), BatchId(2)), "half of it is none of it: a power cut"
     write(tmp_path, {"offsets/3": b"v1\n{}\n17"})
-    assert has_planned(tmp_path, BatchId(2))
-    assert not has_planned(tmp_path, BatchId(3))
-    assert "offsets/3" not in {file.path for file in LocalWorkDirectory(tmp_path).plan(BatchId(2)).files()}
+    assert has_planned(work_directory(tmp_path), BatchId(2))
+    assert not has_planned(work_directory(tmp_path), BatchId(3))
+    directory = RunFolder(work_directory(tmp_path.parent), tmp_path.name)
+    assert "offsets/3" not in {file.path for file in directory.plan(BatchId(2)).files()}
 
 
 def test_the_settings_are_checked() -> None:

@@ -14,14 +14,14 @@ from holdfast.errors import StorageUnreachable
 from holdfast.repository.entries import Process
 from holdfast.repository.mailbox import Request, place_request, read_request
 from holdfast.repository.ownership import Heartbeat, read_heartbeat, write_heartbeat
-from holdfast.snapshot.soundness import damage
 from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience, RetryingStore
 from holdfast.storage.urls import open_store
-from holdfast.storage.work_path import work_path
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.soundness import damage
 from tests.stores.hdfs_server import HdfsServer, running_hdfs
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -93,26 +93,25 @@ class TestHdfs:
         assert at_once.exists("requests/next.json"), "nor is it removed"
 
     def test_a_file_of_a_work_directory_is_waited_for(self, late: HdfsServer) -> None:
-        path = work_path(f"{late.address}/work")
-        path.mkdir(parents=True, exist_ok=True)
-        (path / "marker").write_bytes(b"mine")
+        directory = work_directory(f"{late.address}/work")
+        directory.write_atomic("marker", b"mine")
         with ThreadPoolExecutor() as pool:
-            reading = pool.submit((path / "marker").read_bytes)
+            reading = pool.submit(directory.read, "marker")
             late.report_blocks()
             assert reading.result() == b"mine"
 
     def test_or_it_is_an_error_and_not_an_empty_file(self, late: HdfsServer) -> None:
-        path = work_path(f"{late.address}/impatient").within(0.3)  # type: ignore[union-attr]
-        (path / "marker").write_bytes(b"mine")
+        directory = work_directory(f"{late.address}/impatient").within(0.3)
+        directory.write_atomic("marker", b"mine")
         with pytest.raises(OSError, match="bytes arrived"):
-            (path / "marker").read_bytes()
+            directory.read("marker")
 
     def test_a_work_directory_that_cannot_be_read_yet_is_not_damaged(self, late: HdfsServer) -> None:
-        path = work_path(f"{late.address}/sound").within(0.3)  # type: ignore[union-attr]
+        directory = work_directory(f"{late.address}/sound").within(0.3)
         for name, data in {"metadata": b'{"id":"1"}', "offsets/0": b"v1\n{}\n{}", "commits/0": b"v1\n{}"}.items():
-            (path / name).write_bytes(data)
+            directory.write_atomic(name, data)
         with pytest.raises(OSError, match="bytes arrived"):
-            damage(path)
+            damage(directory)
 
 
 def test_a_small_step_times_out_long_before_a_heartbeat_is_stale(late: HdfsServer) -> None:

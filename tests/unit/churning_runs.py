@@ -27,6 +27,7 @@ from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
+from holdfast.workdir.factory import work_directory
 from tests.unit.work_files import write
 
 JOB = JobName("churn")
@@ -242,7 +243,9 @@ class ChurningRun:
         self.store = WatchedStore(home, watch)
         self.store.unreadable = unreadable
         state_file = work / JOB / STATE_FILE if process else None
-        place = JobLocation(JOB, f"file://{home}", self.store, work, chosen, around, state_file=state_file)
+        place = JobLocation(
+            JOB, f"file://{home}", self.store, work_directory(work), chosen, around, state_file=state_file
+        )
         threads = Threads(self._lanes, self._items.append)
         self.runtime = launch(place, self.query, threads, self._finish, tuple(chosen.alarms))
         self.runtime.begin()

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.checkpoint.layout import NotPlannable
 from holdfast.errors import Corrupt
-from holdfast.snapshot.work_directory import referenced_files
 from holdfast.storage.below import below, plain_name
+from holdfast.workdir.barriers import referenced_files
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_an_archive_that_refers_to_files_elsewhere_is_not_understood(tmp_path: P
             "metadata", 'v1\n{"sstFiles":[{"dfsSstFileName":"../../../precious/secret.txt","sizeBytes":3}]}'
         )
     with pytest.raises(NotPlannable, match="not plain"):
-        referenced_files(archive)
+        referenced_files(archive.read_bytes(), "3.zip")

@@ -12,6 +12,7 @@ from holdfast.identifiers import FencingEpoch, ShardId
 from holdfast.repository.blobs import Blobs
 from holdfast.snapshot import carrier
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards, grouped
+from holdfast.workdir.factory import work_directory
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, copied, manifest_of, new_store, shards, write
 
 
@@ -62,7 +63,7 @@ def test_an_unchanged_file_is_not_even_read(store: RecordingStore, work: Path) -
     planned = shards(work)
     for path in ("s/small", "s/large"):
         (work / path).unlink()
-    again = copy_shards(work, planned, blobs, lambda: False)
+    again = copy_shards(work_directory(work), planned, blobs, lambda: False)
     assert [copy.files for copy in again] == [copy.files for copy in first]
     assert bytes_new(again) == 0
     assert len(store.uploaded) == 2
@@ -102,8 +103,8 @@ def test_what_a_failed_attempt_uploaded_is_not_sent_again(store: RecordingStore,
     planned = shards(work)
     (work / "b/large").unlink()
     with pytest.raises(ShardDeclined):
-        copy_shards(work, planned, blobs, lambda: False)
-    assert bytes_new(copy_shards(work, planned[:1], blobs, lambda: False)) == 0
+        copy_shards(work_directory(work), planned, blobs, lambda: False)
+    assert bytes_new(copy_shards(work_directory(work), planned[:1], blobs, lambda: False)) == 0
     assert len(store.uploaded) == 1
 
 
@@ -112,7 +113,7 @@ def test_a_file_that_vanished_declines(store: RecordingStore, work: Path) -> Non
     planned = shards(work)
     (work / "s/a").unlink()
     with pytest.raises(ShardDeclined) as raised:
-        copy_shards(work, planned, Blobs(store, EPOCH), lambda: False)
+        copy_shards(work_directory(work), planned, Blobs(store, EPOCH), lambda: False)
     assert (raised.value.shard, raised.value.path) == ("s", "s/a")
     assert "vanished" in raised.value.reason
 
@@ -123,7 +124,7 @@ def test_a_file_that_was_replaced_declines(store: RecordingStore, work: Path, si
     planned = shards(work)
     write(work, {"s/a": b"2" * size})
     with pytest.raises(ShardDeclined, match="replaced"):
-        copy_shards(work, planned, Blobs(store, EPOCH), lambda: False)
+        copy_shards(work_directory(work), planned, Blobs(store, EPOCH), lambda: False)
     assert store.uploaded == []
 
 
@@ -150,7 +151,7 @@ def test_a_file_too_large_for_memory_that_changes_between_hashing_and_sending_le
     write(work, {"s/a": b"1" * (3 * MIB)})
     store = ChangesTheFileBeforeItIsSent(tmp_path / "home", work / "s/a")
     with pytest.raises(ShardDeclined, match="changed while it was read"):
-        copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
+        copy_shards(work_directory(work), shards(work), Blobs(store, EPOCH), lambda: False)
     assert list(store.list("")) == []
 
 
@@ -158,7 +159,7 @@ def test_a_file_that_fits_into_memory_is_sent_as_it_was_hashed(work: Path, tmp_p
     """It is read once: what changes on the disk meanwhile does not reach the home."""
     write(work, {"s/a": b"1" * (3 * MIB)})
     store = ChangesTheFileBeforeItIsSent(tmp_path / "home", work / "s/a")
-    (copy,) = copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: False)
+    (copy,) = copy_shards(work_directory(work), shards(work), Blobs(store, EPOCH), lambda: False)
     assert store.get(copy.files[0].key) == b"1" * (3 * MIB)
 
 
@@ -169,7 +170,7 @@ def test_a_cancelled_copy_stops_in_the_middle_of_a_file_too_large_for_memory(
     write(work, {"s/a": b"1" * (8 * MIB)})
     answers = iter([False, False, False])
     with pytest.raises(Cancelled):
-        copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: next(answers, True))
+        copy_shards(work_directory(work), shards(work), Blobs(store, EPOCH), lambda: next(answers, True))
     assert list(store.list("")) == []
 
 
@@ -177,7 +178,7 @@ def test_a_cancelled_copy_sends_no_file_that_was_read(store: RecordingStore, wor
     write(work, {"s/a": b"1" * MIB})
     answers = iter([False])
     with pytest.raises(Cancelled):
-        copy_shards(work, shards(work), Blobs(store, EPOCH), lambda: next(answers, True))
+        copy_shards(work_directory(work), shards(work), Blobs(store, EPOCH), lambda: next(answers, True))
     assert list(store.list("")) == []
 
 
@@ -218,12 +219,12 @@ def test_a_checkpoint_with_few_new_files_writes_one_pack(store: RecordingStore, 
     store.uploaded.clear()
     write(work, {f"s{number}/small": bytes([number]) for number in range(8)})
     for group in grouped(shards(work), 4, blobs.is_new):
-        copy_shards(work, group, blobs, lambda: False)
+        copy_shards(work_directory(work), group, blobs, lambda: False)
     assert [key.partition("/")[0] for key in store.uploaded] == ["packs"]
 
 
 def _shard(name: str, size: int) -> ShardPlan:
-    return ShardPlan(ShardId(name), (WorkFile(f"{name}/f", size, 0, 0),))
+    return ShardPlan(ShardId(name), (WorkFile(f"{name}/f", size, "0"),))
 
 
 def test_empty_files_are_kept(store: RecordingStore, work: Path) -> None:
@@ -323,6 +324,6 @@ def test_a_shard_without_files_writes_nothing(store: RecordingStore, work: Path)
     write(work, {"s/a": b"one"})
     (shard,) = shards(work)
     empty = ShardPlan(shard.shard, ())
-    (copy,) = copy_shards(work, [empty], Blobs(store, EPOCH), lambda: False)
+    (copy,) = copy_shards(work_directory(work), [empty], Blobs(store, EPOCH), lambda: False)
     assert (copy.files, copy.bytes_new, copy.objects_written) == ((), 0, 0)
     assert store.uploaded == []

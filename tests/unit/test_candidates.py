@@ -9,7 +9,8 @@ from holdfast.cli.main import main
 from holdfast.errors import Corrupt, Incompatible
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import StartFailed
-from holdfast.snapshot.work_directory import newest_barrier
+from holdfast.workdir.barriers import newest_barrier
+from holdfast.workdir.factory import work_directory
 from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, state_of
 
 MALFORMED = (
@@ -41,7 +42,7 @@ class Places:
         start = ChurningQuery.start
 
         def failing(query: ChurningQuery, directory: RunDirectory, supervisor: Supervisor) -> None:
-            tried.append(newest_barrier(Path(directory.location)))
+            tried.append(newest_barrier(work_directory(Path(directory.location))))
             if tried[-1] in batches:
                 raise StartFailed(why)
             start(query, directory, supervisor)
@@ -94,7 +95,7 @@ def test_the_last_candidate_comes_back_when_the_machine_was_to_blame(
     assert main(["verify", *home, "--all", "--mark"]) == 0
     assert state_of(places.home).corrupt.keys() == {2, 3}
     run = places.run(seed=2)
-    assert newest_barrier(run.query.directory) == 0
+    assert newest_barrier(work_directory(run.query.directory)) == 0
     run.stop()
 
 
@@ -134,7 +135,7 @@ def test_candidates_are_not_limited_by_the_number_of_restarts(places: Places) ->
         run.query.die(MALFORMED)
         run.wait(64.25)
         assert run.runtime.status.running
-        assert newest_barrier(run.query.directory) == left
+        assert newest_barrier(work_directory(run.query.directory)) == left
     run.query.die(MALFORMED)
     run.wait(64.25)
     assert run.over

@@ -16,8 +16,7 @@ from holdfast.settings import Settings
 from holdfast.spark.carrying import is_cluster
 from holdfast.spark.failures import one_line
 from holdfast.spark.visiting import Visit, _visitor, require_seen, unable_to_copy
-from holdfast.storage.hdfs_path import HdfsPath
-from holdfast.storage.work_path import given_work_path, work_path
+from holdfast.workdir.factory import work_directory
 
 WELL = Visit("one", 1, None, None)
 
@@ -58,30 +57,30 @@ def test_another_carrier_is_refused() -> None:
 
 
 def test_a_work_directory_is_a_path_here(tmp_path: Path) -> None:
-    assert given_work_path(tmp_path) == tmp_path
-    assert given_work_path("work") == Path("work").absolute()
-    assert given_work_path(f"file://{tmp_path}/a%20b") == tmp_path / "a b"
+    assert work_directory(tmp_path).mounted_at == tmp_path
+    assert work_directory("work").mounted_at == Path("work").absolute()
+    assert work_directory(f"file://{tmp_path}/a%20b").mounted_at == tmp_path / "a b"
 
 
 @pytest.mark.parametrize("given", ["s3a://bucket/work", "file://host/work"])
 def test_a_work_directory_elsewhere_is_refused(given: str) -> None:
     with pytest.raises(InvalidSettings, match="must be a path, or file:///path") as raised:
-        given_work_path(given)
+        work_directory(given)
     assert "at the same path" in (raised.value.hint or "")
 
 
 def test_a_work_directory_on_hdfs_is_known_by_its_url() -> None:
     for given in ("hdfs://name:8020/work", "hdfs://name:8020/work/", "hdfs://name:8020//work"):
-        work = given_work_path(given)
-        assert isinstance(work, HdfsPath)
-        assert str(work) == "hdfs://name:8020/work"
-        assert str(work_path(str(work / "orders"))) == "hdfs://name:8020/work/orders"
+        work = work_directory(given)
+        assert (work.scheme, work.mounted_at) == ("hdfs", None)
+        assert work.location == "hdfs://name:8020/work"
+        assert work_directory(work.at("orders").location).location == "hdfs://name:8020/work/orders"
 
 
 @pytest.mark.parametrize("given", ["hdfs://me:secret@name:8020/w", "hdfs://name:8020/w?user=me", "hdfs:///w"])
 def test_a_url_of_hdfs_holds_no_user_and_no_options(given: str) -> None:
     with pytest.raises(InvalidSettings, match="without user and options") as raised:
-        given_work_path(given)
+        work_directory(given)
     assert "secret" not in str(raised.value)
 
 
@@ -89,12 +88,12 @@ def test_executors_that_do_not_see_the_work_directory_are_named(tmp_path: Path) 
     gone = "No such file or directory"
     visits = [WELL, Visit("two", 2, gone, None), Visit("two", 3, gone, None), Visit("three", 4, "it is another", None)]
     with pytest.raises(InvalidSettings) as raised:
-        require_seen(visits, tmp_path)
+        require_seen(visits, work_directory(tmp_path))
     assert f"work='{tmp_path}' is not valid: executors on three, two do not see it" in raised.value.message
     assert f"({gone}; it is another)" in raised.value.message
     assert "--work" in (raised.value.hint or "")
-    require_seen([WELL], tmp_path)
-    require_seen([], tmp_path)
+    require_seen([WELL], work_directory(tmp_path))
+    require_seen([], work_directory(tmp_path))
 
 
 def test_executors_that_cannot_load_holdfast_are_named() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.checkpoint.manifest import ManifestFile, blob_key, digest_of
 from holdfast.errors import StorageFull
-from holdfast.identifiers import FencingEpoch
+from holdfast.identifiers import FencingEpoch, Ticket
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot import copy_task as tasks
@@ -20,6 +20,7 @@ from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable,
 from holdfast.snapshot.low_priority import in_the_background
 from holdfast.snapshot.remote_copier import Home, RemoteCopier
 from holdfast.storage.metered import Meter
+from holdfast.workdir.factory import work_directory
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, manifest_of, new_store, shards, write
 
 
@@ -57,7 +58,7 @@ class World:
         return RemoteCopier(self.other, home, worthwhile=worthwhile)
 
     def copy(self, blobs: Blobs, worthwhile: int = 0) -> tuple[ShardCopy, ...]:
-        return self.carrier(worthwhile)(self.work, shards(self.work), blobs, lambda: False)
+        return self.carrier(worthwhile)(work_directory(self.work), shards(self.work), blobs, lambda: False)
 
     def stored(self) -> set[str]:
         return {item.key for folder in ("blobs/", "packs/") for item in self.store.list(folder)}
@@ -79,7 +80,7 @@ def blobs_of(world: World, epoch: int = EPOCH) -> Blobs:
 
 def test_the_answer_is_the_same_as_that_of_the_driver(world: World) -> None:
     write(world.work, {"a/small": b"one", "a/large": b"x" * MIB, "b/small": b"two", "b/same": b"one", "c/empty": b""})
-    here = copy_shards(world.work, shards(world.work), blobs_of(world), lambda: False)
+    here = copy_shards(work_directory(world.work), shards(world.work), blobs_of(world), lambda: False)
     stored = world.stored()
     for key in stored:
         world.store.delete(key)
@@ -143,9 +144,9 @@ def test_a_file_that_vanished_declines_and_the_rest_is_kept(world: World) -> Non
     (world.work / "b/large").unlink()
     blobs = blobs_of(world)
     with pytest.raises(ShardDeclined) as raised:
-        world.carrier()(world.work, planned, blobs, lambda: False)
+        world.carrier()(work_directory(world.work), planned, blobs, lambda: False)
     assert (raised.value.shard, raised.value.path) == ("b", "b/large")
-    (copy,) = world.carrier()(world.work, planned[:1], blobs, lambda: False)
+    (copy,) = world.carrier()(work_directory(world.work), planned[:1], blobs, lambda: False)
     assert copy.bytes_new == 0
     assert len(world.other.sent) == 1
 
@@ -164,7 +165,7 @@ def test_a_store_that_refuses_is_the_same_error_as_here(world: World, monkeypatc
 def test_a_cancelled_copy_task_is_cancelled(world: World) -> None:
     write(world.work, {"a/small": b"one"})
     with pytest.raises(Cancelled):
-        world.carrier()(world.work, shards(world.work), blobs_of(world), lambda: True)
+        world.carrier()(work_directory(world.work), shards(world.work), blobs_of(world), lambda: True)
 
 
 # --- against the sweep ---
@@ -246,8 +247,8 @@ def test_where_the_place_is_another_the_driver_copies(world: World, caplog: pyte
     other_home = new_store(world.root / "other" / "orders")
     other_home.create(entry_key(EPOCH), b"claim of another")
     unfit = {
-        "does not see the work directory": {"directory": "/no/such/place"},
-        "another directory than on the driver": {"directory": str(world.root)},
+        "does not see the work directory": {"directory": work_directory("/no/such/place")},
+        "another directory than on the driver": {"directory": work_directory(world.root)},
         "cannot use the home: could not read": {"job": "nobody"},
         "cannot use the home: could not open": {"home": "file:///no/such/home"},
         "is another home than on the driver": {"home": f"file://{world.root / 'other'}"},
@@ -272,7 +273,7 @@ def test_nobody_to_send_is_told_once(world: World, caplog: pytest.LogCaptureFixt
     blobs = blobs_of(world)
     for number in range(3):
         write(world.work, {f"a/{number}": b"x" * number})
-        carrier(world.work, shards(world.work), blobs, lambda: False)
+        carrier(work_directory(world.work), shards(world.work), blobs, lambda: False)
     assert caplog.messages == ["the driver copies by itself: there is no executor"]
 
 
@@ -289,7 +290,7 @@ def test_little_is_copied_here(world: World) -> None:
 
 def test_others_share_the_bandwidth_and_what_they_ask_is_counted(world: World) -> None:
     write(world.work, {"a/f": b"x" * MIB})
-    world.carrier(bandwidth=100.0 * MIB)(world.work, shards(world.work), blobs_of(world), lambda: False)
+    world.carrier(bandwidth=100.0 * MIB)(work_directory(world.work), shards(world.work), blobs_of(world), lambda: False)
     assert world.other.sent[0].bytes_per_second == 50.0 * MIB
     assert (world.meter.usage.put, world.meter.usage.bytes_out) == (1, MIB)
 
@@ -306,11 +307,10 @@ def test_a_copy_task_holds_no_bytes_and_no_secrets(world: World, monkeypatch: py
 def test_pins_are_looked_into(world: World) -> None:
     write(world.work, {"a/f": b"pinned"})
     planned = shards(world.work)
-    pins = world.root / "pins"
-    pins.mkdir()
-    os.link(world.work / "a/f", pins / str(planned[0].files[0].inode))
+    directory = work_directory(world.work)
+    assert directory.pin(Ticket(1), planned[0].files)
     (world.work / "a/f").unlink()
-    (copy,) = world.carrier()(world.work, planned, blobs_of(world), lambda: False, [pins])
+    (copy,) = world.carrier()(directory, planned, blobs_of(world), lambda: False)
     at: ManifestFile = copy.files[0]
     assert world.store.read(at.key, at.offset, at.size) == b"pinned"
 

@@ -22,12 +22,13 @@ from holdfast.repository.state import JobState
 from holdfast.repository.verification import verify
 from holdfast.runtime.commands.copying import Copy, JobHome
 from holdfast.runtime.commands.maintenance import COPY_LEAD
-from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.recovery.recovery import Recovery, is_copied
 from holdfast.runtime.recovery.resuming import align_sink
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.local import LocalStore
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte
 from tests.unit.work_files import MIB, tree, write
@@ -365,8 +366,9 @@ def test_recovery_resumes_from_a_copy(source: Source, tmp_path: Path, capsys: py
     copied = History(source.to)
     copied.journal.load()
     copied.run(current_process())
-    workplace = LocalWorkplace(
-        tmp_path / "elsewhere", WorkMarker(job=JobName("orders"), home=f"file://{source.to}", lineage="lineage")
+    workplace = JobFolder(
+        work_directory(tmp_path / "elsewhere"),
+        WorkMarker(job=JobName("orders"), home=f"file://{source.to}", lineage="lineage"),
     )
     resumed = Recovery(copied.store, copied.journal, workplace).resume(local=True)
     assert (resumed.checkpoint, resumed.durable) == (3, 12)
@@ -421,8 +423,8 @@ def test_a_new_sink_begins_after_the_copy_and_the_old_one_goes_on(
     history = History(source.to) if copied else source.history
     history.journal.load()
     history.run(current_process())
-    workplace = LocalWorkplace(
-        tmp_path / "elsewhere", WorkMarker(job=JobName("orders"), home="file:///any", lineage="lineage")
+    workplace = JobFolder(
+        work_directory(tmp_path / "elsewhere"), WorkMarker(job=JobName("orders"), home="file:///any", lineage="lineage")
     )
     resumed = Recovery(history.store, history.journal, workplace).resume(local=False)
     assert is_copied(history.state(), resumed.durable_id) is copied

@@ -32,6 +32,10 @@ IMPORTS = (
     Planted("Decisions are pure", "checkpoint/layout.py", "import pathlib"),
     Planted("Words and verdicts are pure", "history/__init__.py", "import threading"),
     Planted("The repository waits for nothing", "repository/retention.py", "import time"),
+    Planted("Layers of ARCHITECTURE.md", "repository/blobs.py", "import holdfast.workdir.restorer"),
+    Planted("Layers of ARCHITECTURE.md", "workdir/restorer.py", "import holdfast.repository.blobs"),
+    Planted("Nobody asks which kind a work directory is", "runtime/job_folder.py", "import holdfast.workdir.hdfs"),
+    Planted("Rooms of workdir", "workdir/planned_file.py", "import holdfast.workdir.mounted"),
     Planted("No Spark below holdfast.spark", "runtime/run/loop.py", "import pyspark"),
     Planted("Log lines name their job", "cli/status.py", "import logging"),
     Planted("Rooms of the doctor", "doctor/reading/times.py", "import holdfast.doctor.matching.case"),
@@ -118,3 +122,47 @@ def test_a_name_means_one_class(tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("class Place: ...")
     (tmp_path / "other.py").write_text("class Place: ...")
     assert shared_names(tmp_path) == {"Place": ["one.py", "other.py"]}
+
+
+KINDS = {"Path", "PurePath", "PosixPath", "PurePosixPath", "HdfsPath", "MountedDirectory", "HdfsDirectory"}
+
+
+def kinds_asked(module: Path) -> list[str]:
+    """Lines that ask which kind a path or a work directory is. Together with `str` it is the check of an argument."""
+    asked: list[ast.expr] = []
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.Call(func=ast.Name("isinstance" | "issubclass"), args=[_, kinds]):
+                asked.append(kinds)
+            case ast.MatchClass(cls=kind):
+                asked.append(kind)
+            case ast.Compare(left=ast.Call(func=ast.Name("type")), comparators=kinds):
+                asked.extend(kinds)
+    return [f"{module.name}:{kind.lineno}" for kind in asked if _names(kind) & KINDS and "str" not in _names(kind)]
+
+
+def _names(expression: ast.expr) -> set[str]:
+    found = [node for node in ast.walk(expression) if isinstance(node, ast.Name | ast.Attribute)]
+    return {node.id if isinstance(node, ast.Name) else node.attr for node in found}
+
+
+def test_nobody_asks_which_kind_a_path_is() -> None:
+    """What differs between places is an ability of `workdir.interface.DirectoryAbilities`."""
+    assert [line for module in sorted((ROOT / "src").rglob("*.py")) for line in kinds_asked(module)] == []
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "isinstance(work, Path)",
+        "isinstance(work, pathlib.PurePath)",
+        "isinstance(work, (int, HdfsDirectory))",
+        "isinstance(work, Path | HdfsPath)",
+        "issubclass(kind, MountedDirectory)",
+        "type(work) is Path",
+        "match work:\n    case Path():\n        pass",
+    ],
+)
+def test_whoever_asks_it_is_found(tmp_path: Path, planted: str) -> None:
+    (tmp_path / "asks.py").write_text(f"x = isinstance(given, str | Path)\n{planted}\n")
+    assert len(kinds_asked(tmp_path / "asks.py")) == 1

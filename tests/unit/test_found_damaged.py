@@ -9,9 +9,10 @@ from holdfast.identifiers import BatchId, CheckpointId, JobName
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import mark_corrupt, mark_repaired
 from holdfast.repository.state import JobState
-from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.work_marker import WorkMarker
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte
 from tests.unit.work_files import MIB, write
@@ -25,8 +26,8 @@ class Job:
 
     def __init__(self, tmp_path: Path) -> None:
         self.history = History(tmp_path / "home")
-        self.workplace = LocalWorkplace(
-            tmp_path / "work", WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage")
+        self.workplace = JobFolder(
+            work_directory(tmp_path / "work"), WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage")
         )
         self.epoch = self.history.run()
         self.directory = tmp_path / "work" / "orders" / f"{self.epoch}-1"

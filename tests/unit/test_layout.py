@@ -33,7 +33,7 @@ def plan(
             raise FileNotFoundError(path)
         return (ssts or {}).get(path, ())
 
-    files = [WorkFile(path, 1, 1, number) for number, path in enumerate(dict.fromkeys([*contents, *names]))]
+    files = [WorkFile(path, 1, str(number)) for number, path in enumerate(dict.fromkeys([*contents, *names]))]
     return plan_snapshot(N, files, read, sst_files)
 
 
@@ -92,7 +92,7 @@ def test_without_its_log_entries_a_barrier_is_not_plannable(missing: str) -> Non
 
 
 def test_the_first_batch_has_no_predecessor() -> None:
-    files = [WorkFile(path, 1, 1, 1) for path in ("metadata", "offsets/0", "commits/0", "state/0/0/1.delta")]
+    files = [WorkFile(path, 1, "1") for path in ("metadata", "offsets/0", "commits/0", "state/0/0/1.delta")]
     found = plan_snapshot(BatchId(0), files, lambda path: b"v1\n{}", lambda path: ())
     assert {file.path for file in found.files()} == {"metadata", "offsets/0", "commits/0", "state/0/0/1.delta"}
 
@@ -140,7 +140,7 @@ def test_a_zip_that_vanishes_while_it_is_read_is_not_plannable() -> None:
 
 
 def test_a_commit_that_vanishes_while_it_is_read_is_not_plannable() -> None:
-    files = [WorkFile(path, 1, 1, 1) for path in CONTROL]
+    files = [WorkFile(path, 1, "1") for path in CONTROL]
 
     def gone(path: str) -> bytes:
         raise FileNotFoundError(path)

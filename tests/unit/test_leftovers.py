@@ -11,9 +11,9 @@ import pytest
 
 from holdfast.cli.main import main
 from holdfast.identifiers import FencingEpoch, JobName
-from holdfast.repository.whole_directory import built_whole
 from holdfast.runtime.commands.leftovers import DAY_S, Kind, Leftover, with_waits
 from holdfast.runtime.work_marker import WorkMarker, take_place
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History
 from tests.unit.work_files import write
 
@@ -56,7 +56,7 @@ def history(tmp_path: Path, work: Path) -> History:
     home = f"file://{history.home}"
     for lineage, new_life in (("aaaaaaaa-first", False), ("lineage", True)):
         marker = WorkMarker(job=JobName("orders"), home=home, lineage=lineage, epoch=FencingEpoch(1))
-        take_place(work / "orders", marker, new_life=new_life)
+        take_place(work_directory(work), marker, new_life=new_life)
         write(work / "orders", {f"1-1/state/{lineage}": bytes(1000)})
     write(
         work / "orders", {"1-1.aside": b"no magic\n", ".1-2.restoring-77-0/state/x": bytes(500), "1-3/commits/0": b""}
@@ -104,7 +104,7 @@ def test_what_others_have_there_is_left_alone(
 ) -> None:
     monkeypatch.setattr("holdfast.runtime.commands.leftovers.KEPT_S", dict.fromkeys(Kind, -1.0))
     other = WorkMarker(job=JobName("orders.stale-bb"), home="file:///other", lineage="other")
-    take_place(work / "orders.stale-bb", other, new_life=False)
+    take_place(work_directory(work), other, new_life=False)
     (work / "orders.stale-cc").symlink_to(history.home)
     collect(history, capsys)
     assert (work / "orders.stale-bb" / "job.json").exists(), "a job of that name"
@@ -125,6 +125,6 @@ def test_a_restore_removes_what_killed_ones_left_in_its_place(tmp_path: Path) ->
     for path in (dead, young, alive):
         path.mkdir()
         os.utime(path, (0, time.time() - (100 if path == young else 2 * DAY_S)))
-    with built_whole(tmp_path / "to") as building:
-        (building / "x").write_bytes(b"x")
+    with work_directory(tmp_path / "to").build() as building:
+        building.write("x", [b"x"])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["to", young.name, alive.name])

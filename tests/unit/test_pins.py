@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.checkpoint.layout import NotPlannable
+from holdfast.identifiers import Ticket
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.restore import restore
-from holdfast.runtime.local_work import LocalWorkDirectory
-from holdfast.snapshot import work_directory
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
-from holdfast.snapshot.pins import Pins
-from holdfast.snapshot.soundness import damage
+from holdfast.workdir import barriers
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore
+from holdfast.workdir.soundness import damage
 from tests.unit.churning_runs import BATCHES_RETAINED, ChurningRun, ManualClock, manifest_of, state_of
 from tests.unit.work_files import EPOCH, new_store, shards, tree, write
 from tests.unit.work_files import manifest_of as manifest_of_copies
@@ -53,7 +53,7 @@ class Hasty:
     def checkpoint(self) -> int:
         """A checkpoint of the newest barrier, which is its answer; deleted before a byte of it is read."""
         self.run.query.batch()
-        barrier = work_directory.newest_barrier(self.run.query.directory)
+        barrier = barriers.newest_barrier(work_directory(self.run.query.directory))
         assert barrier is not None
         self.hurry = True
         self.run.wait(1.25)
@@ -69,9 +69,9 @@ def test_a_barrier_that_spark_deletes_at_once_is_copied_from_its_pins(tmp_path: 
     barrier = hasty.checkpoint()
     (completed, *_) = state_of(hasty.home).restorable()[::-1]
     assert completed.barrier_batch_id == barrier
-    restore(hasty.run.store, manifest_of(hasty.home, completed), tmp_path / "restored")
-    assert damage(tmp_path / "restored") is None
-    assert work_directory.newest_barrier(tmp_path / "restored") == barrier
+    restore(hasty.run.store, manifest_of(hasty.home, completed), work_directory(tmp_path / "restored"))
+    assert damage(work_directory(tmp_path / "restored")) is None
+    assert barriers.newest_barrier(work_directory(tmp_path / "restored")) == barrier
     assert hasty.pins() == []
     hasty.run.stop()
 
@@ -90,14 +90,14 @@ def test_without_links_the_same_barrier_is_declined_and_a_newer_one_taken(
 
 
 def test_only_what_is_not_in_the_home_yet_is_pinned(tmp_path: Path) -> None:
-    directory = LocalWorkDirectory(tmp_path / "work")
-    write(directory.path, {"state/old": b"old", "state/new": b"new"})
+    work = tmp_path / "work"
+    write(work, {"state/old": b"old", "state/new": b"new"})
     store = new_store(tmp_path / "home")
     blobs = Blobs(store, EPOCH)
-    (shard,) = shards(directory.path)
+    (shard,) = shards(work)
     old, new = sorted(shard.files, key=lambda file: file.path == "state/new")
     assert not blobs.holds(old)
-    copies = copy_shards(directory.path, [type(shard)(shard.shard, (old,))], blobs, lambda: False)
+    copies = copy_shards(work_directory(work), [type(shard)(shard.shard, (old,))], blobs, lambda: False)
     blobs.commit_manifest(manifest_of_copies(copies))
     assert blobs.holds(old)
     assert not blobs.holds(new)
@@ -110,14 +110,14 @@ def test_a_name_that_was_used_again_does_not_matter(tmp_path: Path) -> None:
     work = tmp_path / "work"
     write(work, {"state/1.delta": b"planned"})
     planned = shards(work)
-    pins = Pins(work)
-    assert pins.hold(1, planned[0].files)
+    directory = work_directory(work)
+    assert directory.pin(Ticket(1), planned[0].files)
     write(work, {"state/1.delta": b"another"})
     store = new_store(tmp_path / "home")
     with pytest.raises(ShardDeclined, match="was replaced"):
-        copy_shards(work, planned, Blobs(store, EPOCH), lambda: False)
-    copies = copy_shards(work, planned, Blobs(store, EPOCH), lambda: False, pins.folders)
-    restore(store, manifest_of_copies(copies), tmp_path / "restored")
+        copy_shards(work_directory(work), planned, Blobs(store, EPOCH), lambda: False)
+    copies = copy_shards(directory, planned, Blobs(store, EPOCH), lambda: False)
+    restore(store, manifest_of_copies(copies), work_directory(tmp_path / "restored"))
     assert tree(tmp_path / "restored") == {"state/1.delta": b"planned"}
 
 
@@ -126,13 +126,12 @@ def test_what_is_gone_already_cannot_be_pinned(tmp_path: Path) -> None:
     write(work, {"state/1.delta": b"one", "state/2.delta": b"two"})
     (planned,) = shards(work)
     (work / "state/2.delta").unlink()
-    pins = Pins(work)
+    directory = work_directory(work)
     with pytest.raises(NotPlannable, match=r"state/2\.delta vanished"):
-        pins.hold(1, planned.files)
+        directory.pin(Ticket(1), planned.files)
     write(work, {"state/2.delta": b"TWO"})
     with pytest.raises(NotPlannable, match=r"state/2\.delta was replaced"):
-        pins.hold(1, planned.files)
-    assert pins.folders == ()
+        directory.pin(Ticket(1), planned.files)
     assert [*tmp_path.glob(".work.pins/*")] == []
 
 
@@ -140,14 +139,14 @@ def test_a_file_system_without_links_is_asked_once(tmp_path: Path, without_links
     work = tmp_path / "work"
     write(work, {"state/1.delta": b"one"})
     (planned,) = shards(work)
-    pins = Pins(work)
+    directory = work_directory(work)
     without_links(errno.ENOSPC)
-    assert not pins.hold(1, planned.files), "passing trouble"
+    assert not directory.pin(Ticket(1), planned.files), "passing trouble"
     without_links(errno.EPERM)
-    assert not pins.hold(2, planned.files)
+    assert not directory.pin(Ticket(2), planned.files)
     assert [*tmp_path.glob(".work.pins/*")] == []
     without_links(errno.ENOENT)
-    assert not pins.hold(3, planned.files)
+    assert not directory.pin(Ticket(3), planned.files)
 
 
 def test_a_run_removes_the_pins_that_a_dead_one_left(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from holdfast.checkpoint.layout import WorkFile, plan_snapshot
 from holdfast.checkpoint.query_facts import CHANGELOG, FORMAT, Column, Operator, QueryFacts, Source, StateStore
 from holdfast.checkpoint.spark_files import NotUnderstood, read_offsets, read_operator, read_schema, state_format_of
 from holdfast.identifiers import BatchId
-from holdfast.snapshot.query_record import held_facts, write_record
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.query_record import held_facts, write_record
 
 FACTS = QueryFacts("4.3.0", "append", {CHANGELOG: "true"}, (Source("files", "/in"),), ())
 
@@ -143,7 +144,7 @@ class Work:
         self.write(f"commits/{batch}", b"v1\n{}")
 
     def facts(self, barrier: int = 0) -> QueryFacts:
-        return held_facts(self.root, BatchId(barrier))
+        return held_facts(work_directory(self.root), BatchId(barrier))
 
     def has_state(self, key: str) -> None:
         self.write("state/0/_metadata/metadata", operator_metadata("v1", {"storeName": "default"}))
@@ -162,36 +163,38 @@ def test_without_a_record_spark_files_say_what_they_can(work: Work) -> None:
 
 
 def test_the_record_adds_what_spark_does_not_keep(work: Work) -> None:
-    write_record(work.root, BatchId(0), FACTS)
+    write_record(work_directory(work.root), BatchId(0), FACTS)
     facts = work.facts()
     assert (facts.spark, facts.sources, facts.conf[CHANGELOG]) == ("4.3.0", FACTS.sources, "true")
 
 
 def test_a_record_counts_from_its_batch_on(work: Work) -> None:
     """A query that was started and never committed a batch has not made the checkpoint its own."""
-    write_record(work.root, BatchId(0), FACTS)
+    write_record(work_directory(work.root), BatchId(0), FACTS)
     other = msgspec.structs.replace(FACTS, sources=(Source("files", "/elsewhere"),))
-    write_record(work.root, BatchId(1), other)
+    write_record(work_directory(work.root), BatchId(1), other)
     assert work.facts(0).sources == FACTS.sources
     work.commit(1)
     assert work.facts(1).sources == other.sources
-    write_record(work.root, BatchId(1), FACTS)
+    write_record(work_directory(work.root), BatchId(1), FACTS)
     assert work.facts(1).sources == FACTS.sources
 
 
 def test_a_record_is_replaced_not_rewritten_and_only_when_it_changes(work: Work) -> None:
-    write_record(work.root, BatchId(0), FACTS)
+    write_record(work_directory(work.root), BatchId(0), FACTS)
     linked = work.root / "linked"
     os.link(work.root / "query" / "0.json", linked)
-    write_record(work.root, BatchId(5), FACTS)
+    write_record(work_directory(work.root), BatchId(5), FACTS)
     assert [path.name for path in (work.root / "query").iterdir()] == ["0.json"]
     before = linked.read_bytes()
-    write_record(work.root, BatchId(0), msgspec.structs.replace(FACTS, spark="5.0.0"))
+    write_record(work_directory(work.root), BatchId(0), msgspec.structs.replace(FACTS, spark="5.0.0"))
     assert linked.read_bytes() == before
 
 
 def test_offsets_outrank_a_record_with_another_number_of_sources(work: Work) -> None:
-    write_record(work.root, BatchId(0), msgspec.structs.replace(FACTS, sources=(Source("rate"), Source("rate"))))
+    write_record(
+        work_directory(work.root), BatchId(0), msgspec.structs.replace(FACTS, sources=(Source("rate"), Source("rate")))
+    )
     assert work.facts().sources == (Source("files"),)
 
 
@@ -200,11 +203,13 @@ def test_names_that_spark_does_not_write_again_come_from_the_record(work: Work) 
     work.has_state("old")
     store = StateStore("default", (Column("new", "integer"),), (Column("sum", "long"),))
     recorded = Operator(1, "dedupe", (store,), ("new",))
-    write_record(work.root, BatchId(0), msgspec.structs.replace(FACTS, operators=(recorded,)))
+    write_record(work_directory(work.root), BatchId(0), msgspec.structs.replace(FACTS, operators=(recorded,)))
     assert work.facts().operators == (recorded,)
     other_type = StateStore("default", (Column("new", "long"),), (Column("sum", "long"),))
     write_record(
-        work.root, BatchId(0), msgspec.structs.replace(FACTS, operators=(Operator(1, "dedupe", (other_type,)),))
+        work_directory(work.root),
+        BatchId(0),
+        msgspec.structs.replace(FACTS, operators=(Operator(1, "dedupe", (other_type,)),)),
     )
     (operator,) = work.facts().operators or ()
     assert operator.stores
@@ -217,10 +222,10 @@ def test_state_that_is_not_understood_is_not_known(work: Work) -> None:
 
 
 def test_the_record_belongs_to_the_checkpoint(work: Work) -> None:
-    write_record(work.root, BatchId(0), FACTS)
-    write_record(work.root, BatchId(1), msgspec.structs.replace(FACTS, spark="5.0.0"))
+    write_record(work_directory(work.root), BatchId(0), FACTS)
+    write_record(work_directory(work.root), BatchId(1), msgspec.structs.replace(FACTS, spark="5.0.0"))
     seen = [
-        WorkFile(str(path.relative_to(work.root)), path.stat().st_size, 0, 0)
+        WorkFile(str(path.relative_to(work.root)), path.stat().st_size, "0")
         for path in work.root.rglob("*")
         if path.is_file()
     ]
@@ -233,7 +238,7 @@ def test_what_cannot_be_read_says_nothing_of_what_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """A record that an I/O error hides was "no record": a query that does not fit went on from the checkpoint."""
-    write_record(tmp_path, BatchId(1), FACTS)
+    write_record(work_directory(tmp_path), BatchId(1), FACTS)
     for folder in ("offsets", "commits"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "0").write_bytes(b"v1\n{}")
@@ -246,4 +251,4 @@ def test_what_cannot_be_read_says_nothing_of_what_there_is(
 
     monkeypatch.setattr(Path, "read_bytes", failing)
     with pytest.raises(OSError, match="Input/output error"):
-        held_facts(tmp_path, BatchId(0 if name != "query/1.json" else 1))
+        held_facts(work_directory(tmp_path), BatchId(0 if name != "query/1.json" else 1))

@@ -9,7 +9,8 @@ import pytest
 from holdfast.checkpoint.manifest import digest_of
 from holdfast.checkpoint.relocation import names_places, relocated
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.restore import local_copy, restore
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore, take_over
 from tests.unit.work_files import EPOCH, copied, manifest_of, new_store, snapshot_plan, tree, write
 
 DESCRIPTION = "state/0/_metadata/v2/3"
@@ -39,13 +40,13 @@ CONTENTS = {
 )
 def test_each_schema_path_follows_the_directory(old: str) -> None:
     before = description(f"{old}{SCHEMA}", f"{old}{SCHEMA}b")
-    assert relocated(before, "/new pläce%20/w") == description(
+    assert relocated(before, "file:/new pläce%20/w") == description(
         f"file:/new pläce%20/w{SCHEMA}", f"file:/new pläce%20/w{SCHEMA}b"
     )
 
 
 def test_where_nothing_moved_no_byte_changes() -> None:
-    assert relocated(CONTENTS[DESCRIPTION], "/old/place") == CONTENTS[DESCRIPTION]
+    assert relocated(CONTENTS[DESCRIPTION], "file:/old/place") == CONTENTS[DESCRIPTION]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_where_nothing_moved_no_byte_changes() -> None:
     ],
 )
 def test_what_is_not_understood_stays_as_it_is(data: bytes) -> None:
-    assert relocated(data, "/new") == data
+    assert relocated(data, "file:/new") == data
 
 
 def test_only_descriptions_of_operators_name_places() -> None:
@@ -77,7 +78,7 @@ def test_a_restored_directory_names_itself_and_the_home_keeps_what_was_written(t
     write(work, CONTENTS)
     store = new_store(tmp_path / "home")
     manifest = manifest_of(copied(work, Blobs(store, EPOCH)))
-    restore(store, manifest, tmp_path / "to")
+    restore(store, manifest, work_directory(tmp_path / "to"))
     assert tree(tmp_path / "to") == expected_at(tmp_path / "to")
     (kept,) = (file for file in manifest.files() if file.path == DESCRIPTION)
     assert kept.digest == digest_of(CONTENTS[DESCRIPTION])
@@ -88,14 +89,14 @@ def test_a_relative_target_becomes_an_absolute_path(tmp_path: Path, monkeypatch:
     write(work, CONTENTS)
     store = new_store(tmp_path / "home")
     monkeypatch.chdir(tmp_path)
-    restore(store, manifest_of(copied(work, Blobs(store, EPOCH))), Path("to"))
+    restore(store, manifest_of(copied(work, Blobs(store, EPOCH))), work_directory(Path("to")))
     assert tree(tmp_path / "to") == expected_at(tmp_path / "to")
 
 
 def test_a_local_copy_names_itself_and_leaves_the_original_alone(tmp_path: Path) -> None:
     work = tmp_path / "work"
     write(work, CONTENTS)
-    local_copy(work, snapshot_plan(work), tmp_path / "to")
+    take_over(work_directory(work), snapshot_plan(work), work_directory(tmp_path / "to"))
     assert tree(tmp_path / "to") == expected_at(tmp_path / "to")
     assert tree(work) == CONTENTS
     assert os.stat(tmp_path / "to" / SCHEMA[1:]).st_nlink == 2

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.checkpoint.manifest import Manifest, blob_key, digest_of, manifest_key, pack_key
+from holdfast.cli.verifying import local_files
 from holdfast.identifiers import CheckpointId, FencingEpoch
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.inventory import StoredFiles, objects_of
 from holdfast.repository.repair import LocalFiles, Repair
-from holdfast.runtime.local_work import LocalWorkDirectory
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, copied, manifest_of, new_store, stored, tree, write
 
 CONTENTS = {
@@ -40,7 +40,7 @@ def manifest(store: RecordingStore, work: Path) -> Manifest:
 
 
 def local(work: Path) -> LocalFiles:
-    return LocalFiles(str(work), LocalWorkDirectory(work).pieces)
+    return local_files(work)
 
 
 def objects(manifest: Manifest) -> dict[str, StoredFiles]:
@@ -154,7 +154,7 @@ def test_a_file_that_changes_between_looking_and_sending_is_not_sent(
     harm(tmp_path / "home", damaged.key, "missing")
     reads = iter([work, tmp_path / "changed"])
     write(tmp_path / "changed", {path: data[::-1] for path, data in CONTENTS.items()})
-    changing = LocalFiles("changing", lambda path: LocalWorkDirectory(next(reads)).pieces(path))
+    changing = LocalFiles("changing", lambda path: local_files(next(reads)).pieces(path))
     assert Repair(store, objects(manifest), [changing]).put_right(damaged) is None
     assert not store.exists(damaged.key)
 

@@ -10,8 +10,9 @@ from holdfast.checkpoint.manifest import Digest, Manifest, ManifestFile, digest_
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.restore import local_copy, restore, spans
 from holdfast.repository.verification import CorruptObject, Verified, verify
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.restorer import restore, spans, take_over
 from tests.unit.work_files import (
     EPOCH,
     MIB,
@@ -66,7 +67,7 @@ def flip_a_byte(home: Path, key: str) -> None:
 @pytest.mark.parametrize("parallelism", [1, 8])
 def test_every_file_comes_back(store: RecordingStore, manifest: Manifest, tmp_path: Path, parallelism: int) -> None:
     seen: list[int] = []
-    restore(store, manifest, tmp_path / "deep" / "to", parallelism, seen.append)
+    restore(store, manifest, work_directory(tmp_path / "deep" / "to"), parallelism, seen.append)
     assert tree(tmp_path / "deep" / "to") == CONTENTS
     assert os.listdir(tmp_path / "deep") == ["to"]
     assert sum(seen) == manifest.bytes_total
@@ -74,7 +75,7 @@ def test_every_file_comes_back(store: RecordingStore, manifest: Manifest, tmp_pa
 
 def test_an_empty_directory_is_good_enough(store: RecordingStore, manifest: Manifest, tmp_path: Path) -> None:
     (tmp_path / "to").mkdir()
-    restore(store, manifest, tmp_path / "to")
+    restore(store, manifest, work_directory(tmp_path / "to"))
     assert tree(tmp_path / "to") == CONTENTS
 
 
@@ -83,13 +84,13 @@ def test_nothing_is_written_over(store: RecordingStore, manifest: Manifest, tmp_
     to = tmp_path / "to"
     write(tmp_path, {"to" if kind == "file" else "to/kept": b"mine"})
     with pytest.raises(InvalidSettings, match="must be an empty directory"):
-        restore(store, manifest, to)
+        restore(store, manifest, work_directory(to))
     assert (to if kind == "file" else to / "kept").read_bytes() == b"mine"
     assert not list(tmp_path.glob(".to.*"))
 
 
 def test_files_of_one_pack_are_read_with_one_request(store: RecordingStore, manifest: Manifest, tmp_path: Path) -> None:
-    restore(store, manifest, tmp_path / "to")
+    restore(store, manifest, work_directory(tmp_path / "to"))
     assert sorted(store.requests) == sorted({file.key for file in manifest.files()})
 
 
@@ -115,7 +116,7 @@ def test_a_flipped_byte_is_found_and_named(
     key = next(key for key in objects(store) if key.startswith(kind))
     flip_a_byte(tmp_path / "home", key)
     with pytest.raises(Corrupt) as raised:
-        restore(store, manifest, tmp_path / "to")
+        restore(store, manifest, work_directory(tmp_path / "to"))
     damaged = [file for file in manifest.files() if file.key == key]
     assert key in raised.value.message
     assert any(file.path in raised.value.message and file.digest in raised.value.message for file in damaged)
@@ -132,7 +133,7 @@ def test_a_missing_object_is_named(store: RecordingStore, manifest: Manifest, tm
     key = next(key for key in objects(store) if key.startswith(kind))
     store.delete(key)
     with pytest.raises(Corrupt, match="found missing") as raised:
-        restore(store, manifest, tmp_path / "to")
+        restore(store, manifest, work_directory(tmp_path / "to"))
     assert key in raised.value.message
     ((corrupt,),) = [verify(store, ID, digest).corrupt]
     assert (corrupt.path, corrupt.found) == (key, "missing")
@@ -143,7 +144,7 @@ def test_a_truncated_pack_is_corrupt(store: RecordingStore, manifest: Manifest, 
     path = tmp_path / "home" / key
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(Corrupt, match=key):
-        restore(store, manifest, tmp_path / "to")
+        restore(store, manifest, work_directory(tmp_path / "to"))
 
 
 @pytest.mark.parametrize("path", ["../escaped", "a/../../escaped", "/absolute", "a//b", "./a", "", "a/\0b"])
@@ -151,7 +152,7 @@ def test_a_manifest_cannot_write_outside_of_the_directory(
     store: RecordingStore, manifest: Manifest, tmp_path: Path, path: str
 ) -> None:
     with pytest.raises(Corrupt, match="not plain"):
-        restore(store, with_path(manifest, path), tmp_path / "to")
+        restore(store, with_path(manifest, path), work_directory(tmp_path / "to"))
     assert not (tmp_path / "to").exists()
 
 
@@ -160,7 +161,7 @@ def test_a_manifest_cannot_write_one_file_over_another(
     store: RecordingStore, manifest: Manifest, tmp_path: Path, path: str
 ) -> None:
     with pytest.raises(Corrupt, match="could not restore"):
-        restore(store, with_path(manifest, path), tmp_path / "to")
+        restore(store, with_path(manifest, path), work_directory(tmp_path / "to"))
 
 
 def with_path(manifest: Manifest, path: str) -> Manifest:
@@ -174,7 +175,7 @@ def test_an_unreachable_store_is_not_called_corrupt(store: RecordingStore, manif
     digest = stored(store, manifest)
     (tmp_path / "home").rename(tmp_path / "elsewhere")
     with pytest.raises(StorageUnreachable):
-        restore(store, manifest, tmp_path / "to")
+        restore(store, manifest, work_directory(tmp_path / "to"))
     with pytest.raises(StorageUnreachable):
         verify(store, ID, digest)
     assert not list(tmp_path.glob("*to*"))
@@ -183,14 +184,14 @@ def test_an_unreachable_store_is_not_called_corrupt(store: RecordingStore, manif
 def test_a_place_that_cannot_be_written_is_said_so(store: RecordingStore, manifest: Manifest, tmp_path: Path) -> None:
     write(tmp_path, {"file": b""})
     with pytest.raises(HoldfastError, match=r"could not write .*/file.*: "):
-        restore(store, manifest, tmp_path / "file" / "to")
+        restore(store, manifest, work_directory(tmp_path / "file" / "to"))
 
 
 # --- the copy on the same machine ---
 
 
 def test_a_local_copy_links_what_spark_wrote_and_copies_the_ledger(work: Path, tmp_path: Path) -> None:
-    local_copy(work, snapshot_plan(work), tmp_path / "to")
+    take_over(work_directory(work), snapshot_plan(work), work_directory(tmp_path / "to"))
     assert tree(tmp_path / "to") == CONTENTS
     for path in CONTENTS:
         linked = (work / path).stat().st_ino == (tmp_path / "to" / path).stat().st_ino
@@ -200,7 +201,7 @@ def test_a_local_copy_links_what_spark_wrote_and_copies_the_ledger(work: Path, t
 def test_a_local_copy_holds_only_what_was_planned(work: Path, tmp_path: Path) -> None:
     plan = snapshot_plan(work)
     write(work, {"offsets/4": b"later"})
-    local_copy(work, plan, tmp_path / "to")
+    take_over(work_directory(work), plan, work_directory(tmp_path / "to"))
     assert tree(tmp_path / "to") == CONTENTS
 
 
@@ -210,7 +211,7 @@ def test_a_local_copy_across_file_systems_is_a_real_copy(work: Path) -> None:
         pytest.skip("needs a second file system at /dev/shm")
     to = other / f"holdfast-test-{os.getpid()}"
     try:
-        local_copy(work, snapshot_plan(work), to / "work")
+        take_over(work_directory(work), snapshot_plan(work), work_directory(to / "work"))
         assert tree(to / "work") == CONTENTS
     finally:
         for path in sorted(to.rglob("*"), reverse=True):
@@ -226,7 +227,7 @@ def test_a_local_copy_of_a_directory_that_moved_on_is_refused(work: Path, tmp_pa
     else:
         write(work, {"offsets/3": b"v2"})
     with pytest.raises(Corrupt, match="offsets/3"):
-        local_copy(work, plan, tmp_path / "to")
+        take_over(work_directory(work), plan, work_directory(tmp_path / "to"))
     assert not (tmp_path / "to").exists()
 
 

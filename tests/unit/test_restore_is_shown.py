@@ -20,7 +20,6 @@ from tests.unit.work_files import MIB, write
 
 _RESTORES = """
 import sys
-from pathlib import Path
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.run import bars_on_a_terminal
 from holdfast.identifiers import FencingEpoch, JobName, Sequence, AttemptId
@@ -29,17 +28,18 @@ from holdfast.repository.damage import load_manifest
 from holdfast.repository.journal import read_entries
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
-from holdfast.runtime.local_work import LocalWorkplace
+from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.storage.urls import open_store
+from holdfast.workdir.factory import work_directory
 
 home, work = sys.argv[1:]
 store = open_store(home).scoped("orders")
 log_to_standard_error()
 (entry,) = JobState.of(read_entries(store)).completed.values()
 with bars_on_a_terminal():
-    workplace = LocalWorkplace(
-        Path(work),
+    workplace = JobFolder(
+        work_directory(work),
         WorkMarker(
             job=JobName("orders"), home=home, lineage="l", home_id="", epoch=FencingEpoch(9), claim=AttemptId("a"),
             head=Sequence(9), process=current_process(),

@@ -26,6 +26,7 @@ from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
+from holdfast.workdir.factory import work_directory
 from tests.simulation.runs import Network, Scene, SimulatedRun
 from tests.simulation.work import SimulatedDirectory
 from tests.simulation.world import World
@@ -184,7 +185,7 @@ def test_seed_004_a_state_that_needs_ten_time_outs_to_upload_completes(tmp_path:
         blobs.begin(ticket)
         already = len(store.uploaded)
         try:
-            copy_shards(work, [plan], blobs, lambda already=already: len(store.uploaded) > already)  # type: ignore[misc]
+            copy_shards(work_directory(work), [plan], blobs, lambda already=already: len(store.uploaded) > already)  # type: ignore[misc]
         except Cancelled:
             aborted = only(driven.wait(RULES.timeout), AbortCheckpoint)
             assert aborted.reason is FailureReason.EXPIRED

@@ -19,9 +19,10 @@ from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import entry_key
 from holdfast.repository.verification import verify
 from holdfast.runtime.checkpoints.manifests import Manifests
-from holdfast.runtime.local_work import LocalWorkDirectory
+from holdfast.runtime.job_folder import RunFolder
 from holdfast.runtime.upkeep.scrubbing import DAMAGED, Scrubbing
 from holdfast.settings import Settings
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.test_cli_restore_verify import flip_one_byte
 from tests.unit.work_files import MIB, RecordingStore, copied, tree, write
@@ -97,7 +98,9 @@ class Scrubbed:
     def pass_time(self, seconds: float, *, busy: bool = False, step: float = 0.5) -> None:
         end = self.clock.now + seconds
         while self.clock.now < end:
-            self.scrubbing.poll(self.clock.now, LocalWorkDirectory(self.directory), busy=busy)
+            self.scrubbing.poll(
+                self.clock.now, RunFolder(work_directory(self.directory.parent), self.directory.name), busy=busy
+            )
             self.lanes.work()
             self.clock.now += step
 
@@ -165,7 +168,9 @@ def test_it_waits_for_a_checkpoint_but_not_for_ever(job: Scrubbed) -> None:
 
 def test_only_one_step_is_under_way(job: Scrubbed) -> None:
     for _ in range(3):
-        job.scrubbing.poll(job.clock.now, LocalWorkDirectory(job.directory), busy=False)
+        job.scrubbing.poll(
+            job.clock.now, RunFolder(work_directory(job.directory.parent), job.directory.name), busy=False
+        )
         job.clock.now += PERIOD
     assert len(job.lanes.waiting) == 1
 

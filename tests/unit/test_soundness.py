@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.checkpoint.source_logs import missing_entry
-from holdfast.snapshot.hadoop_checksum import fits_length, matches_checksum
-from holdfast.snapshot.soundness import damage
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.hadoop_checksum import fits_length, matches_checksum
+from holdfast.workdir.soundness import damage
 from tests.unit.work_files import write
 
 PIECE = 512
@@ -33,26 +34,26 @@ def directory(root: Path, delta: bytes) -> Path:
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_file_that_lost_or_gained_bytes_is_found_whatever_its_size(tmp_path: Path, size: int) -> None:
     work = directory(tmp_path / "work", bytes(size))
-    assert damage(work) is None
+    assert damage(work_directory(work)) is None
     for wrong in (bytes(size - PIECE), bytes(size + PIECE), b""):
         write(work, {"state/0/0/1.delta": wrong})
-        assert "state/0/0/1.delta" in str(damage(work))
+        assert "state/0/0/1.delta" in str(damage(work_directory(work)))
 
 
 def test_the_bytes_of_small_files_are_compared_and_those_of_large_ones_left_to_spark(tmp_path: Path) -> None:
     for size, found in ((SMALL, True), (LARGE, False)):
         work = directory(tmp_path / str(size), bytes(size))
         write(work, {"state/0/0/1.delta": bytes(size - 1) + b"x"})
-        assert (damage(work) is not None) == found
-        assert not matches_checksum(work / "state/0/0/1.delta")
-        assert fits_length(work / "state/0/0/1.delta")
+        assert (damage(work_directory(work)) is not None) == found
+        assert not matches_checksum(work_directory(work), "state/0/0/1.delta")
+        assert fits_length(work_directory(work), "state/0/0/1.delta")
 
 
 @pytest.mark.parametrize("stored", [b"", b"crc\0", b"xyz\0\0\0\2\0" + b"1234", b"crc\0\0\0\0\0"])
 def test_a_checksum_that_is_none_fits_nothing(tmp_path: Path, stored: bytes) -> None:
     write(tmp_path, {"file": b"data", ".file.crc": stored})
-    assert not matches_checksum(tmp_path / "file")
-    assert not fits_length(tmp_path / "file")
+    assert not matches_checksum(work_directory(tmp_path), "file")
+    assert not fits_length(work_directory(tmp_path), "file")
 
 
 def test_the_log_of_a_file_source_must_reach_the_offset(tmp_path: Path) -> None:
@@ -85,11 +86,11 @@ def test_what_spark_reads_first_must_be_understood(tmp_path: Path, path: str, co
     """Whatever has no checksum: a directory that was restored has none."""
     work = directory(tmp_path / "work", b"state")
     write(work, {path: content})
-    assert path in str(damage(work))
+    assert path in str(damage(work_directory(work)))
 
 
 def test_a_log_without_its_newest_entry_is_damage(tmp_path: Path) -> None:
     """Spark would take the input files of that entry for new ones, and count them twice."""
     work = directory(tmp_path / "work", b"state")
     (work / "sources/0/2").unlink()
-    assert "sources/0/2 does not exist" in str(damage(work))
+    assert "sources/0/2 does not exist" in str(damage(work_directory(work)))

@@ -24,6 +24,7 @@ from holdfast.snapshot.carrier import copy_shards
 from holdfast.spark import watchdog as watchdogs
 from holdfast.spark.running import RunningJob
 from holdfast.spark.watchdog import Watchdog
+from holdfast.workdir.factory import work_directory
 from tests.patience import PATIENCE
 from tests.unit.churning_runs import JOB, ChurningQuery
 
@@ -75,7 +76,9 @@ def running(systemd: Systemd, tmp_path: Path) -> Iterator[RunningJob]:
     watchdog = Watchdog.of(systemd.environment, os.getpid())
     around = replace(Environment.real(), alive=watchdog.alive)
     work, home = tmp_path / "work", f"file://{tmp_path}/home"
-    place = preflight(JOB, home, work, Settings(heartbeat="100ms"), around, state_file=work / JOB / STATE_FILE)
+    place = preflight(
+        JOB, home, work_directory(work), Settings(heartbeat="100ms"), around, state_file=work / JOB / STATE_FILE
+    )
     query: Any = ChurningQuery(1)
     running = RunningJob(place, query, copy_shards)
     yield running

@@ -8,9 +8,10 @@ from holdfast.checkpoint.manifest import Digest, Manifest, ManifestShard, digest
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch, ShardId
 from holdfast.repository.blobs import Blobs
 from holdfast.snapshot.carrier import ShardCopy, copy_shards
-from holdfast.snapshot.work_directory import scan
 from holdfast.storage.local import LocalStore
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.barriers import files_of
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.interface import WorkDirectory
 
 EPOCH = FencingEpoch(7)
 MIB = 1 << 20
@@ -55,10 +56,14 @@ def write(directory: Path, contents: Mapping[str, bytes]) -> None:
         temporary.rename(directory / path)
 
 
-def shards(directory: WorkPath) -> tuple[ShardPlan, ...]:
+def shards(directory: Path) -> tuple[ShardPlan, ...]:
+    return shards_of(work_directory(directory))
+
+
+def shards_of(directory: WorkDirectory) -> tuple[ShardPlan, ...]:
     """Every file, each top-level directory being a shard."""
     by_top: dict[str, list[str]] = {}
-    files = {file.path: file for file in scan(directory)}
+    files = {file.path: file for file in files_of(directory)}
     for path in sorted(files):
         by_top.setdefault(path.split("/")[0], []).append(path)
     return tuple(ShardPlan(ShardId(top), tuple(files[path] for path in paths)) for top, paths in by_top.items())
@@ -69,7 +74,7 @@ def snapshot_plan(directory: Path) -> SnapshotPlan:
 
 
 def copied(directory: Path, blobs: Blobs) -> tuple[ShardCopy, ...]:
-    return copy_shards(directory, shards(directory), blobs, lambda: False)
+    return copy_shards(work_directory(directory), shards(directory), blobs, lambda: False)
 
 
 def manifest_of(copies: Iterable[ShardCopy], checkpoint: int = 1) -> Manifest:

@@ -37,8 +37,8 @@ class WorkFile:
 
     path: str
     size: int
-    mtime_ns: int
-    inode: int
+    identity: str
+    """What tells it from every other file that ever has its name, in the words of the place where it is."""
 
 
 @dataclass(frozen=True, slots=True)

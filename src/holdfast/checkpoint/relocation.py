@@ -28,7 +28,7 @@ def names_places(path: str) -> bool:
 
 
 def relocated(data: bytes, root: str) -> bytes:
-    """The bytes that such a file has in a directory at `root`: an absolute local path, or a URL of HDFS.
+    """The bytes that such a file has in a directory at `root`, which begins with a scheme, as Spark writes it.
 
     Bytes that cannot be parsed stay as they are: Spark then reports the error.
     """
@@ -44,6 +44,4 @@ def relocated(data: bytes, root: str) -> bytes:
 
 def _moved(path: Any, root: str) -> str:
     found = _WITHIN.fullmatch(path)
-    # Hadoop writes a local path with its scheme, one slash, and no escapes.
-    place = root if root.startswith("hdfs://") else f"file:{root}"
-    return f"{place}{found[1]}" if found else str(path)
+    return f"{root}{found[1]}" if found else str(path)

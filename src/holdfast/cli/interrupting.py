@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from holdfast.repository.whole_directory import remove_unfinished
 from holdfast.spark.hearing import STOPPING, Hearing
+from holdfast.workdir.mounted_building import remove_unfinished
 
 UNWINDING_S = 3.0
 _REMOVING_S = 5.0

@@ -19,7 +19,7 @@ from holdfast.repository.ownership import Heartbeat, current_process, read_heart
 from holdfast.repository.self_report import NAME, LocalState, ReportedAlarm, SelfReport, read_local_state
 from holdfast.showing import masked
 from holdfast.storage.urls import open_store
-from holdfast.storage.work_path import local_place
+from holdfast.workdir.factory import local_place
 
 if TYPE_CHECKING:
     from rich.text import Text

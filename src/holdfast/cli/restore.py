@@ -63,11 +63,12 @@ def restore(
 
     Default: the newest checkpoint that can be restored.
     """
-    from holdfast.repository.restore import restore as restore_checkpoint
+    from holdfast.workdir.factory import work_directory
+    from holdfast.workdir.restorer import restore as restore_checkpoint
 
     store = job_store(home, job)
     chosen = to_restore(observe(home, job, store), checkpoint, savepoint)
-    target = to.absolute()
+    target = work_directory(to)
     try:
         manifest = _read_manifest(store, chosen)
         with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:
@@ -80,7 +81,7 @@ def restore(
         home=home,
         checkpoint=chosen.id,
         barrier_batch_id=chosen.barrier_batch_id,
-        to=str(target),
+        to=target.location,
         files=len(manifest.files()),
         bytes=manifest.bytes_total,
     )

@@ -150,6 +150,8 @@ def _directories(state: JobState) -> list[LocalFiles]:
 
 
 def local_files(folder: Path) -> LocalFiles:
-    from holdfast.runtime.local_work import LocalWorkDirectory
+    from holdfast.workdir.factory import work_directory
+    from holdfast.workdir.planned_file import pieces_of
 
-    return LocalFiles(str(folder), LocalWorkDirectory(folder).pieces)
+    directory = work_directory(folder)
+    return LocalFiles(directory.location, lambda path: pieces_of(directory, path))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import BatchId
 from holdfast.storage.interface import ObjectStore
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import WorkDirectory
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Ahead:
     store: ObjectStore
     manifest: Callable[[], Manifest]
     """Of that checkpoint. Raises `Corrupt` or `StorageError`."""
-    left: Callable[[], WorkPath | None]
+    left: Callable[[], WorkDirectory | None]
     """The directory that the run before left on this host, when the job may go on in it."""
     may_have_more: Callable[[BatchId, bool], bool]
     """Whether a writer of the query's own may have got batches behind the one that is named, by all that the journal

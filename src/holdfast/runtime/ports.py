@@ -1,5 +1,5 @@
-"""What the runtime needs from outside: work directories and the query. On a real machine these are
-`work_folder`, `local_work` and `holdfast.spark`; the simulation has its own."""
+"""What the runtime needs from outside: work directories and the query. On a real machine these are `job_folder` and
+`holdfast.spark`; the simulation has its own."""
 
 from __future__ import annotations
 
@@ -18,13 +18,21 @@ from holdfast.runtime.own_writer import Taken
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
 from holdfast.storage.interface import ObjectStore
+from holdfast.workdir.interface import WorkDirectory
 
 
 class RunDirectory(Protocol):
     """The Spark checkpoint directory of one run."""
 
     @property
+    def name(self) -> str:
+        """Among the directories of the job."""
+
+    @property
     def location(self) -> str: ...
+
+    @property
+    def files(self) -> WorkDirectory: ...
 
     def newest_barrier(self) -> BatchId | None:
         """Raises `StorageError` when the directory does not answer."""

@@ -44,7 +44,6 @@ from holdfast.sinks.delta_partitions import (
 from holdfast.sinks.delta_place import require_free
 from holdfast.sinks.delta_proof import Checked, checked_anew, judged, last_checked, require_descendant, require_live
 from holdfast.sinks.delta_statistics import delta_statistics
-from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, owner_name
 from holdfast.sinks.protocol import (
@@ -70,6 +69,7 @@ from holdfast.sinks.published_record import (
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.schemas import Field, fields_of, nullable
 from holdfast.sinks.staging import lost, require_opened, require_size, size_of, staged_files
+from holdfast.storage.durable import storage_errors
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from urllib.parse import unquote
 
 from holdfast.errors import InvalidSettings, StorageUnreachable
 from holdfast.sinks.delta_commits import NOTE
-from holdfast.sinks.durable import flush
 from holdfast.sinks.place import require
+from holdfast.storage.durable import flush
 
 
 @dataclass(frozen=True)

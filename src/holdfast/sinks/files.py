@@ -34,7 +34,6 @@ from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks import files_columns, files_proof
 from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
-from holdfast.sinks.durable import flush, storage_errors
 from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, jobs_at, life_of, lives_of
 from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, require_no_table
 from holdfast.sinks.ledger import require_unbroken
@@ -53,6 +52,7 @@ from holdfast.sinks.protocol import (
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
 from holdfast.sinks.staging import lost, require_opened, require_size, size_of, staged_files
+from holdfast.storage.durable import flush, storage_errors
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from blake3 import blake3
 
 from holdfast.errors import Corrupt, NewerFormat
 from holdfast.identifiers import BatchId, FencingEpoch, JobName
-from holdfast.sinks.durable import flush, write_atomically
 from holdfast.sinks.protocol import StagedBatch, fingerprint
 from holdfast.sinks.published_record import NO_PAGE, PublishedRecord
 from holdfast.storage.below import below
+from holdfast.storage.durable import flush, write_atomically
 
 HIDDEN = "_holdfast"
 FORMAT = 2

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 from blake3 import blake3
 
 from holdfast.errors import Conflict, Corrupt, NewerFormat
 from holdfast.identifiers import BatchId
-from holdfast.sinks.durable import flush, storage_errors, write_atomically
 from holdfast.sinks.protocol import LEDGER_FORMAT, StagedBatch
+from holdfast.storage.durable import storage_errors
 from holdfast.storage.retrying import Patience, repeated
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import WorkDirectory
 
 FOLDER = "ledger"
 
@@ -52,46 +51,51 @@ def shown_runs(batches: list[int]) -> str:
     return "batch " + ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in zip(starts, ends, strict=True))
 
 
-def write(directory: WorkPath, staged: StagedBatch) -> None:
+def write(directory: WorkDirectory, staged: StagedBatch) -> None:
     """Record a staged batch, durably; replaces an earlier entry of the same batch."""
-    if isinstance(directory, Path):
-        _write(directory, staged)
-    else:
+    if directory.abilities.remote:
         # Spark's own client waits for a NameNode, too. A try that takes effect late writes what another staging of the
         # same batch is as good as: its input is the same.
         repeated(lambda: _write(directory, staged), Patience())
+    else:
+        _write(directory, staged)
 
 
-def _write(directory: WorkPath, staged: StagedBatch) -> None:
-    path = directory / FOLDER / f"{staged.batch_id}.json"
-    with storage_errors(f"record batch {staged.batch_id} in the ledger {path.parent}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, _sealed(msgspec.json.encode(staged)))
-        flush(directory)
+def _write(directory: WorkDirectory, staged: StagedBatch) -> None:
+    with storage_errors(f"record batch {staged.batch_id} in the ledger {_shown(directory)}"):
+        directory.write_atomic(_path(staged.batch_id), _sealed(msgspec.json.encode(staged)))
 
 
-def read(directory: WorkPath, upto: BatchId | None = None) -> tuple[StagedBatch, ...]:
+def read(directory: WorkDirectory, upto: BatchId | None = None) -> tuple[StagedBatch, ...]:
     """The entries up to `upto` (all of them for None), oldest batch first."""
-    with storage_errors(f"read the ledger {directory / FOLDER}"):
-        paths = [(batch_id, path) for batch_id, path in _entries(directory) if upto is None or batch_id <= upto]
-        return tuple(_decoded(path, batch_id) for batch_id, path in sorted(paths, key=lambda entry: entry[0]))
+    with storage_errors(f"read the ledger {_shown(directory)}"):
+        wanted = sorted(batch_id for batch_id in _entries(directory) if upto is None or batch_id <= upto)
+        return tuple(_decoded(directory, batch_id) for batch_id in wanted)
 
 
-def prune(directory: WorkPath, published: BatchId) -> None:
+def prune(directory: WorkDirectory, published: BatchId) -> None:
     """Forget what readers already see."""
     _remove(directory, lambda batch_id: batch_id <= published)
 
 
-def remove_after(directory: WorkPath, batch: BatchId | None) -> None:
+def remove_after(directory: WorkDirectory, batch: BatchId | None) -> None:
     """Forget what was staged after `batch` (everything for None)."""
     _remove(directory, lambda batch_id: batch is None or batch_id > batch)
 
 
-def _entries(directory: WorkPath) -> Iterator[tuple[BatchId, WorkPath]]:
-    folder = directory / FOLDER
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.suffix == ".json" and path.stem.isdecimal():
-            yield BatchId(int(path.stem)), path
+def _entries(directory: WorkDirectory) -> Iterator[BatchId]:
+    for name in directory.names(FOLDER):
+        stem, _, suffix = name.rpartition(".")
+        if suffix == "json" and stem.isdecimal():
+            yield BatchId(int(stem))
+
+
+def _path(batch_id: BatchId) -> str:
+    return f"{FOLDER}/{batch_id}.json"
+
+
+def _shown(directory: WorkDirectory) -> str:
+    return f"{directory.location}/{FOLDER}"
 
 
 class _LedgerFormat(msgspec.Struct):
@@ -132,15 +136,16 @@ def _damaged(where: str, why: str) -> Corrupt:
     return Corrupt(f"could not read the ledger entry {where}: {why}")
 
 
-def _decoded(path: WorkPath, batch_id: BatchId) -> StagedBatch:
-    staged = decoded(path.read_bytes(), str(path))
+def _decoded(directory: WorkDirectory, batch_id: BatchId) -> StagedBatch:
+    path = _path(batch_id)
+    staged = decoded(directory.read(path), f"{directory.location}/{path}")
     if staged.batch_id != batch_id:
-        raise _damaged(str(path), f"it holds batch {staged.batch_id}")
+        raise _damaged(f"{directory.location}/{path}", f"it holds batch {staged.batch_id}")
     return staged
 
 
-def _remove(directory: WorkPath, unwanted: Callable[[BatchId], bool]) -> None:
-    with storage_errors(f"shorten the ledger {directory / FOLDER}"):
-        for batch_id, path in list(_entries(directory)):
+def _remove(directory: WorkDirectory, unwanted: Callable[[BatchId], bool]) -> None:
+    with storage_errors(f"shorten the ledger {_shown(directory)}"):
+        for batch_id in list(_entries(directory)):
             if unwanted(batch_id):
-                path.unlink(missing_ok=True)
+                directory.remove(_path(batch_id))

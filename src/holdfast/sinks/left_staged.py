@@ -8,10 +8,10 @@ from pathlib import Path
 
 from holdfast.identifiers import FencingEpoch
 from holdfast.sinks.delta_log import DeltaLog
-from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.files_layout import FilesLayout, life_of
 from holdfast.sinks.place import owner_name
 from holdfast.sinks.protocol import SinkContext
+from holdfast.storage.durable import storage_errors
 
 
 def left_staged(described: str, owner: SinkContext, named: Set[str]) -> list[Path]:

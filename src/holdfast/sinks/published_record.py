@@ -25,8 +25,8 @@ import msgspec
 
 from holdfast.errors import Corrupt, NewerFormat
 from holdfast.identifiers import BatchId, FencingEpoch, JobName
-from holdfast.sinks.durable import flush
 from holdfast.sinks.protocol import StagedBatch, fingerprint
+from holdfast.storage.durable import flush
 
 HIDDEN = "_holdfast"
 FORMAT = 1

@@ -11,9 +11,9 @@ from typing import Any
 from holdfast.errors import HoldfastError, StorageNotThere
 from holdfast.identifiers import BatchId
 from holdfast.sinks.committed import Written
-from holdfast.sinks.durable import flush
 from holdfast.sinks.place import require
 from holdfast.sinks.protocol import StagedFile
+from holdfast.storage.durable import flush
 
 _FLUSHED_AT_ONCE = 16
 

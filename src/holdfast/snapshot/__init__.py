@@ -1,4 +1,4 @@
-"""Spark's work directory as checkpoints need it: planned, pinned, copied, checked.
+"""Copying the files of a barrier into the home: in threads here, or in other processes.
 
-Imports `repository` and below. Never decides when a checkpoint is taken.
+Imports `repository`, `workdir` and below. Never decides when a checkpoint is taken.
 """

@@ -7,7 +7,6 @@ planned makes the copy decline; nothing copied before is lost by that, since the
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from blake3 import blake3
@@ -16,9 +15,8 @@ from holdfast.checkpoint.layout import FileTrouble, ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
 from holdfast.identifiers import Digest, ShardId
 from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
-from holdfast.snapshot.pins import path_of
-from holdfast.snapshot.planned_file import Changed, Handle, opened, pieces, whole
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import Changed, Handle, WorkDirectory
+from holdfast.workdir.planned_file import pieces, whole
 
 _COST_PER_FILE = 64 << 10
 """Opening and hashing a small file takes about as long as copying this many bytes."""
@@ -67,16 +65,12 @@ class Carrier(Protocol):
 
     def __call__(
         self,
-        directory: WorkPath,
+        directory: WorkDirectory,
         group: Sequence[ShardPlan],
         blobs: Blobs,
         cancelled: Callable[[], bool],
-        pins: Sequence[Path] = (),
     ) -> tuple[ShardCopy, ...]:
-        """`pins` are folders of links that are looked into first.
-
-        Raises `ShardDeclined`, `Cancelled`, or the store's `StorageError`.
-        """
+        """Raises `ShardDeclined`, `Cancelled`, or the store's `StorageError`."""
 
 
 def grouped(
@@ -102,14 +96,13 @@ def _cost(shard: ShardPlan, is_new: Callable[[WorkFile], bool]) -> int:
 
 
 def copy_shards(
-    directory: WorkPath,
+    directory: WorkDirectory,
     group: Sequence[ShardPlan],
     blobs: Blobs,
     cancelled: Callable[[], bool],
-    pins: Sequence[Path] = (),
 ) -> tuple[ShardCopy, ...]:
     """The carrier that copies in the calling thread."""
-    copy = _GroupCopy(lambda file: path_of(directory, pins, file), blobs, cancelled)
+    copy = _GroupCopy(directory, blobs, cancelled)
     for shard in group:
         for file in shard.files:
             copy.add(shard.shard, file)
@@ -151,8 +144,8 @@ class _Proven:
 
 
 class _GroupCopy:
-    def __init__(self, path_of: Callable[[WorkFile], WorkPath], blobs: Blobs, cancelled: Callable[[], bool]) -> None:
-        self._path_of = path_of
+    def __init__(self, directory: WorkDirectory, blobs: Blobs, cancelled: Callable[[], bool]) -> None:
+        self._directory = directory
         self._blobs = blobs
         self._cancelled = cancelled
         self._done: dict[str, ManifestFile] = {}
@@ -186,7 +179,7 @@ class _GroupCopy:
         )
 
     def _add_small(self, shard: ShardId, file: WorkFile) -> None:
-        with opened(self._path_of(file), file) as handle:
+        with self._directory.open_planned(file) as handle:
             data = whole(handle, file)
         digest = digest_of(data)
         self._blobs.recognise(file, digest)
@@ -222,7 +215,7 @@ class _GroupCopy:
 
     def _add_large(self, shard: ShardId, file: WorkFile) -> None:
         """Hash first, then send: most large files are in the home already, and need no sending."""
-        with opened(self._path_of(file), file) as handle:
+        with self._directory.open_planned(file) as handle:
             digest, content = self._content(handle, file)
             if not self._reuse(file, digest):
                 self._require_wanted()

@@ -9,7 +9,6 @@ import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.checkpoint.layout import ShardPlan
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
@@ -22,7 +21,7 @@ from holdfast.storage.interface import ObjectStore, Uploads
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter, Usage
 from holdfast.storage.urls import open_store
-from holdfast.storage.work_path import WorkPath, work_path
+from holdfast.workdir.interface import WorkDirectory
 
 _BURST_SECONDS = 0.1
 """A limited copy task begins with so little that many short ones keep to the limit, too."""
@@ -42,10 +41,9 @@ class CopyPlace:
     witness: str
     """Key of an entry of the journal that this run has seen: a home that has not got it is another home."""
     witness_digest: Digest
-    directory: str
-    directory_number: int
-    """What tells it from others of its name, see `number_of`."""
-    pins: tuple[str, ...] = ()
+    directory: WorkDirectory
+    """With the pins that this run holds."""
+    directory_identity: str
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,6 @@ class CopyReport:
     failure: ShardDeclined | HoldfastError | WorkerUnavailable | None = None
 
 
-def number_of(directory: WorkPath) -> int:
-    """The same wherever it is the same directory. HDFS tells no numbers; there it is when the query's id was
-    written."""
-    return os.stat(directory).st_ino if isinstance(directory, Path) else (directory / "metadata").stat().st_mtime_ns
-
-
 def run_copy_task(copy_task: CopyTask) -> CopyReport:
     """Called in the other process. Whatever stands in the way is in the report."""
     return in_the_background(lambda: _perform(copy_task))
@@ -94,8 +86,7 @@ def _perform(copy_task: CopyTask) -> CopyReport:
             _SentOnce(_limited(store, copy_task.bytes_per_second), store, copy_task.damaged), copy_task.fencing_epoch
         )
         blobs.add_known(copy_task.expected)
-        pins = [Path(folder) for folder in copy_task.place.pins]
-        copies = copy_shards(work_path(copy_task.place.directory), copy_task.shards, blobs, lambda: False, pins)
+        copies = copy_shards(copy_task.place.directory, copy_task.shards, blobs, lambda: False)
         written = tuple((copy.shard, copy.bytes_new, copy.objects_written) for copy in copies)
     except (ShardDeclined, HoldfastError, WorkerUnavailable) as error:
         failure = error
@@ -106,16 +97,15 @@ def _perform(copy_task: CopyTask) -> CopyReport:
 
 def _opened(place: CopyPlace, meter: Meter) -> ObjectStore:
     host = socket.gethostname()
+    work = place.directory.location
     try:
-        number = number_of(work_path(place.directory))
+        identity = place.directory.identity()
     except OSError as error:
-        raise WorkerUnavailable(
-            f"{host} does not see the work directory {place.directory}: {error.strerror}"
-        ) from error
+        raise WorkerUnavailable(f"{host} does not see the work directory {work}: {error.strerror}") from error
     except InvalidSettings as error:
         raise WorkerUnavailable(f"{host} cannot use the work directory: {error.message}") from error
-    if number != place.directory_number:
-        raise WorkerUnavailable(f"{place.directory} on {host} is another directory than on the driver")
+    if identity != place.directory_identity:
+        raise WorkerUnavailable(f"{work} on {host} is another directory than on the driver")
     try:
         store = open_store(place.home, deadline=place.storage_deadline, meter=meter).scoped(place.job)
         found = store.get(place.witness)

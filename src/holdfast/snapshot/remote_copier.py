@@ -6,7 +6,6 @@ here: a checkpoint does not fail because of how it was going to be made.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from holdfast.checkpoint.layout import ShardPlan, WorkFile
@@ -17,10 +16,10 @@ from holdfast.repository.blobs import Blobs, RemoteUploads
 from holdfast.repository.chain import entry_key
 from holdfast.repository.names import JOURNAL, is_entry
 from holdfast.snapshot.carrier import ShardCopy, copy_shards, key_being_deleted
-from holdfast.snapshot.copy_task import CopyPlace, CopyReport, CopyTask, WorkerUnavailable, number_of
+from holdfast.snapshot.copy_task import CopyPlace, CopyReport, CopyTask, WorkerUnavailable
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import WorkDirectory
 
 
 class TaskRunner(Protocol):
@@ -55,29 +54,27 @@ class RemoteCopier:
 
     def __call__(
         self,
-        directory: WorkPath,
+        directory: WorkDirectory,
         group: Sequence[ShardPlan],
         blobs: Blobs,
         cancelled: Callable[[], bool],
-        pins: Sequence[Path] = (),
     ) -> tuple[ShardCopy, ...]:
         known = {file.path: at for shard in group for file in shard.files if (at := blobs.locate(file)) is not None}
         unknown = _without(group, known)
         if sum(shard.size for shard in unknown) >= self._worthwhile and unknown:
             with blobs.remote_uploads() as remote:
-                report = self._sent(self._copy_task(directory, unknown, blobs, remote, pins), cancelled)
+                report = self._sent(self._copy_task(directory, unknown, blobs, remote), cancelled)
                 if report is not None:
                     refused = blobs.merge_remote(remote, _matched(unknown, report.found))
                     return _copies(group, known, report, refused)
-        return copy_shards(directory, group, blobs, cancelled, pins)
+        return copy_shards(directory, group, blobs, cancelled)
 
     def _copy_task(
         self,
-        directory: WorkPath,
+        directory: WorkDirectory,
         shards: tuple[ShardPlan, ...],
         blobs: Blobs,
         remote: RemoteUploads,
-        pins: Sequence[Path],
     ) -> CopyTask:
         home = self._home
         witness, digest = self._entry(blobs.epoch)
@@ -89,9 +86,8 @@ class RemoteCopier:
                 storage_deadline=home.storage_deadline,
                 witness=witness,
                 witness_digest=digest,
-                directory=str(directory),
-                directory_number=number_of(directory),
-                pins=tuple(str(folder) for folder in pins),
+                directory=directory,
+                directory_identity=directory.identity(),
             ),
             fencing_epoch=blobs.epoch,
             shards=shards,

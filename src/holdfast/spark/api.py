@@ -25,7 +25,7 @@ from holdfast.spark.running import RunningJob
 from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
 from holdfast.spark.uncaught import explain_uncaught
 from holdfast.spark.watchdog import Watchdog
-from holdfast.storage.work_path import default_work, given_work_path, local_place
+from holdfast.workdir.factory import default_work, local_place, work_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +102,7 @@ def _started(
         raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
-    work = given_work_path(settings.work) if settings.work is not None else default_work(home)
+    work = work_directory(settings.work) if settings.work is not None else default_work(home)
     begin_step("reading the job's journal")
     described = sink.describe() if sink is not None else None
     location = preflight(

@@ -55,8 +55,8 @@ def _visited(spark: SparkSession, place: JobLocation) -> tuple[tuple[Visit, ...]
     try:
         visits = visit_executors(spark, place.work)
     except OSError as error:
-        raise InvalidSettings.of("work", str(place.work), f"could not be written: {error.strerror}") from error
+        raise InvalidSettings.of("work", place.work.location, f"could not be written: {error.strerror}") from error
     except Exception as error:  # Spark's: its workers may have no Python, or another one
-        log.warning("could not check whether executors see %s: %s", place.work, one_line(error))
+        log.warning("could not check whether executors see %s: %s", place.work.location, one_line(error))
         return (), f"the executors cannot run Python tasks: {one_line(error)}"
     return visits, unable_to_copy(visits)

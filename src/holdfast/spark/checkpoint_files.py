@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from holdfast.job_log import log
+from holdfast.workdir.interface import WorkDirectory
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _PACKAGES = ("org.apache.spark.sql.execution.streaming.checkpointing", "org.apache.spark.sql.execution.streaming")
@@ -25,6 +26,11 @@ _NAME = "FileSystemBasedCheckpointFileManager"
 _lock = threading.Lock()
 _starting: dict[SparkSession, int] = {}
 """Sessions that have our setting at this moment, and how many queries start in them; none waits for another."""
+
+
+def files_of(directory: WorkDirectory, session: SparkSession) -> AbstractContextManager[None]:
+    """How a query that is started inside writes the files of this directory."""
+    return quick_files(session) if directory.scheme == "file" else nullcontext()
 
 
 @contextmanager

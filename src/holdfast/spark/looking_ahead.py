@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
-from holdfast.checkpoint.layout import newest_barrier
 from holdfast.checkpoint.manifest import Manifest, ManifestFile
 from holdfast.errors import Corrupt, HoldfastError, NewerFormat, StorageError
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
-from holdfast.repository.restore import restore
 from holdfast.runtime.ahead import Ahead
-from holdfast.storage.work_path import WorkPath, names_in
+from holdfast.workdir.barriers import newest_barrier
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.interface import WorkDirectory
+from holdfast.workdir.restorer import restore
 
 _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
 
 
 @dataclass(frozen=True)
 class PlaceAhead:
-    path: WorkPath
+    directory: WorkDirectory
     barrier: BatchId
     may_have_more: Callable[[BatchId], bool]
     """As in `Ahead`."""
@@ -50,28 +51,29 @@ def refusal_ahead(ahead: Ahead, ask: Ask) -> HoldfastError | None:
         return None
 
 
-def _refusal_here(path: WorkPath, ahead: Ahead, ask: Ask) -> HoldfastError | None:
-    barrier = newest_barrier(names_in(path / "commits"))
+def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastError | None:
+    barrier = newest_barrier(directory)
     if barrier is None:
         return None
-    return ask(PlaceAhead(path, barrier, lambda planned: ahead.may_have_more(planned, True)))
+    return ask(PlaceAhead(directory, barrier, lambda planned: ahead.may_have_more(planned, True)))
 
 
 def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
     with tempfile.TemporaryDirectory(prefix="holdfast-ahead-") as scratch:
-        path = Path(scratch) / "described"
-        _fetch_description(ahead, path)
-        refused = ask(PlaceAhead(path, ahead.barrier, lambda planned: ahead.may_have_more(planned, False)))
+        directory = work_directory(scratch).at("described")
+        _fetch_description(ahead, directory)
+        refused = ask(PlaceAhead(directory, ahead.barrier, lambda planned: ahead.may_have_more(planned, False)))
     return None if refused is None else refused_here or refused
 
 
-def _fetch_description(ahead: Ahead, path: Path) -> None:
+def _fetch_description(ahead: Ahead, directory: WorkDirectory) -> None:
     manifest = ahead.manifest()
-    restore(ahead.store, described_by(manifest), path)
+    restore(ahead.store, described_by(manifest), directory)
     for file in manifest.files():  # an operator without a description is one all the same
         top, *below = file.path.split("/")
         if top == "state" and below[0].isdigit():
-            (path / "state" / below[0]).mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                directory.at(f"state/{below[0]}").make()
 
 
 def described_by(manifest: Manifest) -> Manifest:

@@ -21,7 +21,8 @@ import msgspec
 from pyspark.sql import DataFrame
 
 from holdfast.checkpoint.query_facts import Operator
-from holdfast.snapshot.query_record import read_operators
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.query_record import read_operators
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _PACKAGES = ("runtime.", "")
@@ -51,7 +52,7 @@ def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str
     described = "TransformWithState" not in frame._jdf.queryExecution().analyzed().toString()
     with tempfile.TemporaryDirectory(prefix="holdfast-preflight-") as scratch:
         plan = _planned(frame, output_mode, conf, Path(scratch) / "state", first_batch=described).executedPlan()
-        found = read_operators(Path(scratch)) if described else None
+        found = read_operators(work_directory(scratch)) if described else None
     operators = {operator.id: operator for operator in _operators(plan)}
     if found is None:
         return tuple(operators[id] for id in sorted(operators))

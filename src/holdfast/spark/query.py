@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,17 +23,17 @@ from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
 from holdfast.settings import Settings, seconds
 from holdfast.sinks import ledger
-from holdfast.sinks.durable import storage_errors
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
-from holdfast.snapshot.query_record import held_facts, write_record
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
-from holdfast.spark.checkpoint_files import quick_files
+from holdfast.spark.checkpoint_files import files_of
 from holdfast.spark.failure_text import exception_text, failure_text
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.writer_position import taken_by
-from holdfast.storage.work_path import WorkPath, work_path
+from holdfast.storage.durable import storage_errors
+from holdfast.workdir.interface import WorkDirectory
+from holdfast.workdir.query_record import held_facts, write_record
 
 # A streaming DataFrame, or a DataStreamWriter of the user's own.
 Built: TypeAlias = Any
@@ -55,7 +53,7 @@ class SparkQuery:
         self._sink = sink
         self._settings = settings
         self._step = step
-        self._directory: WorkPath | None = None
+        self._directory: WorkDirectory | None = None
         self._stopped = False
         self._ends_by_itself = False
         self._described: dict[str, str] = {}
@@ -93,12 +91,12 @@ class SparkQuery:
 
     def _refusal_in(self, place: PlaceAhead) -> HoldfastError | None:
         if not self._settings.force:
-            with storage_errors(f"read what {place.path} says of its query"):
-                held = held_facts(place.path, place.barrier)
+            with storage_errors(f"read what {place.directory.location} says of its query"):
+                held = held_facts(place.directory, place.barrier)
             self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
             if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
                 return refused
-        if (taken := self._taken(place.path)) is None:
+        if (taken := self._taken(place.directory)) is None:
             return None
         try:
             more = place.may_have_more(taken.planned)
@@ -108,9 +106,8 @@ class SparkQuery:
         return None
 
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
-        path = work_path(directory.location)
-        with storage_errors(f"read what {path} says of its query"):
-            held = QueryFacts() if barrier is None else held_facts(path, barrier)
+        with storage_errors(f"read what {directory.location} says of its query"):
+            held = QueryFacts() if barrier is None else held_facts(directory.files, barrier)
         (conf, coming), self._coming = self._coming or (None, None), None
         if coming is None or conf != held.conf:
             coming = facts_of(self._built, self._settings.output_mode, held.conf)
@@ -118,7 +115,7 @@ class SparkQuery:
         if barrier is not None:
             overridden = require_compatible(self._job, barrier, held, coming, force=self._settings.force)
         facts = as_it_will_run(held, coming)
-        write_record(path, BatchId(0 if barrier is None else barrier + 1), facts)
+        write_record(directory.files, BatchId(0 if barrier is None else barrier + 1), facts)
         self._described = described(facts)
         return overridden
 
@@ -136,9 +133,9 @@ class SparkQuery:
             return None
 
     def own_writer(self, directory: RunDirectory) -> Taken | None:
-        return self._taken(work_path(directory.location))
+        return self._taken(directory.files)
 
-    def _taken(self, directory: WorkPath) -> Taken | None:
+    def _taken(self, directory: WorkDirectory) -> Taken | None:
         if not isinstance(self._built, DataStreamWriter):
             return None
         return taken_by(self._built, self._spark, directory, self._settings.sink_position)
@@ -150,11 +147,11 @@ class SparkQuery:
 
     def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
-        self._directory = work_path(directory.location)
+        self._directory = directory.files
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None
         try:
-            with self._files_of(self._directory):
+            with files_of(self._directory, self._session()):
                 self.query = writer.start()
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
@@ -204,10 +201,9 @@ class SparkQuery:
             return ""
         return STOPPED if why is None else why
 
-    def _files_of(self, directory: WorkPath) -> AbstractContextManager[None]:
-        """How Spark is to write them."""
-        session = frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession
-        return quick_files(session) if isinstance(directory, Path) else nullcontext()
+    def _session(self) -> SparkSession:
+        """In which the query was built."""
+        return frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession
 
     def _writer(self) -> DataStreamWriter:
         if isinstance(self._built, DataStreamWriter):

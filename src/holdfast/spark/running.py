@@ -15,7 +15,7 @@ from holdfast.coordination.events import Kind
 from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed, StopAsked, StopOverdue
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
-from holdfast.runtime.hdfs_work import workplace_at
+from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.lanes import DOING, ThreadLanes
 from holdfast.runtime.reports.status import JobStatus
 from holdfast.runtime.run.components import Item, Threads
@@ -50,7 +50,7 @@ class RunningJob:
                 Threads(self._lanes, self._items.put),
                 self._finish,
                 tuple(location.settings.alarms),
-                lambda marker, new_life: workplace_at(location.work, marker, carry, new_life=new_life),
+                lambda marker, new_life: JobFolder(location.work, marker, carry, new_life=new_life),
             )
         except (Exception, StopAsked) as error:
             query.stop()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
 from holdfast.sinks.asking_executors import ask_executors
-from holdfast.storage.work_path import WorkPath
 from holdfast.version import VERSION
+from holdfast.workdir.interface import WorkDirectory
 
 _PATIENCE_S = 60.0
 
@@ -31,32 +32,29 @@ class Visit:
     """Why holdfast cannot be used there."""
 
 
-def visit_executors(spark: SparkSession, work: WorkPath) -> tuple[Visit, ...]:
+def visit_executors(spark: SparkSession, work: WorkDirectory) -> tuple[Visit, ...]:
     """One visit of each executor that is there now; none when nobody answers in time."""
     made = not work.exists()
-    work.mkdir(parents=True, exist_ok=True)
-    token = work / f".probe-{uuid.uuid4().hex}"
-    token.write_bytes(token.name.encode())
+    token = f".probe-{uuid.uuid4().hex}"
+    work.write_atomic(token, token.encode())
     try:
-        inode = token.stat().st_ino if isinstance(token, Path) else None
-        answers = ask_executors(spark, _visitor(str(token), inode), time.monotonic() + _PATIENCE_S)
+        answers = ask_executors(spark, _visitor_of(work, token), time.monotonic() + _PATIENCE_S)
         return tuple(Visit(*answer) for answer in answers)
     finally:
         with suppress(OSError):
-            token.unlink()
+            work.remove(token)
         if made:
-            with suppress(OSError):
-                work.rmdir() if isinstance(work, Path) else work.unlink()
+            work.remove_if_empty()
 
 
-def require_seen(visits: Sequence[Visit], work: WorkPath) -> None:
+def require_seen(visits: Sequence[Visit], work: WorkDirectory) -> None:
     """Spark itself needs it: executors write the state there, and the driver the log of batches."""
     blind = {visit.host: visit.unseen for visit in visits if visit.unseen is not None}
     if blind:
         reasons = sorted(set(blind.values()))
         raise InvalidSettings.of(
             "work",
-            str(work),
+            work.location,
             f"executors on {', '.join(sorted(blind))} do not see it ({'; '.join(map(str, reasons))})",
             hint="name a directory that the driver and all executors have mounted at the same path: --work /mnt/shared",
         )
@@ -71,16 +69,27 @@ def unable_to_copy(visits: Sequence[Visit]) -> str | None:
     return f"executors on {', '.join(sorted(unable))} cannot load holdfast ({'; '.join(map(str, reasons))})"
 
 
-def _visitor(token: str, inode: int | None) -> Callable[[int], tuple[str, int, str | None, str | None]]:
+Visitor = Callable[[int], tuple[str, int, str | None, str | None]]
+
+
+def _visitor_of(work: WorkDirectory, token: str) -> Visitor:
+    if work.mounted_at is None:
+        return _visitor(token, None, pickle.dumps(work))
+    path = str(work.mounted_at / token)
+    return _visitor(path, os.stat(path).st_ino)
+
+
+def _visitor(token: str, inode: int | None, directory: bytes = b"") -> Visitor:
     """A function that knows nothing of this package: where holdfast is missing it must run all the same.
 
-    Without an `inode` the token is on HDFS, which only holdfast's client can look at.
+    Without an `inode` the token is in a pickled work directory, at which only holdfast can look.
     """
     version = VERSION
 
     def visit(_: int) -> tuple[str, int, str | None, str | None]:
         import importlib
         import os
+        import pickle
         import socket
         import time
 
@@ -95,10 +104,8 @@ def _visitor(token: str, inode: int | None) -> Callable[[int], tuple[str, int, s
             found = importlib.import_module("holdfast.version").VERSION
             if found != version:
                 unable = f"holdfast {found} is installed there, the driver has {version}"
-            elif inode is None:
-                paths = importlib.import_module("holdfast.storage.work_path")
-                if not paths.work_path(token).exists():
-                    unseen = "it is another HDFS there"
+            elif inode is None and not pickle.loads(directory).exists(token):
+                unseen = "it is another one there"
         except Exception as error:
             unable = f"{type(error).__name__}: {error}"
         time.sleep(0.1)

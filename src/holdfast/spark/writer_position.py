@@ -19,7 +19,7 @@ from holdfast.errors import InvalidSettings
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.runtime.own_writer import NONE_YET, Taken
-from holdfast.storage.work_path import WorkPath, names_in
+from holdfast.workdir.interface import WorkDirectory
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 REPEATING = ("kafka", "console", "noop", "memory")
@@ -28,7 +28,9 @@ REPEATING = ("kafka", "console", "noop", "memory")
 Position = Callable[[], int | None]
 
 
-def taken_by(writer: DataStreamWriter, spark: SparkSession, directory: WorkPath, position: Position | None) -> Taken:
+def taken_by(
+    writer: DataStreamWriter, spark: SparkSession, directory: WorkDirectory, position: Position | None
+) -> Taken:
     source = str(_field(writer, "source") or "").lower()
     path = _path(writer)
     planned = newest_planned(directory)
@@ -47,12 +49,10 @@ def taken_by(writer: DataStreamWriter, spark: SparkSession, directory: WorkPath,
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
 
 
-def newest_planned(directory: WorkPath) -> BatchId:
+def newest_planned(directory: WorkDirectory) -> BatchId:
     """A batch that was planned may have been written, committed or not."""
-    with suppress(FileNotFoundError):
-        found = newest_barrier(names_in(directory / "offsets"))
-        return NONE_YET if found is None else found
-    return NONE_YET
+    found = newest_barrier(directory.names("offsets"))
+    return NONE_YET if found is None else found
 
 
 def _asked(position: Position) -> BatchId | None:
@@ -62,7 +62,7 @@ def _asked(position: Position) -> BatchId | None:
     return None if answer is None else BatchId(answer)
 
 
-def _files(spark: SparkSession, path: str, directory: WorkPath) -> BatchId | None:
+def _files(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId | None:
     """Spark's file sink takes a batch when its log of batches ends before it."""
     jvm: Any = spark._jvm
     folder = jvm.org.apache.hadoop.fs.Path(path, "_spark_metadata")
@@ -73,11 +73,10 @@ def _files(spark: SparkSession, path: str, directory: WorkPath) -> BatchId | Non
     return newest_barrier(name.removesuffix(".compact") for name in names)
 
 
-def _delta(spark: SparkSession, path: str, directory: WorkPath) -> BatchId | None:
+def _delta(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId | None:
     """Spark's Delta sink takes a batch when the table's transaction of the query's id is older."""
-    metadata = directory / "metadata"
     try:
-        query = json.loads(metadata.read_bytes().decode())["id"]
+        query = json.loads(directory.read("metadata").decode())["id"]
     except FileNotFoundError:
         return None  # a query that begins gets an id that no table knows
     from deltalake import DeltaTable

@@ -1,19 +1,14 @@
 """Paths from outside, checked to be below their root before anything is done with them.
 
 A manifest, a ledger entry, a record or a marker may be damaged or malicious. The paths in it are used only through
-`below`.
+`below`, or by a work directory, which asks `plain_parts`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 from holdfast.errors import Corrupt
-from holdfast.storage.hdfs_path import HdfsPath
-from holdfast.storage.work_path import WorkPath
-
-Root = TypeVar("Root", Path, HdfsPath, WorkPath)
 
 
 def plain_parts(relative: str) -> tuple[str, ...]:
@@ -31,7 +26,7 @@ def plain_name(name: str) -> str:
     return name
 
 
-def below(root: Root, relative: str) -> Root:
+def below(root: Path, relative: str) -> Path:
     """`root / relative` when that is below `root` and no symbolic link leads there, or `Corrupt`.
 
     The root itself may be a link: the user chose it.
@@ -39,7 +34,7 @@ def below(root: Root, relative: str) -> Root:
     path = root
     for part in plain_parts(relative):
         path = path / part
-        if isinstance(path, Path) and path.is_symlink():
+        if path.is_symlink():
             raise Corrupt(
                 f"the path {relative!r} leads out of {root}: {path} is a symbolic link",
                 hint="replace it with a directory or a file",

@@ -18,13 +18,14 @@ from holdfast.job_log import log
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.state import JobState
-from holdfast.repository.whole_directory import BUILDING
-from holdfast.runtime.work_folder import ASIDE
+from holdfast.runtime.job_folder import ASIDE
 from holdfast.runtime.work_marker import read_marker
 from holdfast.sinks import ledger
 from holdfast.sinks.left_staged import left_staged
 from holdfast.sinks.protocol import SinkContext
 from holdfast.storage.interface import ObjectStore
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.interface import BUILDING
 
 DAY_S = 86_400.0
 _RUN = re.compile(r"\d+-\d+")
@@ -61,7 +62,7 @@ class Leftover:
 def leftovers(root: Path, lineage: str, now: float) -> tuple[Leftover, ...]:
     """Of the job whose work directories are in `root`. Nothing when the marker there is another job's, or none."""
     try:
-        marker = read_marker(root)
+        marker = read_marker(work_directory(root))
     except HoldfastError:
         return ()
     if marker is None or marker.lineage != lineage:
@@ -76,7 +77,7 @@ def left_at_the_sink(
     """What is staged at the sink of the newest run and needed by nobody. Nothing unless every ledger could be read: of
     the work directories in `root`, which a start may go on in, and of every checkpoint that is kept."""
     try:
-        marker = read_marker(root)
+        marker = read_marker(work_directory(root))
         if marker is None or marker.lineage != run.lineage or not run.sink:
             return ()
         named = frozenset(_named_by_directories(root)) | frozenset(_named_by_checkpoints(store, state))
@@ -89,7 +90,7 @@ def left_at_the_sink(
 
 def _named_by_directories(root: Path) -> Iterator[str]:
     for path in _directories(root, lambda name: _RUN.fullmatch(name) is not None):
-        yield from (file.path for batch in ledger.read(path) for file in batch.files)
+        yield from (file.path for batch in ledger.read(work_directory(path)) for file in batch.files)
 
 
 def _named_by_checkpoints(store: ObjectStore, state: JobState) -> Iterator[str]:
@@ -128,7 +129,7 @@ def _stale(root: Path, job: JobName) -> Iterator[Leftover]:
 
 def _is_a_job_of_that_name(path: Path) -> bool:
     try:
-        marker = read_marker(path)
+        marker = read_marker(work_directory(path))
     except HoldfastError:
         return False
     return marker is not None and marker.job == path.name

@@ -56,7 +56,7 @@ def agreed(location: JobLocation, journal: Journal, compare: Callable[[JobState]
 def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     settings = location.settings
-    heartbeat, work = settings.duration("heartbeat"), str(location.work / location.job)
+    heartbeat, work = settings.duration("heartbeat"), location.work.at(location.job).location
     try:
         if agreement.above > journal.state.head:
             jump = run_started(journal, location.around, heartbeat, "", "maintenance")

@@ -19,6 +19,7 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
+from holdfast.runtime.job_folder import left_by
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery.consent import Consent, is_new_place
@@ -26,11 +27,10 @@ from holdfast.runtime.recovery.memory import Agreement, Asked, Memory, agree, of
 from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
-from holdfast.runtime.work_folder import left_by
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState, StagedBatch
 from holdfast.storage.home_identity import read_home_identity
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import WorkDirectory
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,11 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
     assert checkpoint is not None
     assert barrier is not None
 
-    def left() -> WorkPath | None:
+    def left() -> WorkDirectory | None:
         run = state.last_to_leave_batches(state.runs)
         if point.abandons is not None or run is None or not outside.may_resume_locally:
             return None
-        return left_by(location.work / location.job, run.fencing_epoch)
+        return left_by(location.work.at(location.job), run.fencing_epoch)
 
     return Ahead(
         barrier=barrier,
@@ -174,7 +174,7 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
 
 
 def _memories_here(location: JobLocation) -> list[Memory]:
-    root = location.work / location.job
+    root = location.work.at(location.job)
     marker, heartbeat = read_marker(root), read_heartbeat(location.store)
     memories = [of_heartbeat(heartbeat)] if heartbeat is not None else []
     if marker is None:
@@ -183,7 +183,7 @@ def _memories_here(location: JobLocation) -> list[Memory]:
     home_id = identity.id if identity is not None else ""
     if not marker.is_of(location.job, location.home, home_id) and not location.settings.new_life:
         raise somebody_elses(root, marker)
-    return [*memories, of_work(str(root), marker)]
+    return [*memories, of_work(root.location, marker)]
 
 
 def _asked(location: JobLocation) -> Asked:

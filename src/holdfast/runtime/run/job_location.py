@@ -9,7 +9,7 @@ from holdfast.runtime.run.environment import Environment
 from holdfast.settings import Settings
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import WorkDirectory
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class JobLocation:
     job: JobName
     home: str
     store: ObjectStore
-    work: WorkPath
+    work: WorkDirectory
     settings: Settings
     around: Environment
     meter: Meter | None = None

@@ -5,7 +5,6 @@ This is where a run is put together, for the product, the simulation and the tes
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from holdfast.alarm import Receiver
 from holdfast.errors import StopAsked, StorageError
@@ -17,7 +16,7 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import listed_manifests
 from holdfast.runtime.failure_reasons import message_of
-from holdfast.runtime.hdfs_work import workplace_at
+from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.own_writer import may_have_more, require_no_skips
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery.recovery import Resumed
@@ -105,7 +104,7 @@ def _claimed(location: JobLocation, query: Query) -> _Claimed:
 
 def _workplace(location: JobLocation, claimed: _Claimed, make: WorkplaceOf | None) -> Workplace:
     marker, new_life = marker_of(location, claimed.entry, claimed.home_id), location.settings.new_life
-    return workplace_at(location.work, marker, new_life=new_life) if make is None else make(marker, new_life)
+    return JobFolder(location.work, marker, new_life=new_life) if make is None else make(marker, new_life)
 
 
 def _keep_beating(storage: StorageParts, threads: Threads) -> None:
@@ -124,7 +123,7 @@ def _started(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
 def _record_failed_start(storage: StorageParts, begun: _Begun, error: Exception | StopAsked) -> None:
     failed = isinstance(error, Exception)
     why = message_of(error) if isinstance(error, Exception) else "stopped"
-    untouched = isinstance(storage.location.work, Path) and not begun.touched
+    untouched = not (storage.location.work.abilities.takes_over_by_rename or begun.touched)
     reason = f"could not start: {why}"
     record_run_end(storage.journal, reason, begun.planned, failed=failed, never_ran=True, untouched=untouched)
 

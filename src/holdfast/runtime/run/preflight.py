@@ -6,22 +6,22 @@ from pathlib import Path
 from holdfast.identifiers import JobName
 from holdfast.repository.going_back import Wanted, decide
 from holdfast.repository.journal import Journal
+from holdfast.runtime.job_folder import require_no_work_directory
 from holdfast.runtime.run.claiming import agreed, require_claimable
 from holdfast.runtime.run.comparing import compare_here
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.places import require_apart
-from holdfast.runtime.work_folder import require_no_work_directory
 from holdfast.settings import Settings
 from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import WorkDirectory
 
 
 def preflight(
     job: JobName,
     home: str,
-    work: WorkPath,
+    work: WorkDirectory,
     settings: Settings,
     around: Environment,
     sink: str | None = None,
@@ -31,7 +31,7 @@ def preflight(
 
     `sink` is what the sink says of itself. What it holds is compared in `launch`: that takes Spark.
     """
-    require_apart(home, str(work), sink)
+    require_apart(home, work.location, sink)
     meter = Meter(around.clock.monotonic)
     root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
     store = root.scoped(job)

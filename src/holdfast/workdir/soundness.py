@@ -6,21 +6,21 @@ Files below 1 MiB are read and compared with their checksums. Larger ones are ne
 ends of SSTs are looked at. Spark reads them whole when it loads the state, and compares them with the same checksums; a
 query that dies of what it finds there is resumed elsewhere (`runtime/query/supervision.py`).
 
-HDFS compares every byte that is read with checksums of its own, and has it more than once: there it is enough that all
-files are there, not empty, and understood.
+A place that verifies reads, such as HDFS, compares every byte with checksums of its own, and has it more than once:
+there it is enough that all files are there, not empty, and understood.
 """
 
 import errno
+import io
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 
 from holdfast.checkpoint.layout import NotPlannable, SnapshotPlan, WorkFile
 from holdfast.checkpoint.source_logs import missing_entry
 from holdfast.checkpoint.spark_files import NotUnderstood, read_offsets, require_log_entry, require_metadata
-from holdfast.snapshot.hadoop_checksum import fits_length, matches_checksum
-from holdfast.snapshot.work_directory import newest_barrier, plan, referenced_files
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.barriers import newest_barrier, plan, referenced_files
+from holdfast.workdir.hadoop_checksum import checksum_name, fits_length, matches_checksum
+from holdfast.workdir.interface import WorkDirectory
 
 _READ_BELOW = 1 << 20
 _TABLE_MAGIC = (bytes.fromhex("f7cff485b741e288"), bytes.fromhex("57fb808b247547db"))
@@ -30,7 +30,7 @@ _ON_DISK = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG,
 """A file is not there, or the disk itself cannot give its bytes back."""
 
 
-def damage(directory: WorkPath) -> str | None:
+def damage(directory: WorkDirectory) -> str | None:
     """Why no query could resume from this directory at its newest commit; None when nothing speaks against it.
 
     Raises `OSError` when that cannot be told now: no file handle is left, only another user may read the files,
@@ -44,9 +44,9 @@ def damage(directory: WorkPath) -> str | None:
     except (NotPlannable, _Damaged) as error:
         return str(error)
     except OSError as error:
-        if error.errno not in (_ON_DISK if isinstance(directory, Path) else (errno.ENOENT,)):
+        if error.errno not in ({errno.ENOENT} if directory.abilities.verifies_reads else _ON_DISK):
             raise
-        return f"{error.filename or directory} could not be read: {error.strerror or error}"
+        return f"{error.filename or directory.location} could not be read: {error.strerror or error}"
     return None
 
 
@@ -54,8 +54,8 @@ class _Damaged(Exception):
     pass
 
 
-def _require_sound(directory: WorkPath, planned: SnapshotPlan) -> None:
-    offsets = (directory / "offsets" / str(planned.barrier)).read_bytes()
+def _require_sound(directory: WorkDirectory, planned: SnapshotPlan) -> None:
+    offsets = directory.read(f"offsets/{planned.barrier}")
     if (missing := missing_entry(offsets, {file.path for file in planned.files()})) is not None:
         raise _Damaged(f"{missing} does not exist: the source would be read again from there")
     _require_understood(directory, planned)
@@ -63,19 +63,22 @@ def _require_sound(directory: WorkPath, planned: SnapshotPlan) -> None:
         if file.size == 0:
             # Spark writes no empty file; a machine that lost power leaves them behind.
             raise _Damaged(f"{file.path} is empty")
-        if not isinstance(directory, Path):
-            continue
-        path = directory / file.path
-        checks = matches_checksum if file.size < _READ_BELOW else fits_length
-        if not checks(path):
-            raise _Damaged(f"{file.path} does not match its checksum in .{path.name}.crc")
-        if path.suffix == ".sst":
-            _require_table(path, file)
-        elif path.suffix == ".zip":
-            _require_archive(path, file.path)
+        if not directory.abilities.verifies_reads:
+            _require_bytes(directory, file)
 
 
-def _require_understood(directory: WorkPath, planned: SnapshotPlan) -> None:
+def _require_bytes(directory: WorkDirectory, file: WorkFile) -> None:
+    folder, _, name = file.path.rpartition("/")
+    checks = matches_checksum if file.size < _READ_BELOW else fits_length
+    if not checks(directory, file.path):
+        raise _Damaged(f"{file.path} does not match its checksum in {checksum_name(name)}")
+    if name.endswith(".sst"):
+        _require_table(directory, file)
+    elif name.endswith(".zip"):
+        _require_archive(directory, folder, file.path)
+
+
+def _require_understood(directory: WorkDirectory, planned: SnapshotPlan) -> None:
     """Spark reads these before anything else, and dies of what it does not understand without saying of what."""
     understand: dict[str, Callable[[bytes], object]] = {"metadata": require_metadata}
     for batch in (planned.barrier, planned.barrier - 1):
@@ -84,29 +87,29 @@ def _require_understood(directory: WorkPath, planned: SnapshotPlan) -> None:
     for file in planned.shards[0].files:
         if file.path in understand:
             try:
-                understand[file.path]((directory / file.path).read_bytes())
+                understand[file.path](directory.read(file.path))
             except NotUnderstood as error:
                 raise _Damaged(f"{file.path} could not be understood: {error}") from error
 
 
-def _require_table(path: Path, file: WorkFile) -> None:
+def _require_table(directory: WorkDirectory, file: WorkFile) -> None:
     length = len(_TABLE_MAGIC[0])
-    with path.open("rb") as table:
+    with directory.open(file.path) as table:
         table.seek(max(0, file.size - length))
         if (found := table.read(length)) not in _TABLE_MAGIC:
             raise _Damaged(f"{file.path} ends in {found.hex()}, which is no RocksDB table's magic number")
 
 
-def _require_archive(archive: Path, shown: str) -> None:
-    for name, size in referenced_files(archive).items():
-        referenced = archive.parent / ("logs" if name.endswith(".log") else "SSTs") / name
-        found = referenced.stat().st_size
+def _require_archive(directory: WorkDirectory, store: str, path: str) -> None:
+    archive = directory.read(path)
+    for name, size in referenced_files(archive, path).items():
+        found = directory.stat(f"{store}/{'logs' if name.endswith('.log') else 'SSTs'}/{name}").size
         if size not in (-1, found):
-            raise _Damaged(f"{referenced.name} has {found} bytes, {shown} says {size}")
+            raise _Damaged(f"{name} has {found} bytes, {path} says {size}")
     try:
-        with zipfile.ZipFile(archive) as opened:
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             broken = opened.testzip()
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
-        raise _Damaged(f"{shown} could not be read: {error}") from error
+        raise _Damaged(f"{path} could not be read: {error}") from error
     if broken is not None:
-        raise _Damaged(f"{broken} in {shown} does not match its checksum")
+        raise _Damaged(f"{broken} in {path} does not match its checksum")

@@ -1,37 +1,44 @@
 """Hard links that keep the files of a barrier until they are copied, whatever Spark deletes or replaces meanwhile.
 
-    .<directory>.pins/<ticket>/<inode>
+    .<directory>.pins/<ticket>/<identity>
 
 Spark removes a file by its name and replaces one by renaming another over it, so a link keeps the planned bytes. A link
-is named by the inode: it is the planned file or nothing, and one link serves all names of the same file. Links take no
-space but that of the files which Spark has deleted since; they live as long as their checkpoint is under way.
+is named by the identity of the file: it is the planned file or nothing, and one link serves all names of the same file.
+Links take no space but that of the files which Spark has deleted since; they live as long as their checkpoint is under
+way.
 """
 
 import errno
 import os
 import shutil
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from holdfast.checkpoint.layout import NotPlannable, WorkFile
+from holdfast.identifiers import Ticket
 from holdfast.job_log import log
-from holdfast.snapshot.planned_file import Changed, require_same
-from holdfast.storage.work_path import WorkPath
+from holdfast.workdir.interface import PINS, Changed
+from holdfast.workdir.planned_file import require_same
 
-SUFFIX = ".pins"
 _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EACCES)
 
 
 class Pins:
-    """The pins of one work directory. Safe to use from several threads: each ticket has a folder of its own."""
+    """The pins of one directory. Safe to use from several threads: each ticket has a folder of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, look: Callable[[Path], WorkFile], held: Iterable[Ticket] = ()) -> None:
+        """`look` tells what a file is. `held` are tickets of another process."""
         self._directory = directory
-        self._folder = directory.with_name(f".{directory.name}{SUFFIX}")
-        self._held: dict[Hashable, Path] = {}
+        self._look = look
+        self._folder = directory.with_name(f".{directory.name}{PINS}")
+        self._held = dict.fromkeys(held)
         self._possible = True
 
-    def hold(self, ticket: Hashable, files: Iterable[WorkFile]) -> bool:
+    @property
+    def held(self) -> tuple[Ticket, ...]:
+        return tuple(self._held.copy())
+
+    def hold(self, ticket: Ticket, files: Iterable[WorkFile]) -> bool:
         """Pin these files; False when the file system has no links, now and from then on.
 
         Raises `NotPlannable` when a file is not, or no longer, the one that was planned.
@@ -42,42 +49,36 @@ class Pins:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for file in files:
-                self._link(file, folder / str(file.inode))
-        except (NotPlannable, OSError) as error:
+                self._link(file, folder / file.identity)
+        except NotPlannable:
             shutil.rmtree(folder, ignore_errors=True)
-            if not isinstance(error, OSError):
-                raise
+            raise
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             self._possible = error.errno not in _NO_LINKS
             log.info("files of a barrier cannot be pinned in %s, they are copied as they are: %s", self._folder, error)
             return False
-        self._held[ticket] = folder
+        self._held[ticket] = None
         return True
 
-    def release(self, ticket: Hashable) -> None:
-        """May be repeated, and come before `hold` has ended: then whoever holds releases once more."""
+    def release(self, ticket: Ticket) -> None:
         self._held.pop(ticket, None)
         shutil.rmtree(self._folder / str(ticket), ignore_errors=True)
 
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """Where the files that are held lie, for `path_of`."""
-        return tuple(self._held.copy().values())
+    def path_of(self, file: WorkFile) -> Path | None:
+        """Where a planned file is pinned, None when it is not."""
+        for ticket in self.held:
+            if (pin := self._folder / str(ticket) / file.identity).exists():
+                return pin
+        return None
 
     def _link(self, file: WorkFile, pin: Path) -> None:
         try:
             os.link(self._directory / file.path, pin)
-            require_same(pin.stat(), file)
+            require_same(self._look(pin), file)
         except FileExistsError:
             return
         except FileNotFoundError as error:
             raise NotPlannable(f"{file.path} vanished before it was pinned") from error
         except Changed as error:
             raise NotPlannable(f"{file.path} {error.reason}", error.trouble) from error
-
-
-def path_of(directory: WorkPath, pins: Sequence[Path], file: WorkFile) -> WorkPath:
-    """Where to read a planned file: its pin, or its place in the directory."""
-    for folder in pins:
-        if (pin := folder / str(file.inode)).exists():
-            return pin
-    return directory / file.path

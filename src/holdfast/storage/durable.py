@@ -9,30 +9,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import StorageDenied, StorageError, StorageFull, StorageUnreachable
-from holdfast.storage.work_path import WorkPath
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
-def write_atomically(path: WorkPath, data: bytes) -> None:
-    """Readers find the old bytes or the new ones, also after a power cut. One writer at a time per path."""
-    if not isinstance(path, Path):
-        path.write_whole(data)
-        return
+def write_atomically(path: Path, data: bytes) -> None:
+    """Readers find the old bytes or the new ones, also after a power cut; a hard link to the old ones keeps them. One
+    writer at a time per path."""
     temporary = path.parent / f".{path.name}.tmp"
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    temporary.write_bytes(data)
+    flush(temporary)
     temporary.replace(path)
     flush(path.parent)
 
 
-def flush(path: WorkPath) -> None:
-    """Force a file's bytes, or a directory's names, to the disk. HDFS has them when it has answered."""
-    if not isinstance(path, Path):
-        return
+def flush(path: Path) -> None:
+    """Force a file's bytes, or a directory's names, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""A file or directory of HDFS, with as much of `pathlib.Path` as work directories need, and under the same names.
+"""A file or directory of HDFS, with as much of `pathlib.Path` as `hdfs` needs, and under the same names.
 
 What goes wrong is an `OSError`, as with local files. No call waits for ever (`hdfs_connection`).
 
@@ -44,11 +44,6 @@ _NAMED = (FileNotFoundError, FileExistsError, IsADirectoryError)
 class HdfsStatus:
     st_size: int
     st_mtime_ns: int
-    st_ino: int = 0
-
-    @property
-    def st_mtime(self) -> float:
-        return self.st_mtime_ns / 1e9
 
 
 class HdfsPath:
@@ -71,27 +66,8 @@ class HdfsPath:
     def name(self) -> str:
         return self._path.name
 
-    @property
-    def stem(self) -> str:
-        return self._path.stem
-
-    @property
-    def suffix(self) -> str:
-        return self._path.suffix
-
-    @property
-    def parent(self) -> HdfsPath:
-        return HdfsPath(self._connection, str(self._path.parent))
-
     def with_name(self, name: str) -> HdfsPath:
         return HdfsPath(self._connection, str(self._path.with_name(name)))
-
-    def within(self, seconds: float) -> HdfsPath:
-        """The same for somebody who has no more time for an answer, of the NameNode or with a few bytes."""
-        from holdfast.storage.hdfs_connection import HdfsConnection
-
-        address = self._connection.address
-        return HdfsPath(HdfsConnection(address, metadata_patience=seconds, small_patience=seconds), str(self._path))
 
     # --- looking ---
 
@@ -117,13 +93,6 @@ class HdfsPath:
     def iterdir(self) -> Iterator[HdfsPath]:
         for status in self._asked(lambda client, path: [*client.list_status(path, False)]):
             yield HdfsPath(self._connection, str(self._path / status.path.rpartition("/")[2]), status)
-
-    def names(self) -> list[str]:
-        """Of what is in it; none when there is no such directory."""
-        try:
-            return [path.name for path in self.iterdir()]
-        except FileNotFoundError:
-            return []
 
     def files(self, skip: str | None = None) -> Iterator[tuple[str, HdfsStatus]]:
         """Every file below, by its path from here, without what is below `skip` of this folder.

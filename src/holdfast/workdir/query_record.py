@@ -11,23 +11,23 @@ from holdfast.checkpoint.query_facts import FORMAT, Operator, QueryFacts, Source
 from holdfast.checkpoint.spark_files import NotUnderstood
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
-from holdfast.storage.work_path import WorkPath, names_in, write_whole
+from holdfast.workdir.interface import WorkDirectory
 
 _FOLDER = "query"
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
-def held_facts(directory: WorkPath, barrier: BatchId) -> QueryFacts:
+def held_facts(directory: WorkDirectory, barrier: BatchId) -> QueryFacts:
     """The facts as of the committed batch `barrier`. What is not there or not understood is left out; what cannot be
     read is an `OSError`, and says nothing of what there is."""
     record = _read_record(directory, barrier) or QueryFacts()
     conf = dict(record.conf)
     sources = record.sources
     try:
-        offsets = spark_files.read_offsets((directory / "offsets" / str(barrier)).read_bytes())
+        offsets = spark_files.read_offsets(directory.read(f"offsets/{barrier}"))
         conf |= offsets.conf
         sources = _completed(sources, offsets.sources)
-        conf[FORMAT] = spark_files.state_format_of((directory / "commits" / str(barrier)).read_bytes())
+        conf[FORMAT] = spark_files.state_format_of(directory.read(f"commits/{barrier}"))
     except (*_NOT_THERE, NotUnderstood) as error:
         log.debug("preflight: %s", error)
     return msgspec.structs.replace(
@@ -35,18 +35,13 @@ def held_facts(directory: WorkPath, barrier: BatchId) -> QueryFacts:
     )
 
 
-def read_operators(directory: WorkPath) -> tuple[Operator, ...] | None:
+def read_operators(directory: WorkDirectory) -> tuple[Operator, ...] | None:
     """The stateful operators, by number, as Spark describes them below `state/`; None when that cannot be told."""
-    try:
-        operators = sorted(int(name) for name in names_in(directory / "state") if name.isdigit())
-    except FileNotFoundError:
-        return ()
+    operators = sorted(int(name) for name in directory.names("state") if name.isdigit())
     try:
         return tuple(
             spark_files.read_operator(
-                f"state/{operator}",
-                _operator_metadata(directory / "state" / str(operator)),
-                lambda name: (directory / name).read_bytes(),
+                f"state/{operator}", _operator_metadata(directory, f"state/{operator}/_metadata"), directory.read
             )
             for operator in operators
         )
@@ -55,34 +50,29 @@ def read_operators(directory: WorkPath) -> tuple[Operator, ...] | None:
         return None
 
 
-def write_record(directory: WorkPath, next_batch: BatchId, facts: QueryFacts) -> None:
+def write_record(directory: WorkDirectory, next_batch: BatchId, facts: QueryFacts) -> None:
     """Say that `next_batch` and those after it are run by this query; nothing, when the last record says it already."""
     if _read_record(directory, next_batch) == facts:
         return
-    folder = directory / _FOLDER
-    folder.mkdir(exist_ok=True)
     # Replaced, not rewritten: the file may be linked into another run's directory.
-    write_whole(folder / f"{next_batch}.json", query_facts.encode(facts))
+    directory.write_atomic(f"{_FOLDER}/{next_batch}.json", query_facts.encode(facts))
 
 
-def _read_record(directory: WorkPath, batch: BatchId) -> QueryFacts | None:
+def _read_record(directory: WorkDirectory, batch: BatchId) -> QueryFacts | None:
     try:
-        stems = [name.removesuffix(".json") for name in names_in(directory / _FOLDER) if name.endswith(".json")]
+        stems = [name.removesuffix(".json") for name in directory.names(_FOLDER) if name.endswith(".json")]
         newest = max((int(stem) for stem in stems if stem.isdigit() and int(stem) <= batch), default=None)
-        return None if newest is None else query_facts.decode((directory / _FOLDER / f"{newest}.json").read_bytes())
+        return None if newest is None else query_facts.decode(directory.read(f"{_FOLDER}/{newest}.json"))
     except _NOT_THERE as error:
         log.debug("preflight: %s", error)
         return None
 
 
-def _operator_metadata(folder: WorkPath) -> bytes:
+def _operator_metadata(directory: WorkDirectory, folder: str) -> bytes:
     """The newest of the operator's descriptions."""
-    try:
-        versions = [name for name in names_in(folder / "_metadata" / "v2") if name.isdigit()]
-    except FileNotFoundError:
-        versions = []
+    versions = [name for name in directory.names(f"{folder}/v2") if name.isdigit()]
     newest = f"v2/{max(versions, key=int)}" if versions else "metadata"
-    return (folder / "_metadata" / newest).read_bytes()
+    return directory.read(f"{folder}/{newest}")
 
 
 def _completed(recorded: tuple[Source, ...] | None, found: tuple[Source, ...]) -> tuple[Source, ...]:

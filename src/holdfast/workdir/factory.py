@@ -1,0 +1,85 @@
+"""Which work directory a path or URL means. A new kind of place gets its line in `_PLACES`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from holdfast.errors import InvalidSettings
+from holdfast.workdir.hdfs import HdfsCluster, HdfsDirectory
+from holdfast.workdir.interface import WorkDirectory
+from holdfast.workdir.mounted import MountedDirectory
+
+
+def work_directory(given: str | Path) -> WorkDirectory:
+    """Spark writes there as to any file system; holdfast must be able to read it. Nothing is touched."""
+    scheme, colon, _ = str(given).partition("://")
+    if not colon:
+        return MountedDirectory(Path(given))
+    place = _PLACES.get(scheme)
+    if place is None:
+        raise _not_usable(str(given))
+    return place(str(given))
+
+
+def default_work(home: str) -> WorkDirectory:
+    return MountedDirectory(_default_path(home))
+
+
+def local_place(work: str | Path | None, home: str) -> Path:
+    """Where a job keeps on this machine what does not belong into the work directory itself: beside it, or where it
+    would be by default when it is not mounted."""
+    given = work_directory(work).mounted_at if work is not None else None
+    return given or _default_path(home)
+
+
+def _mounted(url: str) -> WorkDirectory:
+    path = url.removeprefix("file://")
+    if not path.startswith("/"):
+        raise _not_usable(url)
+    return MountedDirectory(Path(unquote(path)))
+
+
+def _hdfs(url: str) -> WorkDirectory:
+    """Nothing in it is escaped: Spark takes it as it is."""
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query or parts.fragment or not parts.hostname:
+        raise InvalidSettings.of(
+            "work",
+            f"hdfs://{parts.netloc.rpartition('@')[2]}{parts.path}",
+            "an HDFS URL is hdfs://host:port/path or hdfs://nameservice/path, without user and options",
+            hint="the user comes from HADOOP_USER_NAME or Kerberos, settings from HADOOP_CONF_DIR",
+        )
+    return HdfsDirectory(HdfsCluster(f"hdfs://{parts.netloc}"), f"/{parts.path.strip('/')}")
+
+
+_PLACES: dict[str, Callable[[str], WorkDirectory]] = {"file": _mounted, "hdfs": _hdfs}
+
+
+def _not_usable(given: str) -> InvalidSettings:
+    return InvalidSettings.of(
+        "work",
+        given,
+        "must be a path, or file:///path, of a file system that this machine has mounted; or hdfs://host:port/path",
+        hint="on a cluster, mount a volume or NFS on every machine at the same path: --work /mnt/shared/holdfast",
+    )
+
+
+def _default_path(home: str) -> Path:
+    """Below the user's data directory, apart for each home, so that equal job names of two homes do not meet."""
+    data = os.environ.get("XDG_DATA_HOME") or _home_directory() / ".local" / "share"
+    return Path(data) / "holdfast" / "work" / hashlib.sha256(home.rstrip("/").encode()).hexdigest()[:12]
+
+
+def _home_directory() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise InvalidSettings(
+            "could not find a place for the work directory: neither HOME nor XDG_DATA_HOME is set, and user "
+            f"{os.getuid()} has no entry in /etc/passwd",
+            hint="say where: --work /var/lib/holdfast/work, or work=… in Python",
+        ) from error
