@@ -52,7 +52,7 @@ StateProblem = Callable[[dict[str, bytes], int], str | None]
 Memory = dict[str, object]
 """What the checkers know of one home, apart from its bytes."""
 _OF_THE_HOME = (
-    "_folded_upto", "_folds", "_tip", "_place",
+    "_folded_upto", "_folds", "_tip", "_place", "_before_claim",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
     "_passed_at", "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless",
     "_began",
@@ -80,6 +80,8 @@ class Checkers:
         self._place = 1
         """Where the next entry goes."""
         self._owner: tuple[FencingEpoch, Process] | None = None
+        self._before_claim = (self._head, self._tip, self._place, self._owner)
+        """What was so before the newest claim."""
         self._started: dict[CheckpointId, FencingEpoch] = {}
         self._last_id = 0
         self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
@@ -203,6 +205,7 @@ class Checkers:
             self.require(entry.sequence == self._place, "the journal has a gap")
             if self._owner is not None and process in self.polite:
                 self._require_dead(self._owner[1], process)
+            self._before_claim = (self._head, self._tip, self._place, self._owner)
             self._owner = (entry.fencing_epoch, process)
         else:
             self._appended(entry, process)
@@ -400,7 +403,8 @@ class Checkers:
             self._wrecked = self._wrecked or key.startswith("journal/")
             return
         if key.startswith("journal/"):
-            self._entry_deleted(int(key[8:28]))
+            if not self._is_claim_taken_back(int(key[8:28]), process):
+                self._entry_deleted(int(key[8:28]))
             return
         if key.startswith("folds/"):
             self.require(int(key[6:26]) < self._folded_upto, f"{process.name} deletes {key}, which the journal needs")
@@ -425,6 +429,18 @@ class Checkers:
         stored = [key for key in self._disk.objects if key.startswith(("blobs/", "packs/", "manifests/"))]
         earlier = [key for key in stored if key.startswith("manifests/") or is_of_earlier_run(key, epoch)]
         return sorted(key for key in earlier if key not in named)
+
+    def _is_claim_taken_back(self, sequence: int, process: Process) -> bool:
+        """Whoever claimed a job whose journal has lost entries since it was read takes that back, and nobody can have
+        claimed it behind."""
+        behind = [n for n in self._entries if n > self._folded_upto]
+        broken = any(f"journal/{n:020d}.json" not in self._disk.objects for n in behind)
+        claim = self._entries.get(sequence)
+        if not (broken and isinstance(claim, RunStarted) and sequence == self._head and self.owned_by(process)):
+            return False
+        self._head, self._tip, self._place, self._owner = self._before_claim
+        del self._entries[sequence], self._newest[process]
+        return True
 
     def _entry_deleted(self, sequence: int) -> None:
         if self._void.pop(sequence, None) is not None:
