@@ -220,7 +220,7 @@ FAILURES: dict[Callable[[Lab], str], Told] = {
     a_file_of_the_source_is_deleted: Told(FailureCause.SOURCE, "SparkException: [FAILED_READ_FILE.FILE_NOT_EXIST]"),
     a_file_of_the_source_is_no_parquet: Told(FailureCause.SOURCE, "SparkException: [FAILED_READ_FILE"),
     a_line_of_the_source_is_no_json: Told(FailureCause.SOURCE, "SparkException: [MALFORMED_RECORD_IN_PARSING"),
-    the_folder_of_the_sink_becomes_a_file: Told(FailureCause.SINK, "ParentNotDirectoryException: "),
+    the_folder_of_the_sink_becomes_a_file: Told(FailureCause.SINK, "NotADirectoryError: "),
     the_folder_of_the_users_own_sink_cannot_be_written: Told(FailureCause.SINK, "IOException: mkdir of file:/proc"),
     for_each_batch_cannot_write: Told(FailureCause.SINK, "IOException: Mkdirs failed to create file:/proc"),
     another_run_owns_the_job: Told(FailureCause.FENCED, "Fenced: another run owns the job now"),
