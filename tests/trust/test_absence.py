@@ -22,6 +22,7 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.retention import keys_of
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import retired_keys
+from holdfast.runtime.upkeep.collecting import LOOKS_EVERY_S
 from holdfast.runtime.upkeep.freeing import clear, fold
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
@@ -292,6 +293,32 @@ def test_an_object_that_the_home_has_lost_is_put_back_from_the_work_directory(
     again.batches(1)
     newest = state_of(tmp_path / "home").retained()[-1]
     assert not keys_of(newest, manifest_of(tmp_path / "home", newest)) & gone or newest.id in named
+
+
+def test_what_a_lifecycle_rule_deletes_is_missed_by_the_run_that_goes_on(
+    tmp_path: Path, churn: Callable[..., ChurningRun]
+) -> None:
+    """Each later checkpoint named the object as one that is there, and completed, until somebody needed it."""
+    run = churn(interval="1h", scrub="off")
+    run.query.batch()
+    run.clock.now += 3600
+    run.wait(5.0)
+    lost = sorted(key for key in needed_keys(tmp_path / "home") if not key.startswith("manifests/"))
+    for key in lost:
+        (tmp_path / "home/churn" / key).unlink()
+    run.clock.now += LOOKS_EVERY_S
+    run.wait(10.0)
+    missing = [key for key in lost if not (tmp_path / "home/churn" / key).exists()]
+    named = {
+        entry.id
+        for entry in state_of(tmp_path / "home").retained()
+        if keys_of(entry, manifest_of(tmp_path / "home", entry)) & set(missing)
+    }
+    assert set(state_of(tmp_path / "home").corrupt) == named
+    assert len(missing) < len(lost) or named, "put back from the work directory, or marked"
+    run.batches(1)
+    newest = state_of(tmp_path / "home").restorable()[0]
+    assert not keys_of(newest, manifest_of(tmp_path / "home", newest)) & set(missing)
 
 
 def test_collect_tells_what_is_missing(tmp_path: Path, churn: Callable[..., ChurningRun], capsys: object) -> None:

@@ -61,6 +61,9 @@ class PendingDeletions:
     in_grace: int
 
 
+LOOKS_EVERY_S = 6 * 3600.0
+"""Between two listings of the home in one run."""
+
 OnSweep = Callable[[PendingDeletions, StorageError | None], None]
 
 
@@ -88,6 +91,7 @@ class Collector:
         self._missing = missing
         self._busy = False
         self._due = math.inf
+        self._look_due = math.inf
         # From here on only the lane looks.
         self._deletions = DeletionQueue()
         self._folded = False
@@ -104,6 +108,9 @@ class Collector:
 
     def poll(self) -> None:
         """Let a slice of the work be done, if one is due and none is under way."""
+        if self._clock.monotonic() >= self._look_due:
+            self._look_due = self._clock.monotonic() + LOOKS_EVERY_S
+            self._submit(self._expect_look)
         if not self._busy and self._clock.monotonic() >= self._due:
             self._busy = True
             self._lanes.submit("collect", self._work)
@@ -116,6 +123,7 @@ class Collector:
         `manifests` are the keys that existed before this run claimed the job. Their names do not tell who wrote them,
         and a run that stalls here must not take the manifests of a newer one for leftovers.
         """
+        self._look_due = self._clock.monotonic() + LOOKS_EVERY_S
         self._submit(lambda: self._expect_sweep(manifests))
 
     def sweep_again(self, on_sweep: OnSweep) -> None:
@@ -166,6 +174,10 @@ class Collector:
         self._leftovers = manifests
         self._earlier_manifests = set(manifests)
         self._expect_folded()
+
+    def _expect_look(self) -> None:
+        """What somebody deletes is missed in a run that goes on for months, too: later checkpoints name it as well."""
+        self._leftovers = tuple(sorted(self._earlier_manifests))
 
     def _expect_folded(self) -> None:
         self._folded = self._journal.state.folded is not None
