@@ -52,10 +52,9 @@ def _shown(value: float) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Options with their defaults. Durations are strings such as "10s" or timedeltas."""
+class RunSettings:
+    """What a run is told, as plain data. Durations are strings such as "10s" or timedeltas; `…_s` are their seconds."""
 
-    spark: SparkSession | None = None
     work: str | Path | None = None
     output_mode: Literal["append", "update", "complete"] = "append"
     trigger: str | Mapping[str, str | bool] | None = None
@@ -92,9 +91,6 @@ class Settings:
     sink is rewound to the home's newest checkpoint."""
     accept_sink: bool = False
     """The sink was restored, replaced or emptied on purpose: continue from its current content."""
-    sink_position: Callable[[], int | None] | None = None
-    """For a writer of your own: returns the newest batch id that it has written, None for none. Called before each
-    start."""
     repeats: Literal["refuse", "accept"] = "refuse"
     """`accept`: a writer of your own writes rows also under batch ids that it has seen before; it skips none."""
     restart_delay: Duration = "1s"
@@ -123,8 +119,6 @@ class Settings:
     output is still exact."""
     spark_log: str | Path | None = None
     """A file for the output of Spark, when holdfast starts the JVM; None or "-": standard error of this process."""
-    alarms: Sequence[Receiver] = field(default=())
-    """Functions that are called with each alarm, each in its own thread."""
 
     def __post_init__(self) -> None:
         for name, least in _DURATION_LEAST.items():
@@ -133,37 +127,84 @@ class Settings:
             _require_count(name, getattr(self, name), least_count)
         for name, allowed in _CHOICES.items():
             _require_choice(name, getattr(self, name), allowed)
-        self.scrub_period()
-        self.copy_rate()
+        _ = self.scrub_s, self.bytes_per_second  # raises when they are wrong
         _require_trigger(self.trigger)
         for name in _SWITCHES:
             _require_switch(name, getattr(self, name))
         if self.identity is not None:
             identity_name(self.identity)
         _require_start(self.from_savepoint, self.from_checkpoint)
-        if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
-            raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
-        object.__setattr__(self, "alarms", tuple(self.alarms))
-        if self.sink_position is not None and not callable(self.sink_position):
-            raise InvalidSettings.of("sink_position", self.sink_position, "must be a function without parameters")
         if self.work is not None and not isinstance(self.work, str | Path):
             raise InvalidSettings.of("work", self.work, "must be a path")
         if self.spark_log is not None and (not isinstance(self.spark_log, str | Path) or not str(self.spark_log)):
             raise InvalidSettings.of("spark_log", self.spark_log, "must be the path of a file, or -")
 
-    def duration(self, name: str) -> float:
-        return seconds(name, getattr(self, name))
+    @property
+    def interval_s(self) -> float:
+        return seconds("interval", self.interval)
+
+    @property
+    def timeout_s(self) -> float:
+        return seconds("timeout", self.timeout)
+
+    @property
+    def min_pause_s(self) -> float:
+        return seconds("min_pause", self.min_pause)
+
+    @property
+    def grace_s(self) -> float:
+        return seconds("grace", self.grace)
+
+    @property
+    def restart_delay_s(self) -> float:
+        return seconds("restart_delay", self.restart_delay)
+
+    @property
+    def heartbeat_s(self) -> float:
+        return seconds("heartbeat", self.heartbeat)
+
+    @property
+    def storage_deadline_s(self) -> float:
+        return seconds("storage_deadline", self.storage_deadline)
+
+    @property
+    def stop_timeout_s(self) -> float:
+        return seconds("stop_timeout", self.stop_timeout)
 
     def identity_in(self, environment: Mapping[str, str]) -> str | None:
         """`identity`, else the one in the environment."""
         given = self.identity or environment.get("HOLDFAST_IDENTITY") or None
         return None if given is None else identity_name(given)
 
-    def scrub_period(self) -> float | None:
+    @property
+    def scrub_s(self) -> float | None:
+        """The period of the scrub, None when it is off."""
         return None if self.scrub == "off" else seconds("scrub", self.scrub, least=1.0)
 
-    def copy_rate(self) -> float | None:
+    @property
+    def bytes_per_second(self) -> float | None:
+        """Of copying, None for no limit."""
         return None if self.bandwidth is None else bytes_per_second("bandwidth", self.bandwidth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(RunSettings):
+    """Every option of `run` and `start`: the data, and the components that a run works with."""
+
+    spark: SparkSession | None = None
+    sink_position: Callable[[], int | None] | None = None
+    """For a writer of your own: returns the newest batch id that it has written, None for none. Called before each
+    start."""
+    alarms: Sequence[Receiver] = field(default=())
+    """Functions that are called with each alarm, each in its own thread."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
+            raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
+        object.__setattr__(self, "alarms", tuple(self.alarms))
+        if self.sink_position is not None and not callable(self.sink_position):
+            raise InvalidSettings.of("sink_position", self.sink_position, "must be a function without parameters")
 
     @classmethod
     def merged(cls, base: Settings | None, options: Mapping[str, object]) -> Settings:

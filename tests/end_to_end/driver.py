@@ -156,7 +156,7 @@ def main() -> int:
     receiver = tell_alarm_and_hang if given.get("alarms_hang") else tell_alarm
     settings = Settings(spark=spark, work=given["work"], alarms=(receiver,), **given["options"])
     try:
-        with stopping_on_signals(settings.duration("stop_timeout"), to_the_end=True) as signals:
+        with stopping_on_signals(settings.stop_timeout_s, to_the_end=True) as signals:
             running = start_stepwise(
                 lambda spark: windowed_counts(spark, given["source"], given.get("files_per_batch", 1)),
                 "counts",

@@ -42,7 +42,7 @@ def test_a_cluster_is_told_by_its_master(master: str, cluster: bool) -> None:
     [(None, None), ("100MB/s", 1e8), ("1.5 GiB/s", 1.5 * (1 << 30)), ("64KB/s", 64e3), ("1B/s", 1.0)],
 )
 def test_a_bandwidth_is_bytes_per_second(given: str | None, rate: float | None) -> None:
-    assert Settings(bandwidth=given).copy_rate() == rate
+    assert Settings(bandwidth=given).bytes_per_second == rate
 
 
 @pytest.mark.parametrize("given", ["100", "100MB", "0MB/s", "fast", "-1MB/s", 100])

@@ -113,7 +113,7 @@ def test_holdfast_understands_the_pods_command(
     assert given["job"] == "orders"
     assert given["settings"].work == "/work"
     grace = pod_of(stateful_set)["terminationGracePeriodSeconds"]
-    assert grace > given["settings"].duration("stop_timeout") + LEAVING_S, "holdfast ends by itself, and says how"
+    assert grace > given["settings"].stop_timeout_s + LEAVING_S, "holdfast ends by itself, and says how"
     program, *probe = container["readinessProbe"]["exec"]["command"]
     assert (program, main(probe)) == ("holdfast", 3), "nothing has run yet, which is what it says"
     for kind in ("startupProbe", "livenessProbe"):
@@ -125,7 +125,7 @@ def test_holdfast_understands_the_pods_command(
 def test_a_pod_is_not_restarted_before_the_run_itself_would_call_it_dead(stateful_set: dict[str, Any]) -> None:
     (container,) = pod_of(stateful_set)["containers"]
     probe = container["livenessProbe"]
-    assert probe["periodSeconds"] * probe["failureThreshold"] > Settings().duration("heartbeat") * MISSED_BEATS
+    assert probe["periodSeconds"] * probe["failureThreshold"] > Settings().heartbeat_s * MISSED_BEATS
 
 
 # --- systemd ---
@@ -173,7 +173,7 @@ def service() -> configparser.SectionProxy:
 
 def test_the_unit_gives_the_last_checkpoint_its_time_and_its_jvm(service: configparser.SectionProxy) -> None:
     assert service["KillMode"] == "mixed"
-    assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().duration("stop_timeout") + LEAVING_S
+    assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().stop_timeout_s + LEAVING_S
 
 
 def test_the_unit_listens_to_the_loop_and_waits_longer_than_it_is_ever_silent(

@@ -1,14 +1,19 @@
 """What an editor and a type checker see of `holdfast.run` is what `Settings` takes."""
 
 import dataclasses
+import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import holdfast
+from holdfast import sinks
 from holdfast.options import Options
-from holdfast.settings import Settings
+from holdfast.settings import RunSettings, Settings
 
 CALLS = """
 import holdfast
@@ -23,6 +28,38 @@ holdfast.run(build, job="orders", home="file:///h", interval="10s", retained=3, 
 def test_the_options_are_those_of_settings_with_the_same_types() -> None:
     of_settings = {field.name: field.type for field in dataclasses.fields(Settings)}
     assert {name: hint.__forward_arg__ for name, hint in Options.__annotations__.items()} == of_settings
+
+
+def test_what_the_runtime_is_given_is_plain_data() -> None:
+    components = {field.name for field in dataclasses.fields(Settings)} - {
+        field.name for field in dataclasses.fields(RunSettings)
+    }
+    assert components == {"spark", "alarms", "sink_position"}
+    for field in dataclasses.fields(RunSettings):
+        words = set(re.findall(r"\w+", re.sub(r"Literal\[.*?\]", "", str(field.type))))
+        assert words <= {"str", "int", "bool", "None", "Path", "Mapping", "Duration"}, field.name
+
+
+def annotations_of(called: object) -> Iterator[str]:
+    """Of a function, or of all that a class lets its users call."""
+    if inspect.isclass(called):
+        for name, member in inspect.getmembers(called):
+            if name == "__init__" or not name.startswith("_"):
+                yield from annotations_of(member.fget if isinstance(member, property) else member)
+    elif inspect.isfunction(called) or inspect.ismethod(called):
+        signature = inspect.signature(called)
+        yield from (str(parameter.annotation) for parameter in signature.parameters.values())
+        yield str(signature.return_annotation)
+
+
+@pytest.mark.parametrize("name", [name for name in holdfast.__all__ if name != "__version__"])
+def test_nothing_that_users_call_takes_or_returns_any(name: str) -> None:
+    assert not [hint for hint in annotations_of(getattr(holdfast, name)) if re.search(r"\bAny\b", hint)]
+
+
+@pytest.mark.parametrize("name", sinks.__all__)
+def test_nothing_of_the_sinks_takes_or_returns_any(name: str) -> None:
+    assert not [hint for hint in annotations_of(getattr(sinks, name)) if re.search(r"\bAny\b", hint)]
 
 
 @pytest.mark.long

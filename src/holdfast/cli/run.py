@@ -105,7 +105,7 @@ def run_pipeline(
     settings = _settings(options)
     if "WATCHDOG_USEC" in os.environ:
         faulthandler.enable(2)  # a stuck process is ended with SIGABRT, and prints its stack
-    with stopping_on_signals(settings.duration("stop_timeout"), to_the_end=True):
+    with stopping_on_signals(settings.stop_timeout_s, to_the_end=True):
         try:
             _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, settings)
         except (StopAsked, KeyboardInterrupt):

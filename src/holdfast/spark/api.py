@@ -68,7 +68,7 @@ def run(
     """
     explain_uncaught()
     settings = Settings.merged(settings, options)
-    with stopping_on_signals(settings.duration("stop_timeout")) as signals, about(job_name(job)):
+    with stopping_on_signals(settings.stop_timeout_s) as signals, about(job_name(job)):
         try:
             running = start(build, job=job, home=home, sink=sink, settings=settings)
         except (StopAsked, KeyboardInterrupt):
@@ -129,7 +129,8 @@ def _started(
         raise JobFailed(f"could not build the pipeline: {failure.message}", hint=failure.hint) from error
     require_runnable(built, settings.output_mode, begins=location.begins)
     carry = carrier_for(spark, location)
-    return RunningJob(location, SparkQuery(spark, name, built, sink, settings, around.step), carry)
+    query = SparkQuery(spark, name, built, sink, settings, around.step, settings.sink_position)
+    return RunningJob(location, query, carry, tuple(settings.alarms))
 
 
 def _state_file(name: JobName, home: str, settings: Settings) -> Path | None:

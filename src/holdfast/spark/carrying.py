@@ -41,8 +41,8 @@ def carrier_for(spark: SparkSession, place: JobLocation) -> Carrier:
         url=place.home,
         job=place.job,
         store=place.store,
-        storage_deadline=settings.duration("storage_deadline"),
-        bandwidth=settings.copy_rate(),
+        storage_deadline=settings.storage_deadline_s,
+        bandwidth=settings.bytes_per_second,
         meter=place.meter,
     )
     asked = settings.carrier == "executors"

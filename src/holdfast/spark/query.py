@@ -21,7 +21,7 @@ from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
-from holdfast.settings import Settings, seconds
+from holdfast.settings import RunSettings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
@@ -30,7 +30,7 @@ from holdfast.spark.failure_text import exception_text, failure_text
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
-from holdfast.spark.writer_position import taken_by
+from holdfast.spark.writer_position import Position, taken_by
 from holdfast.storage.durable import storage_errors
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.query_record import held_facts, write_record
@@ -43,8 +43,16 @@ class SparkQuery:
     """Runs what the user's function built. `sink` is None when that is a writer of the user's own."""
 
     def __init__(
-        self, spark: SparkSession, job: JobName, built: Built, sink: Sink | None, settings: Settings, step: Step
+        self,
+        spark: SparkSession,
+        job: JobName,
+        built: Built,
+        sink: Sink | None,
+        settings: RunSettings,
+        step: Step,
+        sink_position: Position | None = None,
     ) -> None:
+        """`sink_position` says the newest batch that a writer of the user's own has written."""
         self._spark = spark
         # Read once: the last checkpoint of a run may be taken when the JVM is already gone.
         self._application_id = str(spark.sparkContext.applicationId)
@@ -53,6 +61,7 @@ class SparkQuery:
         self._sink = sink
         self._settings = settings
         self._step = step
+        self._sink_position = sink_position
         self._directory: WorkDirectory | None = None
         self._stopped = False
         self._ends_by_itself = False
@@ -138,7 +147,7 @@ class SparkQuery:
     def _taken(self, directory: WorkDirectory) -> Taken | None:
         if not isinstance(self._built, DataStreamWriter):
             return None
-        return taken_by(self._built, self._spark, directory, self._settings.sink_position)
+        return taken_by(self._built, self._spark, directory, self._sink_position)
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None

@@ -10,6 +10,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 
 from pyspark.sql.streaming import StreamingQuery
 
+from holdfast.alarm import Receiver
 from holdfast.coordination.commands import AnswerRequest
 from holdfast.coordination.events import Kind
 from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed, StopAsked, StopOverdue
@@ -33,7 +34,9 @@ _ALARMS_CLOSE_S = 5.0
 class RunningJob:
     """A supervised query and its checkpoints. Made by `holdfast.start`."""
 
-    def __init__(self, location: JobLocation, query: SparkQuery, carry: Carrier) -> None:
+    def __init__(
+        self, location: JobLocation, query: SparkQuery, carry: Carrier, receivers: tuple[Receiver, ...] = ()
+    ) -> None:
         self._location = location
         self._query = query
         self._items: queue.SimpleQueue[Item] = queue.SimpleQueue()
@@ -49,7 +52,7 @@ class RunningJob:
                 query,
                 Threads(self._lanes, self._items.put),
                 self._finish,
-                tuple(location.settings.alarms),
+                receivers,
                 lambda marker, new_life: JobFolder(location.work, marker, carry, new_life=new_life),
             )
         except (Exception, StopAsked) as error:
@@ -85,7 +88,7 @@ class RunningJob:
     def begin_stop(self, savepoint: str | None = None) -> None:
         """The same without waiting; safe in a signal handler."""
         name = savepoint_name(savepoint) if savepoint is not None else None
-        limit = self._location.settings.duration("stop_timeout")
+        limit = self._location.settings.stop_timeout_s
         self._stop_by = min(self._stop_by, time.monotonic() + limit)
         overdue = threading.Timer(limit, about_the_same(self._overdue), args=(limit,))
         overdue.daemon = True

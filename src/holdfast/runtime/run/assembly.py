@@ -36,7 +36,7 @@ from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
-from holdfast.settings import Settings
+from holdfast.settings import RunSettings
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 
@@ -51,7 +51,7 @@ def storage_parts(
 ) -> StorageParts:
     """`claiming` is the journal with which the job was claimed."""
     around, store = location.around, location.store
-    blobs = Blobs(_limited(store, location.settings.copy_rate()), claimed.fencing_epoch)
+    blobs = Blobs(_limited(store, location.settings.bytes_per_second), claimed.fencing_epoch)
     manifests = Manifests()
 
     def settled(entry: AnyEntry) -> None:
@@ -69,7 +69,7 @@ def storage_parts(
         journal=journal,
         process=around.process,
         started_at=claimed.at,
-        interval=location.settings.duration("heartbeat"),
+        interval=location.settings.heartbeat_s,
         application_id=lambda: query.application_id,
         clock=around.clock,
         post=threads.post,
@@ -205,9 +205,7 @@ def query_parts(
         is_dead=lambda run: known_dead(run.process, around.process),
         step=around.step,
     )
-    supervision = Supervision(
-        settings.duration("restart_delay"), settings.restart_attempts, settings.restart_same_error
-    )
+    supervision = Supervision(settings.restart_delay_s, settings.restart_attempts, settings.restart_same_error)
     candidates = Candidates(
         job=location.job,
         repeats=settings.repeats,
@@ -255,11 +253,11 @@ def runtime_of(
     return Runtime(storage, checkpoints, query, life, publisher, threads, finished)
 
 
-def rules_of(settings: Settings, jitter: float) -> Rules:
+def rules_of(settings: RunSettings, jitter: float) -> Rules:
     return Rules(
-        interval=settings.duration("interval"),
-        timeout=settings.duration("timeout"),
-        min_pause=settings.duration("min_pause"),
+        interval=settings.interval_s,
+        timeout=settings.timeout_s,
+        min_pause=settings.min_pause_s,
         max_concurrent=settings.max_concurrent,
         tolerable_failures=settings.tolerable_failures,
         fail_on_exceeded=settings.on_exceeded == "fail",
@@ -285,7 +283,7 @@ def _scrubbing(storage: StorageParts, threads: Threads) -> Scrubbing:
         journal=storage.journal,
         blobs=storage.blobs,
         manifests=storage.manifests,
-        period=settings.scrub_period(),
+        period=settings.scrub_s,
         begin_at=around.jitter(),
         clock=around.clock,
         lanes=threads.lanes,

@@ -17,7 +17,7 @@ from holdfast.runtime.recovery.memory import Agreement
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.work_marker import WorkMarker
-from holdfast.settings import Settings
+from holdfast.settings import RunSettings
 from holdfast.storage.home_identity import ensure_home_identity
 from holdfast.version import VERSION
 
@@ -56,7 +56,7 @@ def agreed(location: JobLocation, journal: Journal, compare: Callable[[JobState]
 def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     settings = location.settings
-    heartbeat, work = settings.duration("heartbeat"), location.work.at(location.job).location
+    heartbeat, work = settings.heartbeat_s, location.work.at(location.job).location
     try:
         if agreement.above > journal.state.head:
             jump = run_started(journal, location.around, heartbeat, "", "maintenance")
@@ -91,12 +91,12 @@ def run_started(
     )
 
 
-def retention_of(settings: Settings) -> Retention:
+def retention_of(settings: RunSettings) -> Retention:
     return Retention(
         retained=settings.retained,
         keep_hourly=settings.keep_hourly,
         keep_daily=settings.keep_daily,
-        grace_s=settings.duration("grace"),
+        grace_s=settings.grace_s,
     )
 
 
@@ -130,5 +130,5 @@ def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
 
 def _telling(claim: MakeEntry, location: JobLocation, sink: str) -> MakeEntry:
     """What a reader judges the run by."""
-    interval, file = location.settings.duration("interval"), str(location.state_file or "")
+    interval, file = location.settings.interval_s, str(location.state_file or "")
     return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file, sink=sink)

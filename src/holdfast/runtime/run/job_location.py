@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.identifiers import JobName
 from holdfast.repository.ownership import Silence
 from holdfast.runtime.run.environment import Environment
-from holdfast.settings import Settings
+from holdfast.settings import RunSettings
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter
 from holdfast.workdir.interface import WorkDirectory
@@ -20,7 +20,7 @@ class JobLocation:
     home: str
     store: ObjectStore
     work: WorkDirectory
-    settings: Settings
+    settings: RunSettings
     around: Environment
     meter: Meter | None = None
     """Counts what is asked of the home."""

@@ -29,7 +29,7 @@ from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
 from holdfast.runtime.run.run_end import record_run_end
 from holdfast.runtime.work_marker import WorkMarker
-from holdfast.settings import Settings
+from holdfast.settings import RunSettings
 from holdfast.storage.interface import ObjectStore
 
 WorkplaceOf = Callable[[WorkMarker, bool], Workplace]
@@ -111,7 +111,7 @@ def _keep_beating(storage: StorageParts, threads: Threads) -> None:
     """From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life."""
     beats = BothBeats(storage.reporter, storage.watch)
     beats.beat()
-    threads.lanes.every("heartbeat", storage.location.settings.duration("heartbeat"), beats.beat)
+    threads.lanes.every("heartbeat", storage.location.settings.heartbeat_s, beats.beat)
 
 
 def _started(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
@@ -144,7 +144,7 @@ _ACCEPTS = {
 }
 
 
-def _remind_of_acceptances(settings: Settings) -> None:
+def _remind_of_acceptances(settings: RunSettings) -> None:
     """They are meant for what a person has looked at, and a unit file gives them to every start after it, too."""
     for name, will in _ACCEPTS.items():
         if getattr(settings, name):
@@ -176,7 +176,7 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
     return resumed
 
 
-def _way_back(settings: Settings, state: JobState) -> GoBack | None:
+def _way_back(settings: RunSettings, state: JobState) -> GoBack | None:
     """Where the job is to go back to, None when it goes on."""
     wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
     answer = decide(state, wanted)

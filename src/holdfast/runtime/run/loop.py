@@ -70,7 +70,7 @@ class Runtime:
         self._finished = finished
         self._around = storage.location.around
         self._clock = self._around.clock
-        self._heartbeat = storage.location.settings.duration("heartbeat")
+        self._heartbeat = storage.location.settings.heartbeat_s
         self._answers: dict[RequestId, Answer] = {}
         self._next_request = 1
         self._next_report = self._next_poll = self._clock.monotonic()

@@ -12,7 +12,7 @@ from holdfast.runtime.run.comparing import compare_here
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.places import require_apart
-from holdfast.settings import Settings
+from holdfast.settings import RunSettings
 from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store, require_create_if_absent
 from holdfast.workdir.interface import WorkDirectory
@@ -22,7 +22,7 @@ def preflight(
     job: JobName,
     home: str,
     work: WorkDirectory,
-    settings: Settings,
+    settings: RunSettings,
     around: Environment,
     sink: str | None = None,
     state_file: Path | None = None,
@@ -33,7 +33,7 @@ def preflight(
     """
     require_apart(home, work.location, sink)
     meter = Meter(around.clock.monotonic)
-    root = open_store(home, deadline=settings.duration("storage_deadline"), meter=meter)
+    root = open_store(home, deadline=settings.storage_deadline_s, meter=meter)
     store = root.scoped(job)
     location = JobLocation(job, home, store, work, settings, around, meter, root=root, state_file=state_file)
     require_no_work_directory(work)
