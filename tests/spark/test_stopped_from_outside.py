@@ -1,13 +1,15 @@
-"""A query that somebody stops has failed as in any other way: the job goes on. About 5 s."""
+"""What others do to a query, and what its own function does, is a failure like any other. About 5 s."""
 
 import threading
 from pathlib import Path
 
 import pyarrow.dataset
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
 from holdfast.alarm import Alarm
+from holdfast.errors import JobFailed
 from holdfast.sinks import Files
 from tests.patience import PATIENCE
 
@@ -49,3 +51,23 @@ def test_a_query_that_somebody_stops_is_started_again(spark: SparkSession, tmp_p
     values = sorted(pyarrow.dataset.dataset(tmp_path / "table").to_table()["value"].to_pylist())
     assert values == list(range(len(values)))
     assert values
+
+
+def test_a_build_function_that_raises_is_a_failure_and_no_wrong_setting(spark: SparkSession, tmp_path: Path) -> None:
+    """What it asked may answer at the next start: exit code 2 would keep supervision from trying."""
+    (tmp_path / "home").mkdir()
+
+    def build(spark: SparkSession) -> DataFrame:
+        raise ConnectionError("the metastore did not answer")
+
+    with pytest.raises(JobFailed, match=r"could not build the pipeline: .*the metastore did not answer") as failed:
+        holdfast.start(
+            build,
+            job="orders",
+            home=f"file://{tmp_path / 'home'}",
+            sink=Files(tmp_path / "out"),
+            spark=spark,
+            work=tmp_path / "work",
+        )
+    assert failed.value.exit_code == 1
+    assert not (tmp_path / "home" / "orders" / "journal").exists(), "not even claimed"
