@@ -1,4 +1,7 @@
-"""Checkpoints that hold, for PySpark Structured Streaming."""
+"""Checkpoints that hold, for PySpark Structured Streaming.
+
+The public names. Imports PySpark only when `run` or `start` is asked for. Never decides anything.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SETUP = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+CONTRACTS = SETUP["importlinter"]["contracts"]
+BANS = SETUP["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
 HOUSE = ROOT / "src" / "holdfast"
 
 
@@ -38,6 +42,7 @@ IMPORTS = (
     Planted("Rooms of workdir", "workdir/planned_file.py", "import holdfast.workdir.mounted"),
     Planted("No Spark below holdfast.spark", "runtime/run/loop.py", "import pyspark"),
     Planted("Log lines name their job", "cli/status.py", "import logging"),
+    Planted("Rooms of the runtime", "runtime/lanes.py", "import holdfast.runtime.run.loop"),
     Planted("Rooms of the doctor", "doctor/reading/times.py", "import holdfast.doctor.matching.case"),
     Planted("The doctor's knowledge is pure", "doctor/diagnosis/timeline.py", "import pyspark"),
 )
@@ -47,6 +52,11 @@ CALLS = (
     Planted("Await an event", "runtime/run/loop.py", "import time\n\ntime.sleep(1)", "ruff"),
     Planted("storage/unique.py", "sinks/ledger.py", "import uuid\n\nNAME = uuid.uuid4()", "ruff"),
     Planted("Take `draw`", "runtime/query/supervision.py", "import random\n\nDRAWN = random.random()", "ruff"),
+    Planted("Take a `clock` or `now`", "repository/views.py", "import time\n\nNOW = time.time()", "ruff"),
+    Planted("with a time zone", "repository/views.py", "import datetime\n\nNOW = datetime.datetime.utcnow()", "ruff"),
+    Planted("Take `draw`", "runtime/query/supervision.py", "import random\n\nDRAWN = random.choice([1])", "ruff"),
+    Planted("use subprocess", "runtime/lanes.py", "import os\n\nos.fork()", "ruff"),
+    Planted("msgspec.json.Decoder", "sinks/ledger.py", "import msgspec\n\nmsgspec.json.decode(b'1')", "ruff"),
     Planted("job_log.log", "sinks/ledger.py", 'import logging\n\nLOG = logging.getLogger("x")', "ruff"),
 )
 
@@ -166,3 +176,36 @@ def test_nobody_asks_which_kind_a_path_is() -> None:
 def test_whoever_asks_it_is_found(tmp_path: Path, planted: str) -> None:
     (tmp_path / "asks.py").write_text(f"x = isinstance(given, str | Path)\n{planted}\n")
     assert len(kinds_asked(tmp_path / "asks.py")) == 1
+
+
+def test_each_fence_has_a_planted_violation() -> None:
+    fences = {planted.fence for planted in IMPORTS}
+    assert [name for c in CONTRACTS if not any((name := c["name"]).startswith(fence) for fence in fences)] == []
+    calls = [planted.line for planted in CALLS]
+    assert [name for name in BANS if not any(f"{name}(" in line for line in calls)] == []
+
+
+def test_each_ban_names_what_to_use_instead() -> None:
+    assert all(re.match("(Use|Take|Await|Make) |.*: use ", ban["msg"]) for ban in BANS.values())
+
+
+def test_no_fence_forgets_a_module() -> None:
+    """Where a fence needs a list, the list is whole."""
+    fences = [contract for contract in CONTRACTS if "pyspark" in contract.get("forbidden_modules", ())]
+    sparkless = {source for fence in fences for source in fence["source_modules"]}
+    below = [name for path in HOUSE.iterdir() if (name := path.stem) not in ("__pycache__", "__init__", "py")]
+    uses_spark = {"cli", "testing", "doctor", "spark", "sinks", "options", "settings"}
+    assert sorted(f"holdfast.{name}" for name in below if name not in uses_spark) == sorted(
+        source for source in sparkless if source.count(".") == 1
+    )
+    rooms = {path.parent.name for path in (HOUSE / "doctor").glob("*/__init__.py")}
+    assert {source.rpartition(".")[2] for source in sparkless if ".doctor." in source} == rooms - {"spark"}
+
+
+def test_each_package_says_what_it_is_what_it_may_import_and_what_it_never_does() -> None:
+    for path in sorted(HOUSE.rglob("__init__.py")):
+        said = ast.get_docstring(ast.parse(path.read_text())) or ""
+        where = str(path.parent.relative_to(HOUSE))
+        assert len(said.splitlines()) >= 3, where
+        assert re.search(r"\b(Imports?|imports?)\b", said), where
+        assert re.search(r"\b([Nn]ever|[Nn]othing|Pure)\b", said), where

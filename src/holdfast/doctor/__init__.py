@@ -6,4 +6,6 @@ findings    the rules: one module per finding
 diagnosis   what was recognised -> findings, causes before consequences
 reports     findings -> page, Markdown, text
 spark       all of it on Spark; the only package here that imports PySpark
+
+Imports no `runtime`, and never reads a home.
 """

@@ -1,4 +1,7 @@
-"""Findings from a holdfast job's own history: problems before something fails, and why something failed."""
+"""Findings from a holdfast job's own history: problems before something fails, and why something failed.
+
+Pure: imports `repository` for what a journal says. Never reads a home or a clock.
+"""
 
 from collections.abc import Callable, Iterable
 

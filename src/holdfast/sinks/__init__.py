@@ -1,4 +1,7 @@
-"""Sinks with exactly-once output: `Delta` tables and `Files` of Parquet. `Sink` is what to implement for another."""
+"""Sinks with exactly-once output: `Delta` tables and `Files` of Parquet. `Sink` is what to implement for another.
+
+Imports `storage` and below, and PySpark. Never decides what is published: the coordinator does.
+"""
 
 from holdfast.sinks.delta import Delta
 from holdfast.sinks.files import Files

@@ -1,4 +1,5 @@
 """Conformance suites for stores and sinks, for tests of holdfast and of others.
 
-Public: the same version policy applies as to the Python names of `holdfast`.
+Imports everything below `cli`; nothing of holdfast imports it. Public: the same version policy applies as to the
+Python names of `holdfast`.
 """

@@ -10,4 +10,6 @@ narrating      one line of output per event
 screen         the output, on a terminal and elsewhere
 acts           what is done to the pipeline, and what must hold afterwards
 batch_answer   computes the table again without Spark, and compares
+
+Imports `cli` and below. Never reaches into a run: it sees what an operator sees.
 """

@@ -1,4 +1,7 @@
-"""The knowledge base: one module per finding."""
+"""The knowledge base: one module per finding.
+
+Imports `matching` and `reading`. Never reads a file.
+"""
 
 from holdfast.doctor.findings import (
     batch_falls_behind,
