@@ -243,10 +243,12 @@ class Looked:
         self.found: set[str] = set()
 
     def __call__(self, place: PlaceAhead) -> HoldfastError | None:
-        self.asked.append(place.path.name)
-        if place.path.name == "described":
-            self.found = {str(path.relative_to(Path(str(place.path)))) for path in Path(str(place.path)).rglob("*")}
-        return Incompatible(f"refused in {place.path.name}") if place.path.name in self.refused else None
+        path = place.directory.mounted_at
+        assert path is not None
+        self.asked.append(path.name)
+        if path.name == "described":
+            self.found = {str(found.relative_to(path)) for found in path.rglob("*")}
+        return Incompatible(f"refused in {path.name}") if path.name in self.refused else None
 
 
 @pytest.fixture
