@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown, StorageUnreachable
-from holdfast.identifiers import AttemptId, BatchId, CheckpointId
+from holdfast.errors import DamagedJournal, Fenced, HomeReplaced, OutcomeUnknown, StorageUnreachable
+from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Sequence
 from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
-from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
+from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries, read_entries_after
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.copies import DictStore
@@ -225,3 +225,15 @@ def test_a_claim_on_a_journal_of_which_the_home_has_only_the_newest_entry_is_tak
             )
         )
     assert store.objects.keys() == {entry_key(3)}
+
+
+def test_who_looks_for_new_entries_believes_none_whose_predecessor_is_not_there() -> None:
+    """Simulation seed 2470: an answer was taken from a run that wrote it into a home which had come meanwhile."""
+    store = DictStore("memory://home")
+    journal = a_journal(store)
+    journal.append(started(1))
+    journal.append(started(2))
+    assert [entry.sequence for entry in read_entries_after(store, Sequence(2))] == [3]
+    store.objects = {entry_key(3): store.objects[entry_key(3)]}
+    with pytest.raises(DamagedJournal):
+        list(read_entries_after(store, Sequence(2)))

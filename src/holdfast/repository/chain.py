@@ -110,7 +110,7 @@ def read_entries_after(store: ObjectStore, sequence: Sequence) -> Iterator[AnyEn
             found.append(read_stored(store, key))
         except ObjectNotFound:
             break
-    whole = len(found) == len(keys) and _is_unbroken(found, sequence)
+    whole = len(found) == len(keys) and _is_unbroken(found, sequence) and _follows_what_stands(store, found)
     entries: Iterable[StoredEntry] = found if whole else read_chain(store, readers=1).entries
     yield from (stored.entry for stored in entries if stored.sequence > sequence)
 
@@ -118,6 +118,17 @@ def read_entries_after(store: ObjectStore, sequence: Sequence) -> Iterator[AnyEn
 def _is_unbroken(found: list[StoredEntry], sequence: Sequence) -> bool:
     begins = not found or found[0].entry.previous <= sequence
     return begins and all(missing_between(*pair) is None for pair in pairwise(found))
+
+
+def _follows_what_stands(store: ObjectStore, found: list[StoredEntry]) -> bool:
+    """Else they may be of a run that has not noticed yet that the home is another one."""
+    if not found or not found[0].entry.previous:
+        return True
+    try:
+        before = read_stored(store, entry_key(found[0].entry.previous))
+    except ObjectNotFound:
+        return False
+    return before.digest == found[0].entry.previous_digest
 
 
 class Survey(NamedTuple):
