@@ -24,7 +24,7 @@ from tests.end_to_end.harness import Driver
 from tests.end_to_end.operators import CASES, NOBODY, NOON, SECONDS, Case, all_events, write_seconds
 
 EXACT = "exact"
-_NOT_LOOKED_AT = re.compile(r"the query's (?:state|sources) could not be looked at before the start: .*")
+_NOT_LOOKED_AT = re.compile(r"could not inspect the query's (?:state|sources) before the start: .*")
 _VERSION_NOTE = re.compile(r"(?:note|refused) +Spark version .*")
 
 

@@ -101,7 +101,7 @@ def require_said(place: Place, message: str, *words: str) -> None:
         ({"max_concurrent": "many"}, ("max-concurrent",)),
         ({"on_exceeded": "panic"}, ("panic", "alert")),
         ({"output_mode": "overwrite"}, ("output", "append")),
-        ({"output_mode": "complete"}, ("output_mode", "complete", "can only append", "foreachBatch")),
+        ({"output_mode": "complete"}, ("output_mode", "complete", "supports only append", "foreachBatch")),
         ({"trigger": "sometimes"}, ("trigger",)),
         ({"job": "a/b"}, ("job", "a/b")),
         ({"job": ".."}, ("job",)),

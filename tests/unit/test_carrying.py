@@ -126,7 +126,7 @@ def test_the_visit_needs_no_holdfast_where_it_goes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     missing = "ModuleNotFoundError: No module named 'holdfast'"
     assert done.stdout.strip() == str(
-        [(None, missing), ("it is another directory there", missing), ("No such file or directory", missing)]
+        [(None, missing), ("the path is another directory there", missing), ("No such file or directory", missing)]
     )
 
 

@@ -112,7 +112,7 @@ def test_such_a_user_gets_one_line_from_run(home: Path, tmp_path: Path, capsys: 
 
 @pytest.mark.usefixtures("_nobody")
 def test_a_user_without_a_name_is_told_why_spark_will_not_start() -> None:
-    with pytest.raises(InvalidSettings, match=r"no entry in /etc/passwd, and Java cannot do without") as refusal:
+    with pytest.raises(InvalidSettings, match=r"no entry in /etc/passwd, which Java needs") as refusal:
         require_a_name()
     assert "/etc/passwd" in str(refusal.value.hint)
 

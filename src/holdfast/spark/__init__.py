@@ -1,4 +1,5 @@
-"""What only Spark can do: the session, the query, executors that copy, `holdfast.run` and `holdfast.start`.
+"""Everything that calls Spark: the session, the query, executors that copy, `holdfast.run` and `holdfast.start`.
 
-Imports `runtime` and below, and gives it what it asks of Spark (`runtime/ports.py`). Never decides about checkpoints.
+Imports `runtime` and below, and implements what it needs of Spark (`runtime/ports.py`). Never decides about
+checkpoints.
 """

@@ -60,11 +60,11 @@ def run(
     settings: Settings | None = None,
     **options: Unpack[Options],
 ) -> None:
-    """The same, and wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
+    """As `start`, then wait until the job ends. SIGTERM and SIGINT stop it cleanly, with a last checkpoint.
 
-    Raises what the job ended with: `OwnedByAnotherRun` when it may not start, `Incompatible` when the query does not
-    fit its checkpoint, `Fenced` when it was taken over, `JobFailed` when it failed permanently. When nobody catches it,
-    the process ends with the message and the exit code of `holdfast run`.
+    Raises the error that ended the job: `OwnedByAnotherRun` when it may not start, `Incompatible` when the query does
+    not fit its checkpoint, `Fenced` when another run took it over, `JobFailed` when it failed permanently. When the
+    caller does not catch it, the process ends with the message and the exit code of `holdfast run`.
     """
     explain_uncaught()
     settings = Settings.merged(settings, options)
@@ -72,7 +72,7 @@ def run(
         try:
             running = start(build, job=job, home=home, sink=sink, settings=settings)
         except (StopAsked, KeyboardInterrupt):
-            log.info("stopped before the query ran; the next start goes on from where the job was")
+            log.info("stopped before the query ran; the next start resumes where the job was")
             return
         signals.stop_with(running.begin_stop)
         try:
@@ -109,7 +109,7 @@ def _started(
         name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings)
     )
 
-    # Only now: a job that is owned by another run is refused before Spark takes its seconds to start.
+    # Only now: preflight refuses a job that another run owns, before Spark spends seconds on its start.
     try:
         from holdfast.spark.carrying import carrier_for
         from holdfast.spark.query import SparkQuery, built_by
@@ -124,7 +124,7 @@ def _started(
     except Exception as error:
         if isinstance(error, HoldfastError):
             raise
-        # The user's code, not the user's settings: what it asked may answer at the next start.
+        # The user's code failed, not the settings. What it depends on may work at the next start.
         failure = failure_of_start(error)
         raise JobFailed(f"could not build the pipeline: {failure.message}", hint=failure.hint) from error
     require_runnable(built, settings.output_mode, begins=location.begins)
@@ -136,7 +136,7 @@ def _started(
 def _state_file(name: JobName, home: str, settings: Settings) -> Path | None:
     try:
         return local_place(settings.work, home) / name / STATE_FILE
-    except InvalidSettings:  # the work directory is on HDFS, and this user has no place here
+    except InvalidSettings:  # the work directory is on HDFS, and this user has no local directory
         return None
 
 
@@ -151,7 +151,7 @@ def _new_session(name: JobName, spark_log: str | Path | None) -> SparkSession:
 
 
 def default_spark_log(job: str, home: str, work: str | Path | None) -> Path:
-    """Beside the job's work directory, or where that would be if it were not on HDFS."""
+    """Beside the job's work directory, or where that would be if it were local."""
     return local_place(work, home) / f"{job}.spark.log"
 
 
@@ -171,12 +171,12 @@ _REPLACES = {"update": "replaces rows by their key", "complete": "overwrites the
 
 
 def _require_output_mode(sink: Sink | None, mode: str) -> None:
-    """Old rows of a result would stay visible beside the new ones, without a word."""
+    """A sink that only appends would keep old rows of a result visible beside the new ones, without an error."""
     if sink is not None and mode not in output_modes(sink):
         raise InvalidSettings.of(
             "output_mode",
             mode,
-            f"{sink.describe()} adds the rows of each batch to those before, so it can only append",
+            f"{sink.describe()} adds the rows of each batch to the earlier ones, so it supports only append",
             hint="group by a window and append its final rows; or let the pipeline return a DataStreamWriter whose "
             f"foreachBatch {_REPLACES.get(mode, 'writes')}, so that a batch written twice after a crash does no harm",
         )

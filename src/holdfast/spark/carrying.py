@@ -1,4 +1,4 @@
-"""Who copies shards: chosen from where Spark runs, unless it is set."""
+"""Selects what copies shards: the driver or the executors. Depends on where Spark runs, unless the user sets it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from holdfast.spark.failures import one_line
 from holdfast.spark.visiting import Visit, require_seen, unable_to_copy, visit_executors
 
 WORTH_A_TASK = 8 << 20
-"""Less than this the driver has copied before a task has begun."""
+"""Below this size the driver copies faster than a task starts."""
 SLOTS = 4
-"""With fewer task slots than this in the cluster, one that copies is missed."""
+"""With fewer task slots than this in the cluster, a copy task would slow the batches down."""
 
 _INSTALL = "install holdfast for the Python of the executors, in the version of the driver: docs/cluster.md"
 
 
 def carrier_for(spark: SparkSession, place: JobLocation) -> Carrier:
-    """Refuses a work directory that the executors do not see."""
+    """Raises `InvalidSettings` when the executors do not see the work directory."""
     settings = place.settings
     on_cluster = is_cluster(str(spark.sparkContext.master))
     visits, unable = _visited(spark, place) if on_cluster else ((), None)
@@ -33,10 +33,10 @@ def carrier_for(spark: SparkSession, place: JobLocation) -> Carrier:
     if unable is not None:
         if settings.carrier == "executors":
             raise InvalidSettings.of("carrier", settings.carrier, unable, hint=_INSTALL)
-        log.warning("checkpoints are copied by the driver alone: %s. Try: %s", unable, _INSTALL)
+        log.warning("only the driver copies checkpoints: %s. Try: %s", unable, _INSTALL)
         return copy_shards
     if spark.conf.get("spark.scheduler.mode", "FIFO") != "FAIR":
-        log.info("executors copy in Spark's order of jobs; spark.scheduler.mode=FAIR gives them pool %r", POOL)
+        log.info("copy tasks share Spark's FIFO queue with batches; spark.scheduler.mode=FAIR gives them pool %r", POOL)
     home = Home(
         url=place.home,
         job=place.job,
@@ -51,12 +51,12 @@ def carrier_for(spark: SparkSession, place: JobLocation) -> Carrier:
 
 
 def _visited(spark: SparkSession, place: JobLocation) -> tuple[tuple[Visit, ...], str | None]:
-    """What the executors say, and why they cannot copy."""
+    """What the executors report, and why they cannot copy."""
     try:
         visits = visit_executors(spark, place.work)
     except OSError as error:
         raise InvalidSettings.of("work", place.work.location, f"could not be written: {error.strerror}") from error
-    except Exception as error:  # Spark's: its workers may have no Python, or another one
+    except Exception as error:  # Spark's: the workers may have no Python, or another version
         log.warning("could not check whether executors see %s: %s", place.work.location, one_line(error))
         return (), f"the executors cannot run Python tasks: {one_line(error)}"
     return visits, unable_to_copy(visits)

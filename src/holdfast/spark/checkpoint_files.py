@@ -1,9 +1,9 @@
 """How Spark writes a query's logs and state into the work directory.
 
-Its usual way sets the permissions of every file that it makes. Without Hadoop's native library, which PySpark does not
-bring, Hadoop starts a process for that: several per batch and partition. Spark has another way, which leaves them as
-they are and is the same otherwise on a local file system: written beside, then renamed. So a query gets that one unless
-the user has chosen.
+By default Spark sets the permissions of every file that it creates. Without Hadoop's native library, which PySpark does
+not include, Hadoop starts a process for that: several per batch and partition. Spark has another checkpoint file
+manager that leaves permissions alone and otherwise does the same on a local file system: it writes a temporary file and
+renames it. Queries use that one unless the user has configured another.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from holdfast.workdir.interface import WorkDirectory
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 _PACKAGES = ("org.apache.spark.sql.execution.streaming.checkpointing", "org.apache.spark.sql.execution.streaming")
-"""Since Spark 4.1, and before."""
+"""Since Spark 4.1, and earlier."""
 _NAME = "FileSystemBasedCheckpointFileManager"
 
 _lock = threading.Lock()
 _starting: dict[SparkSession, int] = {}
-"""Sessions that have our setting at this moment, and how many queries start in them; none waits for another."""
+"""Sessions that have our setting now, and how many queries are starting in each; no start waits for another."""
 
 
 def files_of(directory: WorkDirectory, session: SparkSession) -> AbstractContextManager[None]:
-    """How a query that is started inside writes the files of this directory."""
+    """Inside this context, a query that starts writes the files of this directory in the right way."""
     return quick_files(session) if directory.scheme == "file" else nullcontext()
 
 
 @contextmanager
 def quick_files(session: SparkSession) -> Iterator[None]:
-    """For a query with a local checkpoint location that is started inside: it takes a copy of its session's settings.
-    After that the session has the settings that it had."""
+    """For a query with a local checkpoint location that starts inside: it copies its session's settings. Afterwards the
+    session has its former settings again."""
     ours = _enter(session)
     try:
         yield
@@ -61,12 +61,12 @@ def _leave(session: SparkSession) -> None:
         _starting[session] -= 1
         if not _starting[session]:
             del _starting[session]
-            with suppress(Exception):  # a JVM that died while the query started has no settings
+            with suppress(Exception):  # the JVM ended while the query started: there are no settings
                 session.conf.unset(SETTING)
 
 
 def _quick_manager(session: SparkSession) -> str | None:
-    """None where the usual way is to be left alone: chosen by the user, or not slow."""
+    """None to keep Spark's default: the user has configured it, or it is not slow."""
     try:
         if session.conf.get(SETTING, None) is not None:
             return None
@@ -75,7 +75,7 @@ def _quick_manager(session: SparkSession) -> str | None:
             return None
         return next((name for name in (f"{package}.{_NAME}" for package in _PACKAGES) if _exists(jvm, name)), None)
     except Exception as error:
-        log.debug("Spark's files are written the usual way: %s", error)
+        log.debug("Spark keeps its default checkpoint file manager: %s", error)
         return None
 
 

@@ -1,7 +1,7 @@
-"""Copy tasks, done by Spark's executors: each is a job of one task, in a pool of its own.
+"""Runs copy tasks on Spark's executors: each is a Spark job of one task, in a scheduler pool of its own.
 
-A batch never queues behind copying: no more than a quarter of the executors' task slots copy at the same time, and the
-pool keeps the tasks that wait apart from those of batches. A job that is cancelled takes its task with it.
+A batch never queues behind copying: at most a quarter of the executors' task slots copy at the same time, and the pool
+separates waiting copy tasks from those of batches. Cancelling the Spark job cancels its task.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from holdfast.spark.failures import one_line
 POOL = "holdfast"
 _SHARE = 4
 _LOOK_S = 0.05
-"""How often it is looked whether a job is done, or not wanted any more."""
+"""How often to check whether a Spark job is done or cancelled."""
 
 
 class Executors:
     def __init__(self, spark: SparkSession, job: JobName, *, most: int, slots: int) -> None:
-        """`most` tasks copy at once, fewer on a small cluster, and none where there are not `slots` for tasks."""
+        """At most `most` tasks copy at once, fewer on a small cluster, and none when there are fewer than `slots` task
+        slots."""
         self._context = spark.sparkContext
         self._job = job
         self._most = most
@@ -40,12 +41,12 @@ class Executors:
         return max(1, min(self._most, self.slots() // _SHARE))
 
     def slots(self) -> int:
-        """Tasks that the executors can run at the same time, as of now; 0 when Spark does not say."""
+        """Tasks that the executors can run at the same time now; 0 when Spark does not report it."""
         try:
             context = self._context._jsc.sc()
             return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
         except Exception as error:  # the JVM may be gone
-            log.debug("the executors could not be counted: %s", error)
+            log.debug("could not count the executors: %s", error)
             return 0
 
     def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
@@ -56,7 +57,7 @@ class Executors:
                 return self._run(copy_task, cancelled)
             except Cancelled:
                 raise
-            except Exception as error:  # Spark's, Py4J's, or a connection's: the JVM may be gone
+            except Exception as error:  # of Spark, Py4J or a connection: the JVM may be gone
                 raise WorkerUnavailable(f"Spark could not run the task: {one_line(error)}") from error
 
     @contextmanager
@@ -81,7 +82,7 @@ class Executors:
 
     def _run(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
         context = self._context
-        # Of this thread, which does nothing else with Spark.
+        # Job group and pool are local to this thread, which uses Spark for nothing else.
         context.setLocalProperty("spark.scheduler.pool", POOL)
         context.setJobGroup(f"holdfast: {self._job}", f"checkpoint: {len(copy_task.shards)} shards", True)
         task = context.parallelize([copy_task], 1).map(run_copy_task)

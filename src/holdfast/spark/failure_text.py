@@ -1,7 +1,7 @@
-"""What Spark says of the end of a query: the chain of causes as Java prints it, innermost last.
+"""Spark's account of why a query ended: the chain of causes as Java prints it, innermost last.
 
-Not PySpark's own text, which has only the outermost message, followed by the query's plan: there a path or a literal of
-the query could be taken for what went wrong.
+PySpark's own text has only the outermost message, followed by the query's plan: a path or a literal in the plan could
+be mistaken for the cause.
 """
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,8 @@ from holdfast.runtime.query.causes import WHILE_STAGING
 
 
 def failure_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exception | None) -> str | None:
-    """None when the query ended by itself. `staging_failed` is what the sink raised in the query's last batch."""
+    """None when the query ended without an error. `staging_failed` is what the sink raised in the query's last
+    batch."""
     caught = query._jsq.exception()
     if not caught.isDefined():
         return None
@@ -23,7 +24,7 @@ def failure_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exc
 
 
 def exception_text(error: Exception) -> str:
-    if chain := getattr(error, "_stackTrace", None):  # of Spark's own exceptions, as PySpark keeps it
+    if chain := getattr(error, "_stackTrace", None):  # PySpark keeps it on Spark's own exceptions
         return str(chain)
     message = error.message if isinstance(error, HoldfastError) else str(error)
     return f"{type(error).__module__}.{type(error).__qualname__}: {message}"

@@ -1,8 +1,8 @@
-"""Sources that forget what Spark has committed.
+"""Sources that discard data when Spark commits a batch.
 
-Spark's commit of a batch is not durable: the work directory is disposable. A source may forget only what a checkpoint
-in the home holds, so one that deletes, archives or acknowledges at Spark's commit loses rows when the disk is lost. It
-is refused; one that nobody knows is named.
+Spark's commit of a batch is not durable: the work directory is disposable. A source may discard only what a checkpoint
+in the home covers. One that deletes, archives or acknowledges at Spark's commit loses rows when the disk is lost, so it
+is refused. An unknown source causes a warning.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from holdfast.job_log import log
 from holdfast.spark.planning import sequence
 
 _KEEPING = re.compile(r"kafka|rate|rate-micro-batch|delta|iceberg|hudi|(aws-)?kinesis|eventhubs", re.IGNORECASE)
-"""They are read by position, and what they keep does not depend on Spark's commits."""
+"""Spark reads them by position, and its commits do not change what they retain."""
 _QUEUES = re.compile(r"pulsar|pub-?sub|sqs|rabbit|amqp|activemq|jms|mqtt|redis|nats|solace|socket", re.IGNORECASE)
-"""They acknowledge at Spark's commit, or keep nothing at all, and cannot be read again from there."""
+"""They acknowledge at Spark's commit, or retain nothing, so they cannot be read again."""
 _PYTHON = "PythonDataSourceV2"
 
 
 def require_keeping_sources(frame: DataFrame) -> None:
-    """Refuse what forgets at Spark's commit, before anything is touched."""
+    """Refuse a source that discards data at Spark's commit, before anything is changed."""
     try:
         leaves = sequence(frame._jdf.queryExecution().analyzed().collectLeaves())
         streams = [leaf for leaf in leaves if leaf.isStreaming()]
     except Exception:
-        return  # not a Spark that can be asked; the query's facts say so
+        return  # this version of Spark has no such plan; the query's facts report it
     for leaf in streams:
         _require_keeping(frame, leaf)
 
@@ -51,10 +51,10 @@ def _require_keeping(frame: DataFrame, leaf: Any) -> None:
 def _require_files_kept(path: str, options: dict[str, str]) -> None:
     mode = options.get("cleansource", "off").lower()
     if mode in ("delete", "archive"):
-        verb = "deletes" if mode == "delete" else "moves away"
+        verb = "deletes" if mode == "delete" else "archives"
         raise _refusal(
             f"the file source {path} has cleanSource={mode}: Spark {verb} the files of a batch when it commits it",
-            "leave cleanSource out, and let something else tidy up what is older than the oldest checkpoint",
+            "leave cleanSource out, and delete files yourself when they are older than the oldest checkpoint",
         )
 
 
@@ -62,7 +62,7 @@ def _require_no_commit(frame: DataFrame, name: str, leaf: Any) -> None:
     try:
         acts = _overrides_commit(frame, name, leaf)
     except Exception as error:
-        log.debug("the reader of %s could not be looked at: %s", name, error)
+        log.debug("could not inspect the reader of %s: %s", name, error)
         _warn(name)
         return
     if acts:
@@ -74,7 +74,7 @@ def _require_no_commit(frame: DataFrame, name: str, leaf: Any) -> None:
 
 
 def _overrides_commit(frame: DataFrame, name: str, leaf: Any) -> bool:
-    """By the class itself, which Spark keeps pickled. It is made as Spark makes it: with the options of the query."""
+    """Spark keeps the class pickled. It is instantiated as Spark does: with the options of the query."""
     from pyspark.sql.datasource import DataSourceStreamReader, SimpleDataSourceStreamReader
 
     reader = _reader(frame, name, leaf)

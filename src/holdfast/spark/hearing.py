@@ -1,8 +1,8 @@
-"""Hears of signals at the moment they come, whatever the main thread is at.
+"""Handles signals at once, whatever the main thread is doing.
 
-Python calls its handlers in the main thread, between two instructions of its own. A main thread that waits for a frozen
-disk or a silent server hears of nothing, however often it is asked to end. The interpreter also writes a byte for each
-signal, at once; here a thread of its own reads them, and acts when the main thread does not come to it.
+Python calls signal handlers in the main thread, between two bytecode instructions. A main thread that waits for a
+frozen disk or a server that does not answer never runs them. But the interpreter writes a byte for each signal at once;
+a separate thread reads those bytes here, and acts when the main thread does not.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Hearing:
-    """From the first SIGTERM or SIGINT on the main thread has `limit` seconds; then `overdue` is called, with the
-    signal's number. Another signal meanwhile: `again` is called. Made and closed in the main thread."""
+    """After the first SIGTERM or SIGINT the main thread has `limit` seconds; then `overdue` is called with the signal's
+    number. A further signal in that time calls `again`. Create and close it in the main thread."""
 
     def __init__(self, limit: float, overdue: Callable[[int], None], again: Callable[[int], None]) -> None:
         self.limit = limit
@@ -35,7 +35,7 @@ class Hearing:
     def close(self) -> None:
         try:
             signal.set_wakeup_fd(self._before)
-        except (ValueError, OSError):  # whoever it was of, a loop of asyncio perhaps, has closed it meanwhile
+        except (ValueError, OSError):  # its owner, perhaps an asyncio loop, has closed it in the meantime
             signal.set_wakeup_fd(-1)
         self._writing.close()
 
@@ -47,7 +47,7 @@ class Hearing:
             self.asked = True
             asked_at = time.monotonic()
             while (left := asked_at + self.limit - time.monotonic()) > 0:
-                # In pieces: the limit may become another one while it runs.
+                # In short waits: the limit may change meanwhile.
                 try:
                     second = self._next(min(left, 0.5))
                 except TimeoutError:
@@ -58,7 +58,7 @@ class Hearing:
             self._overdue(first)
 
     def _next(self, limit: float | None) -> int | None:
-        """The next signal that asks to stop; None when nobody listens any more."""
+        """The next signal that asks to stop; None when this is closed."""
         self._reading.settimeout(limit)
         while data := self._reading.recv(1):
             if data[0] in STOPPING:

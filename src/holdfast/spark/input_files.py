@@ -1,4 +1,4 @@
-"""Whether files that a query has read are still there, asked as Spark's file source asks."""
+"""Checks whether files that a query has read still exist, through the same file systems as Spark's file source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 def missing_files(spark: SparkSession, paths: Sequence[str]) -> tuple[str, ...]:
-    """`paths` are as the file source's log has them: URLs. Raises whatever the file system raises."""
+    """`paths` are URLs, as in the file source's log. Raises whatever the file system raises."""
     jvm: Any = spark._jvm
     conf = spark._jsc.hadoopConfiguration()
     return tuple(path for path in paths if not _exists(jvm, conf, path))

@@ -1,8 +1,8 @@
-"""Where the query would go on, looked at before the job is claimed and before gigabytes of state are restored.
+"""Checks the query against where it would resume, before the job is claimed and before gigabytes of state are restored.
 
-Of a checkpoint only the few small files are fetched that describe the query; what they say is what the restored
-directory will say. The directory that the run before left may yet turn out to be unusable, and then the checkpoint is
-restored in its place. So a start is refused here only when it is refused in both.
+Only the few small files of a checkpoint that describe the query are fetched; the restored directory will contain the
+same. The previous run's directory may still turn out to be unusable; then the checkpoint is restored instead. So a
+start is refused here only when both would refuse it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PlaceAhead:
 
 
 Ask = Callable[[PlaceAhead], HoldfastError | None]
-"""Why the query cannot go on there, None when it can."""
+"""Why the query cannot resume there, None when it can."""
 
 
 def refusal_ahead(ahead: Ahead, ask: Ask) -> HoldfastError | None:
@@ -47,7 +47,7 @@ def refusal_ahead(ahead: Ahead, ask: Ask) -> HoldfastError | None:
             return None
         return _refusal_in_checkpoint(ahead, ask, refused)
     except (StorageError, Corrupt, NewerFormat, OSError) as error:
-        log.debug("whether the query fits is found out after the claim: %s", error)
+        log.debug("the query is compared with its checkpoint after the claim: %s", error)
         return None
 
 
@@ -69,7 +69,7 @@ def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError |
 def _fetch_description(ahead: Ahead, directory: WorkDirectory) -> None:
     manifest = ahead.manifest()
     restore(ahead.store, described_by(manifest), directory)
-    for file in manifest.files():  # an operator without a description is one all the same
+    for file in manifest.files():  # an operator without a description counts too
         top, *below = file.path.split("/")
         if top == "state" and below[0].isdigit():
             with suppress(FileExistsError):
@@ -77,7 +77,7 @@ def _fetch_description(ahead: Ahead, directory: WorkDirectory) -> None:
 
 
 def described_by(manifest: Manifest) -> Manifest:
-    """The part of a checkpoint that says what its query is, without its data."""
+    """The part of a checkpoint that describes its query, without its data."""
     shards = (
         msgspec.structs.replace(shard, files=tuple(file for file in shard.files if _describes(file)))
         for shard in manifest.shards
@@ -89,5 +89,5 @@ def _describes(file: ManifestFile) -> bool:
     top, *below = file.path.split("/")
     if top != "state":
         return top in ("metadata", "offsets", "commits", "query")
-    # Every partition has the same; Spark and holdfast read that of the first.
+    # Every partition has the same; Spark and holdfast read the one of partition 0.
     return not _DESCRIPTIONS.isdisjoint(below) and (not below[1].isdigit() or below[1] == "0")

@@ -1,11 +1,11 @@
-"""Let Spark plan a streaming query without running it, and read what it would keep.
+"""Lets Spark plan a streaming query without running it, and reads which state it would keep.
 
-Spark describes a query's stateful operators while it plans the first batch, in files below the checkpoint. So the query
-is planned here as the first batch of a scratch directory, by Spark's own planner, and the files are read from there. No
-source is opened, no data is read, and the real directory is not touched.
+Spark describes a query's stateful operators while it plans the first batch, in files below the checkpoint. So Spark's
+own planner plans the query here as the first batch of a scratch directory, and the files are read from there. No source
+is opened, no data is read, and the real directory is not changed.
 
-This reaches into Spark by names that are not its public interface. Where one is missing, PlanningUnknown says so, and
-the operators are not compared before the start; Spark's own checks remain.
+This uses Spark classes that are not public. Where one is missing, it raises `PlanningUnknown`, and the operators are
+not compared before the start; Spark's own checks remain.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.workdir.query_record import read_operators
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _PACKAGES = ("runtime.", "")
-"""Where IncrementalExecution is: since Spark 4.1, and before."""
+"""Where IncrementalExecution is: since Spark 4.1, and earlier."""
 _STATEFUL = re.compile(
     r"(SessionWindow)?StateStoreSaveExec|StatefulStreamlineAggregateExec|StreamingSymmetricHashJoinExec"
     r"|StreamingDeduplicate(WithinWatermark)?Exec|StreamingGlobalLimitExec|FlatMapGroups(InPandas)?WithStateExec"
@@ -35,12 +35,12 @@ _STATEFUL = re.compile(
 _NUMBERING = re.compile(r"#\d+L?(?:-T\d+ms)?")
 _NUMBER = re.compile(r"\b\d+\b")
 _READABLE = 100
-"""Longer ones, such as time windows, are told by their numbers."""
+"""A longer expression, such as a time window, is identified by the numbers in it."""
 _NEVER_TWICE_THE_SAME = re.compile(r"lambda|rand|uuid|shuffle\(", re.IGNORECASE)
 
 
 class PlanningUnknown(Exception):
-    """This Spark is not put together as expected."""
+    """This version of Spark lacks the expected classes."""
 
 
 def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str]) -> tuple[Operator, ...]:
@@ -48,7 +48,8 @@ def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str
 
     Raises whatever Spark raises when the query cannot be planned.
     """
-    # Spark asks such an operator's own code for its state, and wants a real checkpoint for that: names must do.
+    # Spark gets the state of such an operator from its own code, which needs a real checkpoint: only names are
+    # compared.
     described = "TransformWithState" not in frame._jdf.queryExecution().analyzed().toString()
     with tempfile.TemporaryDirectory(prefix="holdfast-preflight-") as scratch:
         plan = _planned(frame, output_mode, conf, Path(scratch) / "state", first_batch=described).executedPlan()
@@ -57,7 +58,7 @@ def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str
     if found is None:
         return tuple(operators[id] for id in sorted(operators))
     if operators and not found:
-        raise PlanningUnknown("this Spark does not describe stateful operators")  # as before 4.0
+        raise PlanningUnknown("this version of Spark does not describe stateful operators")  # before 4.0
     return tuple(msgspec.structs.replace(operator, computes=operators[operator.id].computes) for operator in found)
 
 
@@ -106,7 +107,7 @@ def _made(jvm: Any, name: str, short: str) -> Any:
     if short in ("OffsetSeqMetadata", "OffsetSeqMetadataBase"):
         no_settings = singleton(jvm, "scala.collection.immutable.Map").empty()
         return singleton(jvm, name.removesuffix("Base")).apply(0, 0, no_settings)
-    raise PlanningUnknown(f"IncrementalExecution wants a {name}")
+    raise PlanningUnknown(f"IncrementalExecution has an unknown parameter of type {name}")
 
 
 def _constructor(jvm: Any) -> Any:
@@ -114,7 +115,7 @@ def _constructor(jvm: Any) -> Any:
         with suppress(Exception):
             found = _class(jvm, f"{_STREAMING}{package}IncrementalExecution")
             return max(found.getConstructors(), key=lambda constructor: len(constructor.getParameterTypes()))
-    raise PlanningUnknown("there is no IncrementalExecution")
+    raise PlanningUnknown("Spark has no class IncrementalExecution")
 
 
 def _class(jvm: Any, name: str) -> Any:
@@ -126,11 +127,11 @@ def singleton(jvm: Any, name: str) -> Any:
     return _class(jvm, f"{name}$").getField("MODULE$").get(None)
 
 
-# --- what the state is the state of ---
+# --- what the operators compute ---
 
 
 def _operators(plan: Any) -> Iterator[Operator]:
-    """Those of a physical plan, with names and computations, without their state."""
+    """The stateful operators of a physical plan, with names and computations, without their state schema."""
     for node in nodes(plan):
         kind = node.getClass().getSimpleName()
         if _STATEFUL.fullmatch(kind):
@@ -151,7 +152,7 @@ def _computes(kind: str, node: Any) -> tuple[str, ...] | None:
 
 
 def _keys(save: Any) -> Iterator[str]:
-    """What is grouped by. Spark computes a key that is more than a column in a projection below, under a name."""
+    """The grouping keys. Spark computes a key that is not a plain column in a projection below, under a name."""
     named = {
         alias.exprId().id(): alias.child()
         for node in nodes(save.child())
@@ -173,14 +174,14 @@ def _aggregated_below(save: Any) -> list[Any]:
 
 
 def nodes(plan: Any) -> Iterator[Any]:
-    """Of a logical or physical plan, from the top."""
+    """The nodes of a logical or physical plan, from the root."""
     yield plan
     for child in sequence(plan.children()):
         yield from nodes(child)
 
 
 def _text(expression: Any) -> str:
-    """Without the numbers that Spark gives to columns anew in each session; "" for what has no stable text."""
+    """The text without the column ids that differ in each session; "" when the text is not stable."""
     text = _NUMBERING.sub("", str(expression.toString()))
     return "" if _NEVER_TWICE_THE_SAME.search(text) else text
 

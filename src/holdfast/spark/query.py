@@ -1,4 +1,4 @@
-"""A Structured Streaming query as the runtime sees it."""
+"""A Structured Streaming query behind the runtime's `Query` port."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from holdfast.storage.durable import storage_errors
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.query_record import held_facts, write_record
 
-# A streaming DataFrame, or a DataStreamWriter of the user's own.
+# A streaming DataFrame, or the user's own DataStreamWriter.
 Built: TypeAlias = Any
 
 
 class SparkQuery:
-    """Runs what the user's function built. `sink` is None when that is a writer of the user's own."""
+    """Runs what the user's function built. `sink` is None when that is the user's own DataStreamWriter."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SparkQuery:
     ) -> None:
         """`sink_position` says the newest batch that a writer of the user's own has written."""
         self._spark = spark
-        # Read once: the last checkpoint of a run may be taken when the JVM is already gone.
+        # Read once: a run may take its last checkpoint after the JVM has gone.
         self._application_id = str(spark.sparkContext.applicationId)
         self._job = job
         self._built = built
@@ -67,7 +67,8 @@ class SparkQuery:
         self._ends_by_itself = False
         self._described: dict[str, str] = {}
         self._coming: tuple[Mapping[str, str], QueryFacts] | None = None
-        """What the query was found to be before the claim, by the settings that Spark keeps: planning takes a while."""
+        """The query's facts from before the claim, and the settings they depend on. Kept because planning takes
+        time."""
         self._batches_retained: int | None = None
         self._over = threading.Event()
         self._supervisor: Supervisor | None = None
@@ -100,7 +101,7 @@ class SparkQuery:
 
     def _refusal_in(self, place: PlaceAhead) -> HoldfastError | None:
         if not self._settings.force:
-            with storage_errors(f"read what {place.directory.location} says of its query"):
+            with storage_errors(f"read the description of the query in {place.directory.location}"):
                 held = held_facts(place.directory, place.barrier)
             self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
             if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
@@ -115,7 +116,7 @@ class SparkQuery:
         return None
 
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
-        with storage_errors(f"read what {directory.location} says of its query"):
+        with storage_errors(f"read the description of the query in {directory.location}"):
             held = QueryFacts() if barrier is None else held_facts(directory.files, barrier)
         (conf, coming), self._coming = self._coming or (None, None), None
         if coming is None or conf != held.conf:
@@ -134,11 +135,11 @@ class SparkQuery:
         return self._sink.look(context, self._spark, self._built.schema)
 
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
-        """Asked of Hadoop's file systems, as Spark's file source does."""
+        """Uses Hadoop's file systems, as Spark's file source does."""
         try:
             return missing_files(self._spark, paths)
         except Exception as error:
-            log.warning("the file system of the source could not be asked: %s", as_holdfast_error(error).message)
+            log.warning("could not check the files of the source: %s", as_holdfast_error(error).message)
             return None
 
     def own_writer(self, directory: RunDirectory) -> Taken | None:
@@ -181,16 +182,16 @@ class SparkQuery:
             try:
                 self.query.stop()
             except Exception as error:
-                # A query that is already dead, or a JVM that is gone, is stopped.
+                # A query that has already failed, or a JVM that is gone, counts as stopped.
                 log.debug("stopping the query: %s", error)
 
     def _await_end(self, query: StreamingQuery, over: threading.Event, ended: Callable[[], None]) -> None:
-        """On a thread of its own, which lives as long as the query: no other way tells of the end of a JVM as well."""
+        """Runs on a thread of its own until the query ends: only this wait also notices the end of the JVM."""
         try:
             query.awaitTermination()
         except Exception as error:
             log.debug("the query ended: %s", error)
-        port, self._callback_port = self._callback_port, None  # before the next query can have one
+        port, self._callback_port = self._callback_port, None  # before the next query has one
         over.set()
         ended()
         if port is not None:
@@ -202,7 +203,7 @@ class SparkQuery:
             return None
         try:
             if self.query.isActive:
-                return None  # the wait was broken off, not the query
+                return None  # the wait was interrupted, the query still runs
             why = failure_text(self._spark, self.query, self._staging_failed)
         except Exception as error:
             return f"{GONE}: {error}"
@@ -211,7 +212,7 @@ class SparkQuery:
         return STOPPED if why is None else why
 
     def _session(self) -> SparkSession:
-        """In which the query was built."""
+        """The session in which the query was built."""
         return frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession
 
     def _writer(self) -> DataStreamWriter:
@@ -223,12 +224,12 @@ class SparkQuery:
         return writer.foreachBatch(self._stage)
 
     def _stage(self, batch: DataFrame, batch_id: int) -> None:
-        """Called by Spark, on a thread of its own, before it commits the batch."""
+        """Spark calls it on a thread of its own, before it commits the batch."""
         with about(self._job):
             self._stage_here(batch, BatchId(batch_id))
 
     def _stage_here(self, batch: DataFrame, batch_id: BatchId) -> None:
-        """What it leaves in the ledger is what a checkpoint publishes."""
+        """A checkpoint publishes what this writes to the ledger."""
         assert self._sink is not None
         assert self._directory is not None
         assert self._supervisor is not None
@@ -247,7 +248,7 @@ class SparkQuery:
 
 
 def built_by(build: object, spark: SparkSession, sink: Sink | None) -> Built:
-    """Call the user's function, and refuse what cannot be run before anything is touched."""
+    """Call the user's function. Refuse what cannot run, before anything is changed."""
     built = build(spark) if callable(build) and not isinstance(build, DataStreamWriter) else build
     shown = getattr(build, "__name__", repr(build))
     if isinstance(built, DataStreamWriter):
@@ -265,7 +266,7 @@ def built_by(build: object, spark: SparkSession, sink: Sink | None) -> Built:
         kind = "a DataFrame that is not streaming" if isinstance(built, DataFrame) else f"{type(built).__name__}"
         raise InvalidSettings(
             f"{shown} must return a streaming DataFrame, it returned {kind}",
-            hint="begin it with spark.readStream",
+            hint="build it from spark.readStream",
         )
     if sink is None:
         raise InvalidSettings(
@@ -289,11 +290,12 @@ def trigger_of(value: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _require_synchronous_progress(query: StreamingQuery) -> None:
-    """Otherwise `commits/N` does not say that all of batch N is done, so there is no barrier."""
+    """With asynchronous progress tracking `commits/N` does not imply that batch N is complete, so there is no
+    barrier."""
     try:
         execution = query._jsq.streamingQuery().getClass().getSimpleName()
     except Exception:
-        return  # not a classic session; the option cannot be seen from here
+        return  # not a classic session; the option is not visible
     if "Async" in str(execution):
         query.stop()
         raise InvalidSettings(
@@ -309,16 +311,16 @@ def _require_synchronous_progress(query: StreamingQuery) -> None:
 
 
 def _ends_by_itself(query: StreamingQuery) -> bool:
-    """Whether its trigger is one that comes to an end."""
+    """Whether the query has a trigger that ends, such as `availableNow`."""
     try:
         trigger = str(query._jsq.streamingQuery().trigger().getClass().getSimpleName())
     except Exception:
-        return True  # not a classic session: it cannot be seen from here
+        return True  # not a classic session: the trigger is not visible
     return "OneTime" in trigger or "AvailableNow" in trigger
 
 
 def as_holdfast_error(error: Exception) -> HoldfastError:
-    """A failure of Spark while the job starts, in one line."""
+    """Spark's error at the start of a job, in one line."""
     if isinstance(error, HoldfastError):
         return error
     if isinstance(error, StartFailed):

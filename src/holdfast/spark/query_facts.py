@@ -1,4 +1,4 @@
-"""The facts of a query that has not been started: from its plan and from its session's settings."""
+"""The facts of a query before its start: from its plan and from its session's settings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from holdfast.spark.planning import planned_operators, sequence
 
 _PLACES = ("path", "subscribe", "subscribepattern", "assign", "topic", "streamname", "table")
 _SERVERS = ("kafka.bootstrap.servers", "host", "endpointurl")
-"""Options that say where a source reads. No others are kept: they may hold secrets."""
+"""Options that locate a source. No others are recorded: they may hold secrets."""
 
 
 _CREDENTIALS = re.compile(r"//[^/@]*@")
 
 
 def facts_of(built: DataFrame | DataStreamWriter, output_mode: str, kept: Mapping[str, str]) -> QueryFacts:
-    """`kept` are the settings that Spark takes from the checkpoint, empty for a query that begins."""
+    """`kept`: the settings that Spark takes from the checkpoint; empty for a new query."""
     frame, mode = frame_and_mode(built, output_mode)
     spark = frame.sparkSession
     return QueryFacts(
@@ -40,16 +40,16 @@ def facts_of(built: DataFrame | DataStreamWriter, output_mode: str, kept: Mappin
 
 
 def frame_and_mode(built: DataFrame | DataStreamWriter, output_mode: str) -> tuple[DataFrame, str | None]:
-    """What is computed, and how it is put out; a writer of the user's own has a mode of its own."""
+    """The DataFrame and its output mode; the user's own writer has its own mode."""
     if isinstance(built, DataStreamWriter):
         return built._df, _mode_of(built)
     return built, output_mode
 
 
 def _settings(spark: SparkSession, keys: Iterable[str]) -> dict[str, str]:
-    found = {CHANGELOG: "false"}  # Spark's default, for which it has no setting
+    found = {CHANGELOG: "false"}  # Spark's default, which has no entry in the configuration
     for key in keys:
-        with suppress(Exception):  # a setting that this Spark does not know
+        with suppress(Exception):  # this version of Spark does not have the setting
             found[key] = str(spark.conf.get(key))
     return found
 
@@ -58,13 +58,13 @@ def _operators(frame: DataFrame, mode: str, kept: Mapping[str, str]) -> tuple[Op
     try:
         return planned_operators(frame, mode, kept)
     except Exception as error:
-        # Not knowing is no reason not to start: Spark checks operators and schemas itself, when the first batch runs.
-        log.warning("the query's state could not be looked at before the start: %s", str(error).partition("\n")[0])
+        # The start goes on: Spark checks operators and schemas itself when the first batch runs.
+        log.warning("could not inspect the query's state before the start: %s", str(error).partition("\n")[0])
         return None
 
 
 def _mode_of(writer: DataStreamWriter) -> str | None:
-    """Spark's writer does not tell."""
+    """PySpark's writer does not expose it, so it is read from a private field."""
     with suppress(Exception):
         fields = writer._jwrite.getClass().getDeclaredFields()
         field = next(field for field in fields if field.getName().lower() == "outputmode")
@@ -77,12 +77,12 @@ def _mode_of(writer: DataStreamWriter) -> str | None:
 
 
 def _sources(frame: DataFrame) -> tuple[Source, ...] | None:
-    """Left to right, which is how Spark numbers them."""
+    """From left to right, as Spark numbers them."""
     try:
         leaves = sequence(frame._jdf.queryExecution().analyzed().collectLeaves())
         return tuple(_source(leaf) for leaf in leaves if leaf.isStreaming())
     except Exception as error:
-        log.warning("the query's sources could not be looked at before the start: %s", str(error).partition("\n")[0])
+        log.warning("could not inspect the query's sources before the start: %s", str(error).partition("\n")[0])
         return None
 
 
@@ -123,12 +123,12 @@ def _name(leaf: Any) -> str | None:
 
 
 def _shown(text: str | None) -> str | None:
-    """It is kept in the home, where others may read it."""
+    """Masked: the text is stored in the home, where others may read it."""
     return None if text is None else masked(text)
 
 
 def _plain_path(path: str) -> str:
-    """One way to write a local path, of the several that mean the same."""
+    """Normalizes the several spellings of one local path."""
     local = path.removeprefix("file:")
     if local != path or "://" not in path:
         return os.path.abspath("/" + local.lstrip("/") if local != path else local)

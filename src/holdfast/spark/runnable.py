@@ -1,4 +1,4 @@
-"""What Spark would refuse when the query starts, or only at its first batch: said before anything is touched."""
+"""Refuses, before anything is changed, what Spark would refuse at the query's start or only at its first batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 def require_runnable(built: DataFrame | DataStreamWriter, output_mode: str, *, begins: bool) -> None:
-    """`begins` says that the job has no checkpoint: with one, Spark takes the state store provider from there."""
+    """`begins`: the job has no checkpoint. With one, Spark takes the state store provider from there."""
     frame, mode = frame_and_mode(built, output_mode)
     _require_supported(frame, mode or "append")
     require_keeping_sources(frame)
@@ -41,7 +41,7 @@ def _require_supported(frame: DataFrame, mode: str) -> None:
             hint="change the query, or output_mode",
         ) from error
     except Exception:
-        return  # not a Spark that can be asked; it says so itself when the query starts
+        return  # this version of Spark has no such check; it reports the error itself when the query starts
 
 
 def _require_column_families(frame: DataFrame) -> None:

@@ -1,4 +1,4 @@
-"""A job that runs: the loop's thread, and the handle that the user holds."""
+"""A running job: the loop's thread, and the handle for the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ALARMS_CLOSE_S = 5.0
 
 
 class RunningJob:
-    """A supervised query and its checkpoints. Made by `holdfast.start`."""
+    """A supervised query and its checkpoints. Created by `holdfast.start`."""
 
     def __init__(
         self, location: JobLocation, query: SparkQuery, carry: Carrier, receivers: tuple[Receiver, ...] = ()
@@ -45,7 +45,7 @@ class RunningJob:
         self._finishing = threading.Lock()
         self._over = False
         self._stop_by = float("inf")
-        """By the monotonic clock."""
+        """On the monotonic clock."""
         try:
             self._runtime: Runtime = launch(
                 location,
@@ -65,7 +65,7 @@ class RunningJob:
 
     @property
     def query(self) -> StreamingQuery | None:
-        """Spark's query; another object after a restart."""
+        """Spark's query. A restart replaces the object."""
         return self._query.query
 
     def status(self) -> JobStatus:
@@ -76,17 +76,17 @@ class RunningJob:
         return self._request("checkpoint", None, timeout)
 
     def savepoint(self, name: str, timeout: Duration | None = None) -> CheckpointId:
-        """A named checkpoint that retention leaves alone."""
+        """A named checkpoint, exempt from retention."""
         return self._request("savepoint", savepoint_name(name), timeout)
 
     def stop(self, savepoint: str | None = None, timeout: Duration | None = None) -> None:
-        """Stop the query, take a last checkpoint (named, if asked), publish, end. Raises when that was not possible."""
+        """Stop the query, take a last checkpoint (a savepoint if named), publish it, end. Raises when that fails."""
         self.begin_stop(savepoint)
         if not self.await_termination(timeout):
             raise CheckpointFailed(f"job {self._location.job!r} did not stop within {timeout}")
 
     def begin_stop(self, savepoint: str | None = None) -> None:
-        """The same without waiting; safe in a signal handler."""
+        """As `stop`, without waiting; safe in a signal handler."""
         name = savepoint_name(savepoint) if savepoint is not None else None
         limit = self._location.settings.stop_timeout_s
         self._stop_by = min(self._stop_by, time.monotonic() + limit)
@@ -97,20 +97,20 @@ class RunningJob:
         self._runtime.stop(name, lambda answer: None)
 
     def _overdue(self, limit: float) -> None:
-        """The stop is over, whatever hangs: what it did not get to is named, and left to the next start."""
+        """End the stop although something hangs. The error names what is unfinished; the next start completes it."""
         now = self._location.around.clock.monotonic()
         under_way = [f"{DOING[lane]} (for {now - began:.0f} s)" for lane, began in self._lanes.busy_since().items()]
         waiting = ", ".join(under_way) or "the last checkpoint"
         self._finish(
             StopOverdue(
                 f"job {self._location.job!r} did not stop within {limit:.0f} s: unfinished: {waiting}",
-                hint="start it again when that works: the next run goes on exactly; or give a stop longer: "
+                hint="start it again when that works: the next run resumes without loss; or allow more time: "
                 "--stop-timeout 10m",
             )
         )
 
     def await_termination(self, timeout: Duration | None = None) -> bool:
-        """Wait until the job ends, True when it has. Raises what it ended with."""
+        """Wait until the job ends; True when it has. Raises the error that ended it."""
         try:
             self._done.result(_limit(timeout))
         except FutureTimeout:
@@ -123,7 +123,7 @@ class RunningJob:
         try:
             answer = self._wait(answered, _limit(timeout))
         except FutureTimeout as error:
-            raise CheckpointFailed(f"the {kind} did not complete within {timeout}; it goes on") from error
+            raise CheckpointFailed(f"the {kind} did not complete within {timeout}; it is still in progress") from error
         if answer.completed is None:
             reason, message = answer.failure or (None, "the run ended")
             hint = reason.rule.hint if reason else None
@@ -131,7 +131,7 @@ class RunningJob:
         return answer.completed
 
     def _wait(self, answered: Future[AnswerRequest], limit: float | None) -> AnswerRequest:
-        """An answer, or the end of the job, whichever comes first."""
+        """Waits for an answer or the end of the job, whichever comes first."""
         deadline = None if limit is None else time.monotonic() + limit
         while True:
             try:
@@ -157,11 +157,11 @@ class RunningJob:
                     self._runtime.poll()
         except Exception as error:
             log.exception("holdfast: internal error in the coordinator's loop")
-            self._lanes.submit("query", self._query.stop)  # not here: a JVM that hangs would keep the job from ending
+            self._lanes.submit("query", self._query.stop)  # not here: a JVM that hangs would block the end of the job
             self._finish(JobFailed(f"internal error: {error}", hint="report this with the log above"))
 
     def _finish(self, failure: HoldfastError | None) -> None:
-        """Of those who end the job at once the first one decides how."""
+        """The first caller decides how the job ends."""
         with self._finishing:
             if self._over:
                 return

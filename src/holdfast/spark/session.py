@@ -1,4 +1,4 @@
-"""The Spark session, when the user brings none."""
+"""The Spark session, when the user passes none."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from holdfast.errors import InvalidSettings
 from holdfast.spark.user_name import require_a_name
 
 _FAIR = ("spark.scheduler.mode", "FAIR")
-"""Batches and the copying of checkpoints take turns, each in its own pool."""
+"""Batches and copy tasks share the executors fairly, each in its own pool."""
 
 
 def session_for(job: str, spark_log: Path | None = None) -> SparkSession:
-    """The active session, or a new one: local with all cores unless spark-submit or the environment says otherwise.
+    """The active session, or a new one: local with all cores, unless spark-submit or the environment configures another
+    master.
 
-    What the JVM of a new one prints goes to `spark_log`, if that is given.
+    The output of a new JVM goes to `spark_log`, if given.
     """
-    # Workers must run the driver's interpreter, or they miss the packages of its virtual environment.
+    # Workers must run the driver's interpreter: another one lacks the packages of its virtual environment.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -40,7 +41,7 @@ def session_for(job: str, spark_log: Path | None = None) -> SparkSession:
 
 
 def _start_jvm(settings: dict[str, str], spark_log: Path) -> None:
-    """As PySpark would when the session is made, but with an output of its own."""
+    """Starts the JVM as PySpark would, but redirects its output."""
     conf = SparkConf(loadDefaults=False)
     for key, value in settings.items():
         conf.set(key, value)
@@ -53,7 +54,8 @@ def _start_jvm(settings: dict[str, str], spark_log: Path) -> None:
 
 
 def _fresh(path: Path) -> BinaryIO:
-    """The file, empty and for its owner only: Spark prints settings. The one of the run before is kept beside it."""
+    """An empty file that only its owner may read, because Spark prints settings. The previous run's file is kept beside
+    it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         path.replace(path.with_name(f"{path.name}.1"))

@@ -1,7 +1,7 @@
 """SIGTERM and SIGINT, from the first instruction of a run to its last.
 
-The first one stops the job: by unwinding while it starts, which leaves the job as it was, by a clean stop when it runs.
-A second one is for the impatient and kills.
+The first signal stops the job. During the start it unwinds the start, which leaves the job as it was; later it begins a
+clean stop. A second signal kills the process.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from holdfast.spark.hearing import STOPPING, Hearing
 from holdfast.spark.uncaught import leave_at_once
 
 LEAVING_S = 10.0
-"""When a stop is over, in time or not, the process gets so many more seconds to leave."""
+"""After a stop ends, or its deadline passes, the process has this many more seconds to exit."""
 _ACTIVE: list[stopping_on_signals] = []
-"""At most one: who runs inside of it takes part in it."""
+"""At most one: a nested block uses the outer one."""
 
 
 class stopping_on_signals:
     """Only in the main thread, where Python delivers signals; elsewhere it does nothing.
 
-    A start that is asked to stop ends within `limit` seconds, however stuck it is. So does a process that ends with the
-    block (`to_the_end`), whatever its threads wait for then.
+    After a signal, a start ends within `limit` seconds, even when it hangs. So does a process that ends with the block
+    (`to_the_end`), whatever its threads wait for.
     """
 
     def __init__(self, limit: float, *, to_the_end: bool = False) -> None:
@@ -60,7 +60,7 @@ class stopping_on_signals:
             self._hearing.close()
 
     def stop_with(self, stop: Callable[[], None]) -> None:
-        """From now on this is how to stop. Whoever does so keeps the deadline, and says what it did not get to."""
+        """From now on a signal calls `stop`, which keeps the deadline and reports what is unfinished."""
         self._stop = stop
         if self._hearing is not None:
             self._hearing.limit = self._limit + LEAVING_S if self._to_the_end else float("inf")
@@ -78,7 +78,7 @@ class stopping_on_signals:
     def _overdue(self, number: int) -> None:
         error = StopOverdue(
             f"the process did not end within {self._limit:.0f} s after it was asked to: unfinished: {current_step()}",
-            hint="start it again when that works: the next run goes on exactly; or give a stop longer: "
+            hint="start it again when that works: the next run resumes without loss; or allow more time: "
             "--stop-timeout 10m",
         )
         sys.stderr.write(f"holdfast: {error}\n")
@@ -86,7 +86,7 @@ class stopping_on_signals:
 
 
 def take_signals_back() -> None:
-    """Spark puts a handler of its own for SIGINT whenever it makes a context."""
+    """Spark installs its own SIGINT handler whenever it creates a context."""
     if _ACTIVE and threading.current_thread() is threading.main_thread():
         _ACTIVE[0].take_back()
 

@@ -1,6 +1,6 @@
-"""How a script ends that calls `holdfast.run` and catches nothing: with the words and the exit code of the command.
+"""Ends a script that does not catch an error of `holdfast.run` with the message and the exit code of the command.
 
-A supervisor (systemd, Kubernetes, spark-submit, a shell) tells by the code whether another start can help.
+From the exit code a supervisor (systemd, Kubernetes, spark-submit, a shell) decides whether another start can help.
 """
 
 import os
@@ -15,7 +15,8 @@ _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], obj
 
 
 def explain_uncaught() -> None:
-    """From here on, for an error of holdfast that ends the process. Not in a shell, which an error must not end."""
+    """Applies to every later error of holdfast that ends the process. Not in an interactive shell, which must survive
+    it."""
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
     if not interactive and not isinstance(sys.excepthook, _Explaining):
         sys.excepthook = _Explaining(sys.excepthook)
@@ -38,7 +39,7 @@ class _Explaining:
 
 
 def leave_at_once(code: int) -> NoReturn:
-    """Without waiting for threads, which the end of the interpreter does: one of them hangs."""
+    """Exit without waiting for threads: one of them hangs."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

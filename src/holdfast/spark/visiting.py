@@ -1,4 +1,4 @@
-"""A look at the executors before the job starts: do they see the work directory, and can they copy?"""
+"""Checks the executors before the job starts: do they see the work directory, and can they copy?"""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Visit:
-    """What one executor says. More than one can be on a host."""
+    """The answer of one executor. A host may have several."""
 
     host: str
     executor: int
     unseen: str | None
-    """Why the work directory is not the driver's."""
+    """Why it does not see the driver's work directory."""
     unable: str | None
-    """Why holdfast cannot be used there."""
+    """Why it cannot use holdfast."""
 
 
 def visit_executors(spark: SparkSession, work: WorkDirectory) -> tuple[Visit, ...]:
-    """One visit of each executor that is there now; none when nobody answers in time."""
+    """One visit per current executor; none when no executor answers in time."""
     made = not work.exists()
     token = f".probe-{uuid.uuid4().hex}"
     work.write_atomic(token, token.encode())
@@ -48,7 +48,7 @@ def visit_executors(spark: SparkSession, work: WorkDirectory) -> tuple[Visit, ..
 
 
 def require_seen(visits: Sequence[Visit], work: WorkDirectory) -> None:
-    """Spark itself needs it: executors write the state there, and the driver the log of batches."""
+    """Spark itself needs it: executors write the state there, and the driver the offset and commit logs."""
     blind = {visit.host: visit.unseen for visit in visits if visit.unseen is not None}
     if blind:
         reasons = sorted(set(blind.values()))
@@ -80,9 +80,9 @@ def _visitor_of(work: WorkDirectory, token: str) -> Visitor:
 
 
 def _visitor(token: str, inode: int | None, directory: bytes = b"") -> Visitor:
-    """A function that knows nothing of this package: where holdfast is missing it must run all the same.
+    """A function without references to this package: it must also run where holdfast is not installed.
 
-    Without an `inode` the token is in a pickled work directory, at which only holdfast can look.
+    Without an `inode` the token is in a pickled work directory, which only holdfast can read.
     """
     version = VERSION
 
@@ -96,7 +96,7 @@ def _visitor(token: str, inode: int | None, directory: bytes = b"") -> Visitor:
         unseen = unable = None
         try:
             if inode is not None and os.stat(token).st_ino != inode:
-                unseen = "it is another directory there"
+                unseen = "the path is another directory there"
         except OSError as error:
             unseen = error.strerror or str(error)
         try:
@@ -105,7 +105,7 @@ def _visitor(token: str, inode: int | None, directory: bytes = b"") -> Visitor:
             if found != version:
                 unable = f"holdfast {found} is installed there, the driver has {version}"
             elif inode is None and not pickle.loads(directory).exists(token):
-                unseen = "it is another one there"
+                unseen = "the location is another directory there"
         except Exception as error:
             unable = f"{type(error).__name__}: {error}"
         time.sleep(0.1)

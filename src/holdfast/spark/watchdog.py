@@ -1,7 +1,8 @@
-"""systemd's watchdog: the thread that decides says that it lives, and a supervisor that hears nothing starts it anew.
+"""systemd's watchdog: the thread that decides sends a keep-alive, and systemd restarts a process that sends none.
 
-A datagram to the socket in NOTIFY_SOCKET, as sd_notify(3) sends it. Nobody waits for it: what cannot be sent at once is
-not sent. While a run starts there is no such thread yet; then it is said as long as the start gets on.
+It is a datagram to the socket in NOTIFY_SOCKET, as in sd_notify(3). Sending never blocks: a datagram that cannot be
+sent at once is dropped. During the start that thread does not exist yet; another one sends while the start makes
+progress.
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from contextlib import contextmanager, suppress
 from holdfast.job_log import about_the_same, progress_count
 
 START_STANDS_STILL_S = 1800.0
-"""A start that says nothing new and restores no byte for so long hangs. Much state takes Spark minutes to open."""
+"""A start that logs no new step and restores no byte for this long hangs. Spark may need minutes to open a large
+state."""
 
 
 class Watchdog:
-    """Says nothing when nobody watches."""
+    """Sends nothing when systemd does not watch this process."""
 
     def __init__(self, address: str, interval: float) -> None:
-        """`interval`: how often it is said, at most."""
+        """`interval`: the minimum time between two keep-alives, in seconds."""
         self._address = address
         self.interval = interval
         self._said_at = float("-inf")
 
     @classmethod
     def of(cls, environment: Mapping[str, str], process: int) -> Watchdog:
-        """The one that systemd has set for this process, and not for one above it."""
+        """The watchdog that systemd has configured for this process, not for a parent."""
         address, limit = environment.get("NOTIFY_SOCKET", ""), environment.get("WATCHDOG_USEC", "")
         meant = environment.get("WATCHDOG_PID", str(process)) == str(process)
         if not (address.startswith(("/", "@")) and limit.isdecimal() and int(limit) > 0 and meant):

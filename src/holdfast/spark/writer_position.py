@@ -1,7 +1,7 @@
-"""How far a DataStreamWriter of the user's own has come, asked of what it writes to.
+"""The newest batch of the user's own DataStreamWriter, read from what it writes to.
 
-Spark's writer does not tell what it is; its fields do. Where they cannot be read, the writer is one that cannot be
-asked, and the caller is as careful as with any other unknown one.
+PySpark's writer does not expose its format and path; its private fields do. When they cannot be read, the position is
+unknown, and the caller treats it like that of any unknown sink.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from holdfast.workdir.interface import WorkDirectory
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 REPEATING = ("kafka", "console", "noop", "memory")
-"""They take every batch, seen or not. Spark's memory sink is empty in a new process."""
+"""They accept every batch, seen or not. Spark's memory sink is empty in a new process."""
 
 Position = Callable[[], int | None]
 
@@ -42,7 +42,7 @@ def taken_by(
         try:
             newest = ask(spark, path, directory)
         except Exception as error:
-            log.warning("%s could not be asked how far it is: %s", path, str(error).partition("\n")[0])
+            log.warning("could not read the newest batch of %s: %s", path, str(error).partition("\n")[0])
         else:
             name = "Spark's Delta sink" if source == "delta" else "Spark's file sink"
             return Taken(f"{name} at {path}", newest, known=True, always_skips=True, planned=planned)
@@ -50,7 +50,7 @@ def taken_by(
 
 
 def newest_planned(directory: WorkDirectory) -> BatchId:
-    """A batch that was planned may have been written, committed or not."""
+    """A planned batch may have been written, committed or not."""
     found = newest_barrier(directory.names("offsets"))
     return NONE_YET if found is None else found
 
@@ -63,7 +63,7 @@ def _asked(position: Position) -> BatchId | None:
 
 
 def _files(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId | None:
-    """Spark's file sink takes a batch when its log of batches ends before it."""
+    """Spark's file sink accepts a batch that is newer than its metadata log."""
     jvm: Any = spark._jvm
     folder = jvm.org.apache.hadoop.fs.Path(path, "_spark_metadata")
     files = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -74,11 +74,11 @@ def _files(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId 
 
 
 def _delta(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId | None:
-    """Spark's Delta sink takes a batch when the table's transaction of the query's id is older."""
+    """Spark's Delta sink accepts a batch that is newer than the table's transaction version for the query id."""
     try:
         query = json.loads(directory.read("metadata").decode())["id"]
     except FileNotFoundError:
-        return None  # a query that begins gets an id that no table knows
+        return None  # a new query gets an id that no table has
     from deltalake import DeltaTable
 
     if not DeltaTable.is_deltatable(path):
