@@ -328,7 +328,7 @@ def test_the_directory_of_the_run_before_is_not_set_aside_because_it_cannot_be_l
 
     with monkeypatch.context() as trouble:
         trouble.setattr(Path, "read_bytes", failing)
-        with pytest.raises(StorageError, match=r"could not look at .*, which the run before left"):
+        with pytest.raises(StorageError, match=r"could not look at .*, the previous run's directory"):
             places.run()
     assert places.work_directories() == before
     run = places.run()
@@ -554,7 +554,7 @@ class TestARunThatIsTakenOverWhileItsQueryGoesOn:
     ) -> None:
         first = self.run(tmp_path)
         self.go_on_behind(monkeypatch, barriers, "plan", first, times=1000)
-        with pytest.raises(StorageUnreachable, match="somebody is still writing there"):
+        with pytest.raises(StorageUnreachable, match="another process still writes there"):
             ChurningRun(tmp_path / "home", tmp_path / "work", first.clock, seed=1)
 
     def run(self, tmp_path: Path) -> ChurningRun:

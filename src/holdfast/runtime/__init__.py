@@ -1,4 +1,4 @@
-"""One run of a job, and what commands do to one. Each room has a sub-package; what all rooms share stands here.
+"""One run of a job, and commands that write to a stopped one. Shared modules are here; each task has a sub-package.
 
-Imports everything below it. Never imports PySpark: what it needs of Spark it gets through `ports`.
+Imports everything below it. Never imports PySpark: it reaches Spark through `ports`.
 """

@@ -1,4 +1,4 @@
-"""What the query is asked before the claim: may it go on where the journal says that the job will?"""
+"""Input for the query's check before the claim: can it resume where the journal indicates?"""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.workdir.interface import WorkDirectory
 
 @dataclass(frozen=True)
 class Ahead:
-    """Where that is, as far as it can be seen without owning the job."""
+    """Where the job would resume, as far as that is visible without owning it."""
 
     barrier: BatchId
-    """Of the checkpoint that is restored when there is no directory to go on in."""
+    """The barrier of the checkpoint to restore when there is no directory to resume in."""
     store: ObjectStore
     manifest: Callable[[], Manifest]
-    """Of that checkpoint. Raises `Corrupt` or `StorageError`."""
+    """The manifest of that checkpoint. Raises `Corrupt` or `StorageError`."""
     left: Callable[[], WorkDirectory | None]
-    """The directory that the run before left on this host, when the job may go on in it."""
+    """The previous run's directory on this host, when the job may resume in it."""
     may_have_more: Callable[[BatchId, bool], bool]
-    """Whether a writer of the query's own may have got batches behind the one that is named, by all that the journal
-    says; the second argument tells whether it goes on in what the run before left."""
+    """Whether, according to the journal, the query's own writer may have received batches after the given one. The
+    second argument: whether the job resumes in the previous run's directory."""

@@ -7,10 +7,10 @@ from typing import Protocol
 
 class Clock(Protocol):
     def monotonic(self) -> float:
-        """Seconds that never go back; for durations and deadlines."""
+        """Seconds that never go backwards; for durations and deadlines."""
 
     def wall(self) -> datetime:
-        """The time of day in UTC; for people and heartbeats, decides nothing."""
+        """The time of day in UTC; for display and heartbeats. No decision depends on it."""
 
 
 class SystemClock:

@@ -1,4 +1,4 @@
-"""From an exception to the reason that the history shows, and from the last reason to the error of the run."""
+"""Maps an exception to the failure reason in the history, and the last reason to the error that ends the run."""
 
 from holdfast.checkpoint.layout import FileTrouble, NotPlannable
 from holdfast.coordination.reasons import FailureReason, Fault
@@ -25,7 +25,7 @@ _OF_A_FILE = {
 
 
 class NameTaken(Exception):
-    """A savepoint of that name is in the journal."""
+    """The journal has a savepoint of that name."""
 
 
 class CompletionInDoubt(OutcomeUnknown):
@@ -45,7 +45,7 @@ def reason_of(error: Exception) -> FailureReason:  # noqa: C901  one case per re
         case CompletionInDoubt():
             return FailureReason.OUTCOME_UNKNOWN
         case OutcomeUnknown(__cause__=StorageError() as cause):
-            # Of another entry. What keeps it from being settled keeps this checkpoint from being made.
+            # The unknown entry is another one. What prevents its settling also prevents this checkpoint.
             return reason_of(cause)
         case StorageThrottled():
             return FailureReason.STORAGE_THROTTLED
@@ -59,9 +59,9 @@ def reason_of(error: Exception) -> FailureReason:  # noqa: C901  one case per re
 
 
 def end_of_run(message: str, reason: FailureReason | None) -> HoldfastError:
-    """What a run ends with whose output is not durable, because its last checkpoint failed for `reason`.
+    """The error of a run whose output is not durable, because its last checkpoint failed for `reason`.
 
-    The exit code tells a home that did not take it (repair the storage, start again) from a job that failed.
+    The exit code distinguishes a home that failed (repair the storage, start again) from a job that failed.
     """
     if reason is None:
         return JobFailed(message)

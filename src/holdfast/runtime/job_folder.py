@@ -1,13 +1,13 @@
 """The work directories of a job.
 
-<work>/<job>/job.json               which job of which home these belong to
+<work>/<job>/job.json               the job and the home that own these directories
 <work>/<job>/<epoch>-<n>/           Spark's checkpoint directory of run <epoch>, its n-th
-<work>/<job>/<epoch>-<n>.aside      why the directory beside it must not be used again
+<work>/<job>/<epoch>-<n>.aside      why the directory beside it is not used again
 <work>/<job>/.<epoch>-<n>.pins/     links to files that are being copied from it, where there are links
 
-Each run gets a new directory: one built out of the previous run's files, or that one renamed, if it is sound and no
-other run came in between; else a verified restore. It appears whole, because Spark takes half a directory for a new
-query.
+Each run gets a new directory: built from the previous run's files, or the previous one renamed, if it is sound and no
+other run came in between; otherwise a verified restore. It appears complete, because Spark treats a partial directory
+as a new query.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from holdfast.workdir.soundness import damage
 ASIDE = ".aside"
 _ASIDE_KEPT = 3
 _LOOKS = 10
-"""At a directory that does not stand still."""
+"""How often a directory that changes meanwhile is checked."""
 _PLANS = 10
-"""How often the directory of a run that does not stand still is planned anew."""
+"""How often a directory that changes meanwhile is planned again."""
 GLANCE_S = 5.0
-"""No call of the thread that decides waits longer for a NameNode."""
+"""The thread that decides never waits longer than this for a NameNode."""
 _DIRECTORY = re.compile(rf"\.?(\d+)-(\d+)(?:{re.escape(BUILDING)}|{re.escape(PINS)}$|$)")
 
 
 class RunFolder:
-    """The directory of one run, in the folder of its job."""
+    """The work directory of one run, in the folder of its job."""
 
     def __init__(self, job: WorkDirectory, name: str, carry: Carrier = copy_shards) -> None:
         self.name = name
@@ -86,7 +86,7 @@ class RunFolder:
         try:
             ledger.prune(self._at_a_glance, published)
         except StorageError as error:
-            log.debug("what is published stays in the ledger until the next checkpoint: %s", error.message)
+            log.debug("published batches stay in the ledger until the next checkpoint: %s", error.message)
 
     def drop_ledger_after(self, batch: BatchId | None) -> None:
         ledger.remove_after(self.files, batch)
@@ -103,7 +103,7 @@ class RunFolder:
 
 
 def require_no_work_directory(work: WorkDirectory) -> None:
-    """Refuse a place that is itself what would lie below it, before anything is touched."""
+    """Refuse a path that is itself a checkpoint directory, before anything is changed."""
     with storage_errors(f"look at the work directory {work.location}"):
         itself = work.exists(MARKER) or work.exists("commits")
     if itself:
@@ -112,7 +112,7 @@ def require_no_work_directory(work: WorkDirectory) -> None:
 
 
 def left_by(job: WorkDirectory, epoch: FencingEpoch) -> WorkDirectory | None:
-    """The newest directory of that run in the folder of its job, whatever it is worth."""
+    """The newest directory of that run in the folder of its job, sound or not."""
     with storage_errors(f"list {job.location}"):
         newest = max(_numbered(job, epoch), default=None)
     return None if newest is None else job.at(_name(epoch, newest))
@@ -124,19 +124,19 @@ class JobFolder:
     def __init__(
         self, work: WorkDirectory, marker: WorkMarker, carry: Carrier = copy_shards, *, new_life: bool = False
     ) -> None:
-        """Raises `Conflict` when the place is somebody else's; with `new_life` what is there is set aside."""
+        """Raises `Conflict` when the place belongs to another job; with `new_life` its contents are set aside."""
         self._root = work.at(marker.job)
         self._carry = carry
         self._marker = marker
         self._not_read: set[str] = set()
-        """Names of directories of which nobody knows what they are worth."""
+        """Names of directories whose soundness is unknown."""
         take_place(work, marker, new_life=new_life)
 
     def remember(self, head: Sequence) -> None:
         try:
             remember_head(self._root, self._marker, head)
         except HoldfastError as error:
-            log.debug("the work directory's marker stays as it is: %s", error.message)
+            log.debug("could not update the work directory's marker: %s", error.message)
 
     def intact(self, run: RunStarted) -> RunDirectory | None:
         with storage_errors(f"list {self._root.location}"):
@@ -157,7 +157,8 @@ class JobFolder:
         return None
 
     def _damage(self, directory: RunFolder) -> str | None:
-        """A query that outlives its run goes on, and deletes what it needs no more. What moves is looked at again."""
+        """A query that outlives its run keeps running and deletes files that it no longer needs. So a changing
+        directory is checked again."""
         why: str | None = None
         for _ in range(_LOOKS):
             barrier = directory.newest_barrier()
@@ -167,28 +168,28 @@ class JobFolder:
         return why
 
     def _not_told(self, directory: RunFolder, error: OSError) -> None:
-        """Whether the directory of the run before is whole could not be found out. It may hold more than the home does:
-        without it batches would be made anew, or a checkpoint be passed over whose copy in the home is damaged.
+        """The previous run's directory could not be checked. It may hold more than the home does: without it, batches
+        would run again, or a checkpoint would be passed over whose copy in the home is damaged.
 
-        A place that others answer for is not waited for. The directory stays for whoever can read it.
+        A remote file system is not waited for. The directory stays for a run that can read it.
         """
         if not directory.files.abilities.remote:
             raise storage_error(
-                f"look at {directory.location}, which the run before left",
+                f"look at {directory.location}, the previous run's directory",
                 error,
-                hint=f"start again when it can be read; or go on without it, from the newest checkpoint: remove "
+                hint=f"start again when it can be read; or resume without it, from the newest checkpoint: remove "
                 f"{directory.location}",
             ) from error
         log.warning(
-            "the directory of the run before is not used, and stays: %s could not be read: %s",
+            "the previous run's directory is not used, and stays: could not read %s: %s",
             directory.location,
             error,
         )
         self._not_read.add(directory.name)
 
     def adopt(self, previous: RunDirectory, epoch: FencingEpoch) -> RunDirectory:
-        """A query that outlives its run goes on committing, and deleting what it needs no more: then what is taken over
-        is planned again. That is no damage."""
+        """A query that outlives its run keeps committing, and deletes files that it no longer needs: then the takeover
+        is planned again. That is not damage."""
         target = self._directory(self._next_name(epoch))
         source = self._root.at(previous.name)
         with storage_errors(f"take over {source.location}"):
@@ -211,7 +212,7 @@ class JobFolder:
         return target
 
     def clean(self, keep: RunDirectory) -> None:
-        """A run that stalled before this must not remove what a newer run works in, or is building."""
+        """A run that stalled earlier must not remove a directory that a newer run uses or builds."""
         try:
             self._clean(_order(keep.name))
         except OSError as error:
@@ -244,8 +245,8 @@ def _take_over(source: WorkDirectory, target: WorkDirectory) -> None:
         try:
             barrier = barriers.newest_barrier(source)
             if barrier is None:
-                raise NotPlannable("it has no commit any more")
-            # A writer of the user's own may have got the batch behind the barrier: it must be the same batch again.
+                raise NotPlannable("it no longer has a commit")
+            # The user's own writer may have received the batch after the barrier: Spark must repeat exactly that batch.
             planned = barriers.has_planned(source, barrier)
             restorer.take_over(source, barriers.plan(source, barrier, planned=planned), target)
         except (Corrupt, NotPlannable, FileNotFoundError) as error:
@@ -253,8 +254,8 @@ def _take_over(source: WorkDirectory, target: WorkDirectory) -> None:
         else:
             return
     raise StorageUnreachable(
-        f"could not take over {source.location}: somebody is still writing there: {moved}",
-        hint="stop the run before this one, and start again",
+        f"could not take over {source.location}: another process still writes there: {moved}",
+        hint="stop the previous run, and start again",
     ) from moved
 
 
@@ -269,6 +270,6 @@ def _name(epoch: FencingEpoch, number: int) -> str:
 
 
 def _order(name: str) -> tuple[float, float]:
-    """Of directories, half-built ones included, by run and number; what is neither comes last."""
+    """Sort key of directories, half-built ones included, by run and number; other names come last."""
     match = _DIRECTORY.match(name)
     return (int(match[1]), int(match[2])) if match else (math.inf, math.inf)

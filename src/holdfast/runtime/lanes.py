@@ -1,15 +1,15 @@
-"""Where blocking work runs. A lane with one thread does its work in order and one at a time; that is what other
-programs use locks for. The lanes:
+"""Threads for blocking work. A lane with one thread does its work in order and one at a time, so it needs no
+locks. The lanes:
 
-    journal     appends to the journal, and whatever must not happen between two of them
+    journal     appends to the journal, and everything that must not run between two appends
     copy        planning and copying of shards
-    publish     the sink's publications
+    publish     publishing to the sink
     query       starting and stopping the query
-    look        looks at the work directory for a new barrier, and at the query for signs of life
-    heartbeat   the heartbeat and the look whether a newer run has claimed the job, at a pace of its own
-    requests    looks for requests of commands
+    look        checks the work directory for a new barrier, and whether the query still runs
+    heartbeat   the heartbeat, and whether a newer run has claimed the job, at its own interval
+    requests    checks for requests of commands
     collect     deletion of what retention dropped
-    scrub       reading back what the home holds, in the background
+    scrub       reads and verifies the home, in the background
     state_file  the state file on this host
 """
 
@@ -33,7 +33,7 @@ DOING = {
     "scrub": "reading back from the home",
     "state_file": "writing the state file",
 }
-"""What a lane is at, for messages."""
+"""What a lane does, for messages."""
 
 Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "requests", "collect", "scrub", "state_file"]
 Work = Callable[[], None]
@@ -41,15 +41,14 @@ Work = Callable[[], None]
 
 class Lanes(Protocol):
     def submit(self, lane: Lane, work: Work) -> None:
-        """Run `work` on the lane, some time later. It reports by itself and does not raise."""
+        """Run `work` on the lane later. It reports its own result and does not raise."""
 
     def every(self, lane: Lane, seconds: float, work: Work) -> None:
-        """Run `work` on a thread of the lane's own, again and again with this pause, until the lanes are closed.
-        Nobody else sets its pace or can hold it up. It does not raise."""
+        """Run `work` repeatedly on the lane's own thread, with this pause, until the lanes are closed. No other work
+        delays it. It does not raise."""
 
     def busy_since(self) -> Mapping[Lane, float]:
-        """Of each lane that works, the moment of the monotonic clock at which the oldest of its work under way began.
-        Any thread may ask."""
+        """For each busy lane, the monotonic time at which its oldest work in progress began. Any thread may call it."""
 
 
 class ThreadLanes:
@@ -70,7 +69,7 @@ class ThreadLanes:
         self._widths = widths
         self._closed = threading.Event()
         self._under_way: dict[int, tuple[Lane, float]] = {}
-        """By the thread that does it."""
+        """Work in progress, by its thread."""
         for lane, width in widths.items():
             for number in range(width):
                 name = f"holdfast-{lane}-{number}"
@@ -93,7 +92,7 @@ class ThreadLanes:
         return oldest
 
     def close(self) -> None:
-        """Let every thread end after the work it has."""
+        """Let every thread end after its current work."""
         self._closed.set()
         for lane, width in self._widths.items():
             for _ in range(width):

@@ -1,10 +1,10 @@
-"""A writer of the user's own, and the batch ids that it has seen.
+"""The user's own DataStreamWriter, and the batch ids that it has seen.
 
-Such a writer (Spark's file sink, Spark's Delta sink, a `foreachBatch` with `txnVersion`) skips batch ids that it has
-taken before. That is right as long as an id stands for the same rows. In the directory of the run before it does: Spark
-repeats what was planned there. After a restore it does not: the batches behind the barrier are cut anew, and what falls
-under an id that the writer has seen is lost without a word. So a restore is refused when the writer has gone, or may
-have gone, beyond the barrier.
+Such a writer (Spark's file sink, Spark's Delta sink, a `foreachBatch` with `txnVersion`) skips batch ids that it
+already has. That is right as long as an id stands for the same rows. In the previous run's directory it does: Spark
+repeats the planned batches. After a restore it does not: Spark plans the batches after the barrier again, and the rows
+of an id that the writer has seen are lost without an error. So a restore is refused when the writer has, or may have,
+batches beyond the barrier.
 """
 
 from dataclasses import dataclass
@@ -21,31 +21,31 @@ Repeats = Literal["refuse", "accept"]
 
 @dataclass(frozen=True)
 class Taken:
-    """What a writer of the user's own has taken, as far as it can be asked."""
+    """The batches that the user's own writer has, as far as its sink reports them."""
 
     writer: str
     """Completes "… has batch 12 already"."""
     newest: BatchId | None
-    """The newest batch id that it has; None when it has none, or cannot be asked."""
+    """The newest batch id that it has; None when it has none, or when that is unknown."""
     known: bool
-    """Whether it could be asked."""
+    """Whether its sink reports the newest batch."""
     always_skips: bool = False
-    """It is known to skip what it has seen, so nobody can say that it does not."""
+    """It always skips batch ids that it has seen, so `--repeats accept` does not apply."""
     planned: BatchId = NONE_YET
-    """The newest batch that Spark has planned in the directory where it is to go on. Up to there an id stands for the
+    """The newest batch that Spark has planned in the directory where the job resumes. Up to there an id stands for the
     same rows as before."""
 
 
 def may_have_more(state: JobState, planned: BatchId, *, local: bool, claimed: bool = True) -> bool:
-    """Whether the writer may have got batches behind `planned`, by all that the journal says.
+    """Whether, according to the journal, the writer may have batches after `planned`.
 
-    `claimed`: `state` has the claim of the run that starts. `local`: it goes on in what the run before left. A run that
-    died without a word has told nobody how far it was, but its directory tells.
+    `claimed`: `state` includes the claim of the starting run. `local`: the job resumes in the previous run's directory.
+    A run that crashed recorded no position, but its directory shows it.
     """
     earlier = state.runs[:-1] if claimed else state.runs
     wrote = _last_that_ran(state, earlier)
     if wrote is None:
-        return bool(state.completed)  # a copy: nobody here knows how far the source went
+        return bool(state.completed)  # a copy: the source's position is unknown here
     end = state.ends.get(wrote.fencing_epoch)
     if end is not None and end.planned is not None:
         return end.planned > planned
@@ -75,14 +75,14 @@ def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_m
 
 def _skips(job: JobName, taken: Taken, first: BatchId) -> Conflict:
     ways = [
-        "start it where the run before left its work directory",
-        "give the writer another place",
+        "start it where the previous run left its work directory",
+        "give the writer another path",
         "let holdfast write: return the DataFrame and give a sink",
     ]
     if not taken.always_skips:
-        ways.append("if the writer takes rows again under ids that it has seen: --repeats accept")
+        ways.append("if the writer accepts batch ids that it has seen: --repeats accept")
     return Conflict(
-        f"could not start job {job!r}: it would go on with batch {first}, whose rows are cut anew, but {taken.writer} "
+        f"could not start job {job!r}: it would resume with batch {first}, which Spark plans again, but {taken.writer} "
         f"has batch {taken.newest} already and skips {_batches(first, taken.newest)}: their rows would be lost",
         hint="; or ".join(ways),
     )
@@ -90,11 +90,12 @@ def _skips(job: JobName, taken: Taken, first: BatchId) -> Conflict:
 
 def _may_skip(job: JobName, taken: Taken, first: BatchId) -> Conflict:
     return Conflict(
-        f"could not start job {job!r}: it would go on with batch {first}, whose rows are cut anew, and the run before "
-        f"may have given later ones to {taken.writer}, which cannot be asked: if it skips batch ids that it has "
-        "seen, rows are lost",
-        hint="start it where the run before left its work directory; or if the writer takes rows again under ids that "
-        "it has seen, by replacing them for instance: --repeats accept; or say how far it is: sink_position=function",
+        f"could not start job {job!r}: it would resume with batch {first}, which Spark plans again, and the previous "
+        f"run may have written later ones to {taken.writer}, whose position is unknown: if it skips batch ids "
+        "that it has seen, rows are lost",
+        hint="start it where the previous run left its work directory; or if the writer accepts batch ids that "
+        "it has seen, for example by replacing rows: --repeats accept; or report its newest "
+        "batch: sink_position=function",
     )
 
 

@@ -1,4 +1,4 @@
-"""What the runtime needs from outside: work directories and the query. On a real machine these are `job_folder` and
+"""What the runtime needs from outside: work directories and the query. In production these are `job_folder` and
 `holdfast.spark`; the simulation has its own."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RunDirectory(Protocol):
 
     @property
     def name(self) -> str:
-        """Among the directories of the job."""
+        """Unique among the directories of the job."""
 
     @property
     def location(self) -> str: ...
@@ -41,9 +41,9 @@ class RunDirectory(Protocol):
         """Raises `NotPlannable` when a file of the barrier is gone."""
 
     def pin(self, ticket: Ticket, files: Many[WorkFile]) -> bool:
-        """Keep these files for `copy` until `unpin`, whatever Spark deletes. False where that is not possible.
+        """Keep these files for `copy` until `unpin`, even when Spark deletes them. False where that is not possible.
 
-        Raises `NotPlannable` when one is gone already.
+        Raises `NotPlannable` when one is already gone.
         """
 
     def unpin(self, ticket: Ticket) -> None:
@@ -53,10 +53,10 @@ class RunDirectory(Protocol):
         """Raises `ShardDeclined`, `Cancelled`, `BeingDeleted` or a `StorageError`."""
 
     def ledger(self) -> tuple[StagedBatch, ...]:
-        """What the sink staged and recovery must know of, oldest batch first."""
+        """The staged batches that recovery needs, oldest first."""
 
     def prune_ledger(self, published: BatchId) -> None:
-        """Forget what is published, or leave it for the next time."""
+        """Drop published batches. Best effort: what stays is dropped the next time."""
 
     def drop_ledger_after(self, batch: BatchId | None) -> None: ...
 
@@ -64,7 +64,7 @@ class RunDirectory(Protocol):
         """The bytes of one file; `OSError` when it cannot be read."""
 
     def set_aside(self, why: str) -> None:
-        """Mark as unreadable and keep for inspection; never resumed from again."""
+        """Mark as unreadable and keep for inspection; no run resumes from it again."""
 
 
 class Workplace(Protocol):
@@ -74,10 +74,10 @@ class Workplace(Protocol):
         """The directory that `run` left here, when a query can resume from it."""
 
     def adopt(self, previous: RunDirectory, epoch: FencingEpoch) -> RunDirectory:
-        """A new directory with the previous one's newest barrier. The previous one may be gone then."""
+        """A new directory with the previous one's newest barrier. The previous one may no longer exist afterwards."""
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> RunDirectory:
-        """A new directory from a checkpoint, every byte checked. Raises `Corrupt`."""
+        """A new directory from a checkpoint, every byte verified. Raises `Corrupt`."""
 
     def fresh(self, epoch: FencingEpoch) -> RunDirectory:
         """A new, empty directory."""
@@ -86,15 +86,15 @@ class Workplace(Protocol):
         """Remove the directories of earlier runs, except those set aside."""
 
     def remember(self, head: Sequence) -> None:
-        """The journal has come this far: a home that knows less later was put back. Best effort."""
+        """Record the journal's newest entry: a home that is older later was restored from a backup. Best effort."""
 
 
 @dataclass(frozen=True)
 class Supervisor:
-    """Whom a query that runs asks and tells, from any thread."""
+    """Callbacks of a running query, from any thread."""
 
     still_owner: Callable[[], bool]
-    """Before each batch: False only when a newer run is known to own the job."""
+    """Called before each batch: False only when a newer run is known to own the job."""
     ended: Callable[[], None]
     """Only a wake-up: it may come late, more than once, or never."""
 
@@ -105,43 +105,43 @@ class Query(Protocol):
 
     @property
     def sink(self) -> Sink | None:
-        """None when the query brings a writer of its own: then output is at least once, not exactly once."""
+        """None when the query has its own writer: then output is at least once, not exactly once."""
 
     @property
     def batches_retained(self) -> int | None:
-        """For how many batches Spark keeps the files of one; None before the start."""
+        """How many batches Spark retains the files of a batch for; None before the start."""
 
     def describe(self) -> dict[str, str]:
-        """What a manifest says of the query: Spark version, state store provider, shuffle partitions…"""
+        """The description of the query in a manifest: Spark version, state store provider, shuffle partitions…"""
 
     def look_ahead(self, ahead: Ahead) -> None:
-        """Raises before the claim what `preflight`, or what `own_writer` says, would be refused with after it:
-        `Incompatible` or `Conflict`. Leaves no trace, and says nothing when that cannot be told."""
+        """Raises before the claim what `preflight` or `own_writer` would lead to after it: `Incompatible` or
+        `Conflict`. Changes nothing, and returns when that is not known yet."""
 
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
-        """Compare the query with the directory in which it is to go on after `barrier`, before anything is done.
+        """Compare the query with the directory in which it resumes after `barrier`, before anything is changed.
 
-        True when differences were overridden that Spark may break on. Raises `Incompatible` when they were not.
+        True when the user overrides differences that Spark may fail on. Raises `Incompatible` when the user does not.
         """
 
     def look_at_sink(self, context: SinkContext) -> SinkState | None:
-        """What the sink knows of the job, None when there is no sink. Leaves no trace. Raises `InvalidSettings` when
-        it cannot take what the query produces."""
+        """The sink's record of the job, None when there is no sink. Changes nothing. Raises `InvalidSettings` when the
+        sink does not accept the query's output."""
 
     def missing_input(self, paths: Many[str]) -> tuple[str, ...] | None:
-        """Which of these files, as Spark's file source names them, are not there; None when that cannot be asked."""
+        """Which of these files, named as in Spark's file source, do not exist; None when that is unknown."""
 
     def own_writer(self, directory: RunDirectory) -> Taken | None:
-        """How far a writer of the query's own is, which is to go on in `directory`; None when holdfast writes."""
+        """The newest batch of the query's own writer, which resumes in `directory`; None when holdfast writes."""
 
     def open_sink(self, context: SinkContext) -> None:
-        """Get the sink ready to write what the query produces, and fence it."""
+        """Prepare the sink for the query's output, and fence it."""
 
     def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
-        """Start the query on this directory. Returns when it is running. `supervisor` hears of its end."""
+        """Start the query on this directory. Returns when it is running. `supervisor` is notified of its end."""
 
     def stop(self) -> None:
         """Stop it, and return when it has stopped. Harmless when it is not running."""
 
     def end_reason(self) -> str | None:
-        """Why the query ended, "" when it ended by itself, None while it runs."""
+        """Why the query ended, "" when it ended without an error, None while it runs."""

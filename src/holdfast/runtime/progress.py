@@ -1,4 +1,4 @@
-"""How far something that takes long has come: in lines of the log, unless whoever runs the process shows it better."""
+"""Progress of long operations: as log lines, unless the caller of the process displays it."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ Advance = Callable[[int], None]
 Show = Callable[[str, int], AbstractContextManager[Advance]]
 
 _LINE = 16 << 20
-"""Bytes between two lines, at least."""
+"""Minimum number of bytes between two lines."""
 _LINES = 10
 
 
@@ -31,7 +31,7 @@ def byte_progress(title: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def showing_with(show: Show) -> Iterator[None]:
-    """In this thread, and in those that are started from it for the job."""
+    """Applies to this thread, and to those that it starts for the job."""
     token = _SHOW.set(show)
     try:
         yield
@@ -59,7 +59,7 @@ def in_lines(title: str, total: int) -> Iterator[Advance]:
 
 @contextmanager
 def still_saying(clock: Clock, after_s: float = 10.0) -> Iterator[None]:
-    """What a start is at, once more when it has not got on for so long, then twice as long, and so on."""
+    """Repeats the current step of a start when it has not changed for this long, then twice as long, and so on."""
     over = threading.Event()
 
     def say() -> None:

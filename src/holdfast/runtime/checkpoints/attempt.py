@@ -1,4 +1,4 @@
-"""What the runtime holds for one checkpoint under way; how far it is, and since when, the coordinator knows."""
+"""The runtime's data of one checkpoint in progress. The coordinator has its phase and times."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from holdfast.snapshot.carrier import ShardCopy
 
 @dataclass
 class Attempt:
-    """What one ticket has gathered so far."""
+    """What one ticket has collected so far."""
 
     ticket: Ticket
     kind: Kind
@@ -22,7 +22,7 @@ class Attempt:
     id: CheckpointId | None = None
     plan: SnapshotPlan | None = None
     pinned_after: float | None = None
-    """Seconds from the trigger; None when nothing is pinned."""
+    """Seconds from the trigger to the pins; None when nothing is pinned."""
     copies: dict[ShardId, ShardCopy] = field(default_factory=dict)
     failures: dict[ShardId, int] = field(default_factory=dict)
     aborted: bool = False

@@ -1,4 +1,4 @@
-"""What the journal is told about a checkpoint that ended."""
+"""Builds the journal entries of a completed or failed checkpoint."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +21,7 @@ from holdfast.repository.journal import MakeEntry
 
 @dataclass(frozen=True)
 class Stored:
-    """A manifest in the home."""
+    """A stored manifest."""
 
     digest: Digest
     size: int

@@ -4,7 +4,7 @@ Lanes: `begin`, `seal`, `record` and `retire` run on the journal lane, planning 
 appends overlap, and a checkpoint that was aborted before its `seal` began is never appended.
 
 A checkpoint is planned and its files are pinned as soon as it begins, before the journal has answered: from then on
-Spark may delete what it likes.
+Spark may delete any of them.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ from holdfast.storage.metered import Usage
 
 _UNRECORDED_KEPT = 200
 _PLANNING_TRIES = 3
-"""A file may vanish between the look at the directory and its pinning."""
+"""A file may disappear between the listing of the directory and its pinning."""
 
 
 class Checkpointing:
@@ -83,7 +83,7 @@ class Checkpointing:
         headroom: HeadroomWatch,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
-        """`usage` says what was asked of the home so far."""
+        """`usage` returns the requests to the home so far."""
         self._job = job
         self._store = store
         self._journal = journal
@@ -104,7 +104,7 @@ class Checkpointing:
         self._attempts: dict[Ticket, Attempt] = {}
         self._unrecorded: deque[tuple[CheckpointRecord, Sequence]] = deque(maxlen=_UNRECORDED_KEPT)
         self.journal_answers = True
-        """Whether the last step on the journal lane got through. Else only a step that is needed tries."""
+        """Whether the last step on the journal lane succeeded. If not, optional steps do not try."""
         self._written: dict[CheckpointId, str] = {}
         """Keys of manifests whose checkpoint is not known to be completed."""
 
@@ -125,7 +125,7 @@ class Checkpointing:
         )
         self._attempts[command.ticket] = attempt
         self._blobs.begin(command.ticket)
-        # While nobody else is copying the ledger, what is published can leave it.
+        # The ledger can drop published batches only while no other checkpoint copies it.
         prunable = published if len(self._attempts) == 1 else None
         self._lanes.submit("copy", lambda: self._prepare(attempt, prunable))
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
@@ -151,7 +151,7 @@ class Checkpointing:
         self._leave(ticket)
 
     def record(self, record: CheckpointRecord) -> None:
-        """The journal has a completed one already; a failed one is written when that is possible."""
+        """A completed checkpoint is already in the journal; a failed one is written when the journal is reachable."""
         attempt = self._attempts.get(record.ticket)
         if attempt is not None or not record.completed:
             self._headroom.ended(record, attempt.pinned_after if attempt else None, self._can_pin)
@@ -163,13 +163,13 @@ class Checkpointing:
             self._lanes.submit("journal", self.write_unrecorded)
 
     def _leave(self, ticket: Ticket) -> None:
-        """The checkpoint is in the journal, or will never be."""
+        """The checkpoint is in the journal, or never will be."""
         self._blobs.end(ticket)
         if attempt := self._attempts.pop(ticket, None):
             self._lanes.submit("copy", lambda: attempt.directory.unpin(ticket))
 
     def mark_damaged(self, damaged: Collection[CheckpointId], proven: CheckpointId | None) -> None:
-        """Upload anew what only `damaged` checkpoints hold; `proven` has just been read whole."""
+        """Upload again what only `damaged` checkpoints name; `proven` has just been read and verified in full."""
         manifests = self._manifests.all()
         named = {file.key for id in damaged if id in manifests for file in manifests[id].files()}
         if proven is not None and proven in manifests:
@@ -177,8 +177,8 @@ class Checkpointing:
         self._blobs.mark_damaged(named)
 
     def orphaned_manifests(self) -> frozenset[str]:
-        """Keys of manifests whose checkpoint will never be completed. Called on the journal lane, where no seal is
-        half-way; each is said once."""
+        """Keys of manifests whose checkpoint will never complete; each is returned once. Called on the journal lane,
+        where no seal is in progress."""
         if self._journal.undecided:
             return frozenset()
         under_way = {attempt.id for attempt in list(self._attempts.values())}
@@ -209,7 +209,7 @@ class Checkpointing:
         self._step("checkpoint.begin")
 
         def started(stamp: Stamp) -> CheckpointStarted:
-            # The id is chosen here, after an undecided append was settled: that one may have taken the next id.
+            # The id is chosen here, after an unknown append was settled: that append may have used the next id.
             return CheckpointStarted(
                 **stamp,
                 id=CheckpointId(self._journal.state.last_checkpoint + 1),
@@ -243,7 +243,7 @@ class Checkpointing:
             attempt.directory.unpin(attempt.ticket)
 
     def _pinned_plan(self, attempt: Attempt) -> SnapshotPlan:
-        """Only what is not in the home yet has to be read, and so to be kept."""
+        """Pins only files that are not in the home yet: only those must be read."""
         for tries_left in reversed(range(_PLANNING_TRIES)):
             plan = attempt.directory.plan(attempt.barrier)
             unknown = [file for file in plan.files() if not self._blobs.holds(file)]
@@ -258,8 +258,8 @@ class Checkpointing:
         raise AssertionError("the last try returns or raises")
 
     def _copy_again(self, attempt: Attempt, shards: tuple[ShardId, ...]) -> None:
-        """Where nothing is pinned, look at the directory again: what vanished may have been replaced by something as
-        good."""
+        """Without pins, plan the directory again: Spark may have replaced a file that disappeared with an equivalent
+        one."""
         if attempt.aborted:
             return
         assert attempt.plan is not None
@@ -270,11 +270,11 @@ class Checkpointing:
             self._fail_shards(attempt, shards, error)
             return
         gone = tuple(shard for shard in shards if shard not in fresh)
-        self._fail_shards(attempt, gone, NotPlannable("the shard is no longer there"))
+        self._fail_shards(attempt, gone, NotPlannable("the shard no longer exists"))
         self._copy_group(attempt, tuple(fresh[shard] for shard in shards if shard in fresh))
 
     def _copy_group(self, attempt: Attempt, group: tuple[ShardPlan, ...]) -> None:
-        """One shard that declines does not take the others of its group with it."""
+        """A declined shard does not fail the other shards of its group."""
         while group and not attempt.aborted:
             try:
                 copies = attempt.directory.copy(group, self._blobs, lambda: self._cancelled(attempt))
@@ -341,7 +341,7 @@ class Checkpointing:
         self._journal.settle()
         self._require_free_name(attempt)
         self._require_uploaded(manifest, manifest_key(digest))
-        # Kept before the append: if its outcome is unknown, a sweep must still know the manifest.
+        # Added before the append: if its outcome is unknown, a sweep must still see the manifest.
         self._manifests.add(attempt.id, manifest)
         usage = self._usage() if self._usage is not None else None
         requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
@@ -366,27 +366,27 @@ class Checkpointing:
         self._post(CheckpointSealed(attempt.ticket))
 
     def _require_uploaded(self, manifest: Manifest, key: str) -> None:
-        """What no completed checkpoint has named yet was only answered for. If the home was another one meanwhile
-        (emptied, swapped, not mounted), the answer was true, and the object is not here."""
+        """An object that no completed checkpoint names yet is backed only by the answer to its upload. If the home was
+        another one at that time (emptied, swapped, not mounted), the answer was true, and the object is not here."""
         unproved = self._blobs.unclaimed_of(manifest)
         if gone := missing(self._store, [*sorted(unproved), key]):
             self._blobs.mark_damaged(gone)
             raise HomeReplaced(
-                f"could not complete checkpoint {manifest.checkpoint}: {len(gone)} objects that were uploaded for it, "
-                f"{min(gone)} among them, are not in the home",
+                f"could not complete checkpoint {manifest.checkpoint}: {len(gone)} objects of it were uploaded "
+                f"and are missing from the home, for example {min(gone)}",
                 hint=FailureReason.HOME_REPLACED.rule.hint,
             )
 
     def _require_free_name(self, attempt: Attempt) -> None:
-        """An attempt that was aborted may have been completed all the same, and have the name."""
+        """An aborted attempt may have completed all the same, and hold the name."""
         if attempt.name is not None and attempt.name in {entry.name for entry in self._journal.state.retained()}:
             raise NameTaken(f"savepoint {attempt.name!r} exists")
 
     def write_unrecorded(self) -> None:
-        """Failures, into the history. Called on the journal lane.
+        """Writes failed checkpoints into the history. Called on the journal lane.
 
-        Best effort: what cannot be written now is tried again when a checkpoint has begun. A lane that has just waited
-        for a home in trouble does not wait once more for this.
+        Best effort: what cannot be written now is written after a later checkpoint has begun. When the home has just
+        failed to answer, the lane does not wait for it again.
         """
         try:
             while self._unrecorded and self.journal_answers:

@@ -1,4 +1,5 @@
-"""Measures how long a barrier's files live against how long a checkpoint needs them, and warns when that gets close."""
+"""Compares how long Spark keeps a barrier's files with how long a checkpoint needs them, and warns when the margin is
+small."""
 
 from collections.abc import Callable
 
@@ -29,7 +30,7 @@ class HeadroomWatch:
             self._pace.reached(barrier, self._clock.monotonic(), retained)
 
     def ended(self, record: CheckpointRecord, pinned_after: float | None, can_pin: bool) -> None:
-        """`pinned_after` is None when nothing was pinned, which is so for want of links or of files."""
+        """`pinned_after` is None when nothing was pinned: the file system has no links, or there was no new file."""
         vanished = record.failure is not None and record.failure.reason is FailureReason.FILES_VANISHED
         if record.failure is not None and not vanished:
             return
@@ -46,7 +47,7 @@ class HeadroomWatch:
     # On any thread.
 
     def measured(self, needed_s: float, pinned: bool, vanished: bool = False) -> Headroom | None:
-        """None when Spark's setting or the pace of the batches is not known."""
+        """None when Spark's setting or the pace of the batches is unknown."""
         retained = self._batches_retained()
         kept_s = self._pace.lifetime(retained) if retained else None
         if retained is None or kept_s is None:

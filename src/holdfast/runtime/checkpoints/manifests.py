@@ -1,4 +1,4 @@
-"""The manifests that a run has read or written. Lanes change and read them at the same time."""
+"""The manifests that a run has read or written. Lanes read and change them concurrently."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -8,9 +8,9 @@ from holdfast.identifiers import CheckpointId
 
 
 class Manifests(Mapping[CheckpointId, Manifest]):
-    """Of every completed checkpoint that is not retired, as far as they are known.
+    """The known manifests of completed checkpoints that are not retired.
 
-    A change makes another dictionary, published by one assignment: who iterates has one that nobody changes.
+    Each change builds a new dictionary and publishes it by one assignment, so an iteration never sees a change.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Manifests(Mapping[CheckpointId, Manifest]):
         return len(self._by_id)
 
     def all(self) -> Mapping[CheckpointId, Manifest]:
-        """As they are now."""
+        """The current dictionary."""
         return self._by_id
 
     def add(self, id: CheckpointId, manifest: Manifest) -> None:
@@ -35,7 +35,7 @@ class Manifests(Mapping[CheckpointId, Manifest]):
             self._by_id = {**self._by_id, id: manifest}
 
     def drop(self, id: CheckpointId) -> Manifest | None:
-        """What it was, None when it was not known."""
+        """The dropped manifest, None when it was unknown."""
         with self._changing:
             dropped = self._by_id.get(id)
             self._by_id = {kept: manifest for kept, manifest in self._by_id.items() if kept != id}

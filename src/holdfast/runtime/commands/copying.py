@@ -1,13 +1,14 @@
-"""A job, or one checkpoint of it, in another home.
+"""Copies a job, or one checkpoint of it, to another home.
 
-The copy is the same job: same lineage, same ids, same keys. Its journal goes on above the source's numbers, so that a
-run over the copy has a higher fencing epoch than any run over the source, and whatever both write to (a sink, above
-all) obeys the newer one. It depends on nothing in the source.
+The copy is the same job: same lineage, same ids, same keys. Its journal continues above the source's sequence numbers,
+so a run of the copy has a higher fencing epoch than any run of the source, and anything that both write to (above all a
+sink) accepts the newer one. The copy depends on nothing in the source.
 
-It also knows what the source decided (`repository/replay.py`), so that it resumes where the source would.
+It also contains the source's decisions (`repository/replay.py`), so it resumes where the source would.
 
-The target is owned while it is written, like by any other maintenance. A checkpoint is there when, and only when, the
-target's journal says so, after all of its objects are; so a copy that was cut off is shorter, never broken.
+The command owns the target while it writes, like any other maintenance. A checkpoint exists in the target when, and
+only when, the target's journal has it, which is after all of its objects were copied. So an interrupted copy is
+shorter, never broken.
 """
 
 from collections.abc import Callable
@@ -48,24 +49,24 @@ class JobHome:
 @dataclass
 class Copied:
     checkpoints: list[CheckpointId] = field(default_factory=list)
-    """Which the target did not have."""
+    """Checkpoints that the target did not have."""
     present: list[CheckpointId] = field(default_factory=list)
-    """Which it had."""
+    """Checkpoints that it had."""
     repaired: list[CheckpointId] = field(default_factory=list)
-    """Which it had, damaged, and has whole now."""
+    """Checkpoints that were damaged in the target and are repaired now."""
     objects: int = 0
     bytes: int = 0
     retired: list[CheckpointId] = field(default_factory=list)
-    """Given up at the target too, since the source has."""
+    """Abandoned at the target, because the source abandoned them."""
     decisions: list[str] = field(default_factory=list)
-    """Of the source, which the target did not know."""
+    """Decisions of the source that the target did not have."""
     vanished: list[CheckpointId] = field(default_factory=list)
-    """Retired at the source while they were being copied."""
+    """Retired at the source during the copy."""
     damaged: dict[CheckpointId, str] = field(default_factory=dict)
 
 
 def require_possible(source: JobHome, target: JobHome, source_state: JobState, target_state: JobState) -> None:
-    """Refuse a target that is not, or not only, a copy of the source."""
+    """Refuse a target that is not a pure copy of the source."""
     if source.store.url == target.store.url:
         raise InvalidSettings(f"could not copy {source} onto itself", hint="--to another home, or --as another name")
     pipeline = target_state.pipeline
@@ -73,7 +74,7 @@ def require_possible(source: JobHome, target: JobHome, source_state: JobState, t
     hint = "--as NAME copies to a new job"
     if target_state.runs and target_state.lineage != source_state.lineage:
         run = pipeline or target_state.runs[-1]
-        raise InvalidSettings(f"{another}that is another job, last owned by host {run.host}, pid {run.pid}", hint=hint)
+        raise InvalidSettings(f"{another}it is another job, last owned by host {run.host}, pid {run.pid}", hint=hint)
     if pipeline is not None:
         raise InvalidSettings(
             f"{another}it has run on its own since it was copied, on host {pipeline.host}, pid {pipeline.pid}",
@@ -109,18 +110,18 @@ class Copy:
         progress: Callable[[Load], AbstractContextManager[Progress]],
         around: Environment | None = None,
     ) -> None:
-        """`progress` is asked for each checkpoint that is sent."""
+        """`progress` is called for each checkpoint that is sent."""
         self._around = around
         self._source = source
         self._target = target
         self._progress = progress
 
     def run(self, entries: list[CheckpointCompleted], *, whole: bool) -> Copied:
-        """Copy these checkpoints and the source's decisions, in its order; with `whole`, also names, the history, what
-        it retired and how much it keeps.
+        """Copy these checkpoints and the source's decisions, in its order; with `whole`, also savepoint names, the
+        history, retirements and retention.
 
-        What the target has is not sent again. Raises `OwnedByAnotherRun` when somebody owns the target, `Fenced` when
-        somebody takes it. Damage and retirement at the source are reported and do not stop the rest.
+        What the target already has is not sent again. Raises `OwnedByAnotherRun` when another run owns the target,
+        `Fenced` when one takes it over. Damage and retirement at the source are reported and do not stop the rest.
         """
         state, there = self._source.state(), self._target.state()
         require_possible(self._source, self._target, state, there)
@@ -164,11 +165,11 @@ class Copy:
         if entry.id not in _repairable(journal.state):
             copied.present.append(entry.id)
         elif self._send(transfer, entry, copied, again=True):
-            mark_repaired(journal, entry.id, "every byte was proved against the source of the copy")
+            mark_repaired(journal, entry.id, "every byte was verified against the source of the copy")
             copied.repaired.append(entry.id)
 
     def _send(self, transfer: Transfer, entry: CheckpointCompleted, copied: Copied, *, again: bool = False) -> bool:
-        """Whether the target has every byte of it now."""
+        """Whether the target now has every byte of it."""
         try:
             if again:
                 transfer.recheck(entry)
@@ -187,7 +188,8 @@ class Copy:
 
 
 def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target: JobState, *, whole: bool) -> bool:
-    """A run over the target must also have a higher epoch than the source's newest run: a sink may know that one."""
+    """A run of the target must also have a higher epoch than the source's newest run: a sink may have recorded that
+    one."""
     ids = {entry.id for entry in entries}
     if source.fencing_epoch > target.head or ids & _repairable(target):
         return False
@@ -197,7 +199,7 @@ def _is_up_to_date(entries: list[CheckpointCompleted], source: JobState, target:
 
 
 def _repairable(target: JobState) -> frozenset[CheckpointId]:
-    """Found damaged in the copy, and not abandoned."""
+    """Damaged in the copy, and not abandoned."""
     return frozenset(id for id in target.corrupt if id not in target.passed_over and id not in target.retired)
 
 
@@ -208,5 +210,5 @@ def _retire(journal: Journal, ids: tuple[CheckpointId, ...], copied: Copied) -> 
 
 
 def _append(journal: Journal, entry: AnyEntry) -> None:
-    """The entry as it is, at the end of another journal. `at` stays: it says when it happened."""
+    """Appends the entry unchanged to another journal. `at` stays: the time when it happened."""
     journal.append(lambda stamp: msgspec.structs.replace(entry, **{**stamp, "at": entry.at}))

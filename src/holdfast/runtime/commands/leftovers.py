@@ -1,7 +1,7 @@
 """What runs leave beside their work directory on this host, how long it stays, and its removal by `holdfast collect`.
 
-Nothing here is ever used again by holdfast: it is kept for people to look at. Each kind has an age and a limit, so that
-it is bounded also when nobody looks.
+holdfast never uses any of it again: it is kept for inspection. Each kind has an age and a limit, so its size is bounded
+even when it is never removed by hand.
 """
 
 import os
@@ -34,18 +34,18 @@ NEWEST_KEPT = 3
 
 class Kind(StrEnum):
     STALE = "stale"
-    """A work directory of another life of the job, set aside by `--new-life`."""
+    """A work directory of another lineage of the job, set aside by `--new-life`."""
     SET_ASIDE = "set aside"
     """A directory that Spark could not read, with the reason in a note beside it."""
     HALF_BUILT = "half-built"
     """A restore that was killed."""
     STAGED = "staged"
-    """Output of attempts that died, which no checkpoint and no work directory names."""
+    """Output of attempts that failed, which no checkpoint and no work directory references."""
 
 
 KEPT_S = {Kind.STALE: 7 * DAY_S, Kind.SET_ASIDE: 7 * DAY_S, Kind.HALF_BUILT: DAY_S, Kind.STAGED: DAY_S}
 _NO_LIMIT = (Kind.HALF_BUILT, Kind.STAGED)
-"""What a living process may be making now is known by its age alone."""
+"""Only its age shows whether a running process may still be writing it."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,14 @@ class Leftover:
     kind: Kind
     bytes: int
     since: float
-    """Seconds since 1970."""
+    """Unix time."""
     wait_s: float = 0.0
-    """How long it is kept from now on; 0: it may go."""
+    """For how many more seconds it is kept; 0: it may be removed."""
 
 
 def leftovers(root: Path, lineage: str, now: float) -> tuple[Leftover, ...]:
-    """Of the job whose work directories are in `root`. Nothing when the marker there is another job's, or none."""
+    """Leftovers of the job whose work directories are in `root`. Empty when the marker there belongs to another job, or
+    is missing."""
     try:
         marker = read_marker(work_directory(root))
     except HoldfastError:
@@ -74,8 +75,8 @@ def leftovers(root: Path, lineage: str, now: float) -> tuple[Leftover, ...]:
 def left_at_the_sink(
     root: Path, run: RunStarted, state: JobState, store: ObjectStore, now: float
 ) -> tuple[Leftover, ...]:
-    """What is staged at the sink of the newest run and needed by nobody. Nothing unless every ledger could be read: of
-    the work directories in `root`, which a start may go on in, and of every checkpoint that is kept."""
+    """What is staged at the sink of the newest run and no longer needed. Empty unless every ledger could be read: those
+    of the work directories in `root`, from which a start may resume, and of every retained checkpoint."""
     try:
         marker = read_marker(work_directory(root))
         if marker is None or marker.lineage != run.lineage or not run.sink:
@@ -83,7 +84,7 @@ def left_at_the_sink(
         named = frozenset(_named_by_directories(root)) | frozenset(_named_by_checkpoints(store, state))
         paths = left_staged(run.sink, SinkContext(marker.job, run.fencing_epoch, run.lineage), named)
     except HoldfastError as error:
-        log.debug("what is staged at the sink is not looked at: %s", error.message)
+        log.debug("staged output at the sink is not listed: %s", error.message)
         return ()
     return tuple(with_waits((_leftover(path, Kind.STAGED, path) for path in paths), now))
 
@@ -102,7 +103,7 @@ def _named_by_checkpoints(store: ObjectStore, state: JobState) -> Iterator[str]:
 
 
 def with_waits(found: Iterable[Leftover], now: float) -> Iterator[Leftover]:
-    """Of one kind: the newest few are kept until they are old, the others may go. Newest first."""
+    """All of one kind, newest first: the newest few are kept until they are old, the others may be removed."""
     for number, item in enumerate(sorted(found, key=lambda item: item.since, reverse=True)):
         left = KEPT_S[item.kind] - (now - item.since)
         kept = left > 0 and (number < NEWEST_KEPT or item.kind in _NO_LIMIT)
@@ -110,11 +111,11 @@ def with_waits(found: Iterable[Leftover], now: float) -> Iterator[Leftover]:
 
 
 def remove(item: Leftover) -> str | None:
-    """Why it could not be removed, None when it is gone."""
+    """Why it could not be removed, None when it was."""
     problems: list[str] = []
     shutil.rmtree(item.path, onerror=lambda function, path, info: problems.append(f"{path}: {info[1]}"))
     if item.path.exists():
-        return problems[0] if problems else f"{item.path} is still there"
+        return problems[0] if problems else f"{item.path} still exists"
     if item.kind is Kind.SET_ASIDE:
         item.path.with_name(item.path.name + ASIDE).unlink(missing_ok=True)
     return None
@@ -146,14 +147,14 @@ def _half_built(root: Path) -> Iterator[Leftover]:
 
 
 def _directories(folder: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
-    """No links: what they lead to is somebody else's."""
+    """Excludes symbolic links: their targets belong to others."""
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and wanted(entry.name)]
     yield from (folder / name for name in sorted(names))
 
 
 def _leftover(path: Path, kind: Kind, dated: Path) -> Leftover:
-    """A rename changes the time of the inode, not that of the contents."""
+    """A rename changes the inode's time, not that of the contents."""
     status = dated.stat()
     return Leftover(path, kind, _size(path), max(status.st_mtime, status.st_ctime))
 

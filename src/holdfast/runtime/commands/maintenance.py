@@ -1,12 +1,12 @@
 """Writing to a job whose pipeline does not run: a claim like a run's, heartbeats, entries, and an end.
 
-Maintenance owns the job for as long as it takes, so everything that holds for owners holds for it: it fences whoever
-stalled, and it is fenced by whoever claims after it. It makes no batches, touches no work directory and opens no sink.
-That is why recovery may look past it.
+Maintenance owns the job while it runs, so every rule about owners applies to it: it fences a stalled run, and a later
+claim fences it. It makes no batches, changes no work directory and opens no sink. That is why recovery may ignore it.
 
-A command is no reason to stop a pipeline that only paused. So it takes the job when its run has said that it ended, or
-when its process can be seen to be dead; from a run that vanished only when a person says so, and then after watching
-its heartbeat for a whole life. Another command that vanished is watched likewise, and needs nobody to say so.
+A command must not stop a pipeline that is only paused. So it takes the job when the last run has recorded its end, or
+when its process is visibly dead. It takes it from a run that disappeared only with `--on-conflict takeover`, and then
+after watching its heartbeat for a whole timeout. Another command that disappeared is watched in the same way, without
+that option.
 """
 
 from collections.abc import Iterator
@@ -32,18 +32,18 @@ from holdfast.storage.interface import ObjectStore
 HEARTBEAT_S = 5.0
 COPY_LEAD = 1_000_000
 """How far a copy's journal jumps above its source's: the source may have started again since the last copy, and a sink
-that both know must obey the copy all the same."""
+that both use must still accept the copy."""
 OnConflict = Literal["refuse", "takeover"]
-_HINT = "wait until that run has ended, or stop it, and try again"
+_HINT = "wait until that run ends, or stop it, and try again"
 _VANISHED_HINT = (
-    "if that run is gone for good: --on-conflict takeover, which watches its heartbeat first; or start the job, "
+    "if that run no longer exists: --on-conflict takeover, which watches its heartbeat first; or start the job, "
     "which does the same"
 )
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a job is a copy of: the life of its source, how far its journal had come, and how much it keeps."""
+    """The source of a copy: its lineage, its newest entry, and its retention."""
 
     lineage: str
     head: Sequence
@@ -60,12 +60,12 @@ def maintenance(
     origin: Origin | None = None,
     on_conflict: OnConflict = "refuse",
 ) -> Iterator[Journal]:
-    """Own the job inside the block; the journal that comes back is loaded and may be appended to.
+    """Own the job inside the block; yields a loaded journal that accepts appends.
 
-    `store` is the job's part of the home. `doing` completes "could not … job NAME", e.g. "collect garbage of".
-    Raises `OwnedByAnotherRun` when a run owns the job that lives, or that vanished without saying so unless
-    `on_conflict` is `takeover`, or when another claims it at the same moment. Inside the block an append raises
-    `Fenced` when a newer run has taken the job.
+    `store` is the job's part of the home. `doing` completes "could not … job NAME", e.g. "collect garbage of". Raises
+    `OwnedByAnotherRun` when a live run owns the job, when one disappeared without recording its end and `on_conflict`
+    is not `takeover`, or when another run claims it at the same moment. Inside the block an append raises `Fenced` when
+    a newer run has taken the job.
     """
     environment = around or Environment.real()
     journal = Journal(
@@ -118,7 +118,7 @@ def _owning(
         interval=HEARTBEAT_S,
         application_id=lambda: None,
         clock=around.clock,
-        post=lambda fenced: None,  # the next append says the same
+        post=lambda fenced: None,  # the next append raises the same
     )
     watch.beat()
     reason = f"could not {doing} the job"
@@ -131,9 +131,9 @@ def _owning(
 
 
 def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:
-    """The claim takes all numbers up to far above the source's newest one at once, by the same create-if-absent.
+    """The claim takes all sequence numbers up to far above the source's newest at once, by the same create-if-absent.
 
-    So no two claims can disagree about where the journal goes on, and nobody who stalled finds a free number below.
+    So no two claims can disagree about where the journal continues, and a stalled run finds no free number below.
     """
     if origin is None:
         return claim

@@ -1,7 +1,7 @@
-"""Shows that this run is alive, and notices when it has been fenced.
+"""Writes this run's heartbeat, and detects when a newer run has fenced it.
 
-The heartbeat is politeness. That a fenced run stops working soon is politeness too; that it can do no harm is
-guaranteed elsewhere: its appends lose, its sink is fenced, and it deletes only keys that newer runs never use.
+Correctness does not depend on the heartbeat, nor on how soon a fenced run stops. A fenced run can do no harm for other
+reasons: its appends lose, its sink is fenced, and it deletes only keys that newer runs never use.
 """
 
 import itertools
@@ -30,7 +30,7 @@ class Beats(Protocol):
 
 @contextmanager
 def beating_in_a_thread(watch: Beats, interval: float) -> Iterator[None]:
-    """Keeps the heartbeat alive while recovery, which can take minutes, has the floor."""
+    """Keeps the heartbeat going during recovery, which can take minutes."""
     done = threading.Event()
 
     def beat() -> None:
@@ -59,7 +59,8 @@ class OwnershipWatch:
         home_replaced: Callable[[HomeReplaced | None], None] = lambda error: None,
         report: Callable[[], SelfReport | None] = lambda: None,
     ) -> None:
-        """`home_replaced` hears that what this run wrote is not in the home any more, and of None when it is again."""
+        """`home_replaced` is called when this run's entries are no longer in the home, and with None when they are
+        again."""
         self._store = store
         self._journal = journal
         self._process = process
@@ -72,14 +73,15 @@ class OwnershipWatch:
         self._report = report
         self._replaced = False
         self._heard_at = clock.monotonic()
-        """When the last look ended, or when it began if it took so long that another run may have come meanwhile."""
+        """When the last check ended; or when it began, if it took so long that another run may have claimed the job
+        meanwhile."""
         self._beats = itertools.count(1)
         self._looking = False
         self._fenced = False
         self._silent = False
 
     def beat(self) -> None:
-        """Look first, then show: a fenced run must not paint over its successor's heartbeat."""
+        """Check first, then write: a fenced run must not overwrite its successor's heartbeat."""
         try:
             if not self._look():
                 return
@@ -102,16 +104,16 @@ class OwnershipWatch:
             )
         except StorageError as error:
             if not self._silent:
-                log.warning("could not write the heartbeat, trying on: %s", error.message)
+                log.warning("could not write the heartbeat, retrying: %s", error.message)
             self._silent = True
         else:
             self._silent = False
 
     def still_owner(self) -> bool:
-        """False only when a newer run is known. Looks again when the last look is so old that one may have come.
+        """False only when a newer run is known. Checks again when the last check is too old to rule one out.
 
-        The query asks before each batch and must not wait for a home that is down: as long as the heartbeat looks, or
-        has just looked in vain, nobody looks a second time. What matters is a process that slept through heartbeats.
+        The query calls this before each batch and must not wait for a home that is down: while the heartbeat checks, or
+        has just failed to, there is no second check. This covers a process that was suspended and missed heartbeats.
         """
         if self._fenced:
             return False
@@ -120,7 +122,7 @@ class OwnershipWatch:
         try:
             return self._look()
         except StorageError:
-            return True  # nothing can be written then either
+            return True  # then this run cannot write either
 
     def _look(self) -> bool:
         before = self._clock.monotonic()

@@ -1,8 +1,8 @@
-"""Whether a run that nobody here can see is alive: its heartbeat is watched, by one's own clock.
+"""Determines whether a run on another host is alive by watching its heartbeat, on this process's own clock.
 
-Alive is what changes. The times that others wrote decide nothing, so it does not matter how their clocks go. Silence is
-counted in steps, from the end of one look to the beginning of the next, and a step counts for at most two: time in
-which the watcher itself slept, or could not reach the home, is not silence of the other.
+A run is alive when its heartbeat changes. Times written by others decide nothing, so their clocks do not matter.
+Silence is counted in steps, from the end of one check to the beginning of the next, and a step counts for at most two:
+time in which the watcher itself was suspended, or could not reach the home, is not silence of the other run.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _LOOKS_PER_BEAT = 2
 
 @dataclass(frozen=True)
 class Watcher:
-    """Who watches, and what watching depends on."""
+    """The watching process and its dependencies."""
 
     store: ObjectStore
     """The job's part of the home."""
@@ -36,12 +36,12 @@ class Watcher:
     clock: Clock
     sleep: Callable[[float], None]
     notify: Callable[[str], None]
-    """Hears what is being waited for."""
+    """Called with what the watcher waits for."""
 
     def answer(self, journal: Journal, watched: Silence | None = None) -> Claimable | Held:
-        """Whether the job may be claimed. Loads the journal, and watches the owner when nothing else can tell.
+        """Whether the job may be claimed. Loads the journal, and watches the owner when nothing else shows its state.
 
-        `watched` is what was silent when the same was asked before: if it still is, it is not watched again.
+        `watched` is the silence that an earlier call observed: if it still lasts, it is not watched again.
         """
         beat = heartbeat_bytes(self.store)
         state = journal.load()
