@@ -121,6 +121,6 @@ def test_where_there_are_few_slots_no_task_is_sent(
 
 
 def test_a_visit_finds_the_work_directory_and_leaves_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    visits = visit_executors(spark, tmp_path / "work")
+    visits = visit_executors(spark, work_directory(tmp_path / "work"))
     assert {(visit.unseen, visit.unable) for visit in visits} == {(None, None)}
     assert not (tmp_path / "work").exists()

@@ -12,6 +12,7 @@ import holdfast
 from holdfast.errors import Conflict, InvalidSettings
 from holdfast.identifiers import BatchId
 from holdfast.spark.writer_position import newest_planned, taken_by
+from holdfast.workdir.factory import work_directory
 from tests.spark.conftest import with_state_format
 
 NO_BATCH = BatchId(-1)
@@ -122,23 +123,23 @@ def test_a_function_of_the_user_says_how_far_its_sink_is(job: Job, tmp_path: Pat
 def test_what_cannot_be_asked_is_said_to_be_unknown(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.readStream.format("rate").load()
     work = tmp_path / "work"
-    asked = taken_by(rows.writeStream.foreachBatch(lambda batch, number: None), spark, work, None)
+    asked = taken_by(rows.writeStream.foreachBatch(lambda batch, number: None), spark, work_directory(work), None)
     assert (asked.known, asked.planned) == (False, NO_BATCH)
-    assert not taken_by(rows.writeStream.format("org.example.Unheard"), spark, work, None).known
-    kafka = taken_by(rows.writeStream.format("kafka"), spark, work, None)
+    assert not taken_by(rows.writeStream.format("org.example.Unheard"), spark, work_directory(work), None).known
+    kafka = taken_by(rows.writeStream.format("kafka"), spark, work_directory(work), None)
     assert (kafka.known, kafka.newest) == (True, None)
 
 
 def test_the_log_of_the_file_sink_is_read_compacted_or_not(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     writer = spark.readStream.format("rate").load().writeStream.format("parquet").option("path", str(out))
-    assert taken_by(writer, spark, tmp_path, None).newest is None
+    assert taken_by(writer, spark, work_directory(tmp_path), None).newest is None
     (out / "_spark_metadata").mkdir(parents=True)
     for name in ("8", "9.compact", "10", ".10.crc", "_other"):
         (out / "_spark_metadata" / name).write_text("v1")
-    assert taken_by(writer, spark, tmp_path, None).newest == 10
+    assert taken_by(writer, spark, work_directory(tmp_path), None).newest == 10
     (out / "_spark_metadata" / "19.compact").write_text("v1")
-    taken = taken_by(writer, spark, tmp_path, None)
+    taken = taken_by(writer, spark, work_directory(tmp_path), None)
     assert (taken.newest, taken.always_skips) == (19, True)
 
 
@@ -149,18 +150,18 @@ def test_a_delta_table_is_asked_for_the_transaction_of_the_querys_id(spark: Spar
     table, work = tmp_path / "table", tmp_path / "work"
     writer = spark.readStream.format("rate").load().writeStream.format("delta").option("path", str(table))
     work.mkdir()
-    assert taken_by(writer, spark, work, None).newest is None
+    assert taken_by(writer, spark, work_directory(work), None).newest is None
     mine = CommitProperties(app_transactions=[Transaction("the-id", 7)])
     write_deltalake(str(table), pyarrow.table({"a": [1]}), commit_properties=mine)
     (work / "metadata").write_text('{"id":"the-id"}')
-    taken = taken_by(writer, spark, work, None)
+    taken = taken_by(writer, spark, work_directory(work), None)
     assert (taken.known, taken.newest, taken.always_skips) == (True, 7, True)
     (work / "metadata").write_text('{"id":"another"}')
-    assert taken_by(writer, spark, work, None).newest is None
+    assert taken_by(writer, spark, work_directory(work), None).newest is None
 
 
 def test_a_batch_counts_as_planned_from_its_offsets_on(tmp_path: Path) -> None:
-    assert newest_planned(tmp_path) == NO_BATCH
+    assert newest_planned(work_directory(tmp_path)) == NO_BATCH
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text("v1")
-    assert newest_planned(tmp_path) == 0
+    assert newest_planned(work_directory(tmp_path)) == 0
