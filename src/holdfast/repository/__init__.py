@@ -1,4 +1,4 @@
 """A job's home: journal, blobs, manifests, retention, verification.
 
-Imports `storage`, `checkpoint`, `coordination`. Never touches Spark, and waits for nothing: clocks are given to it.
+Imports `storage`, `checkpoint`, `coordination`. Never uses Spark and never waits; callers pass in the time.
 """

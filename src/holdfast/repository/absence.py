@@ -1,4 +1,4 @@
-"""Absence is a claim that needs two witnesses: one "not there" of a gateway gives nothing up."""
+"""Proves that an object is absent. One "not found" from a gateway is not enough; a listing must confirm it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,15 +10,15 @@ _ASKED_ONE_BY_ONE = 32
 
 
 def proven_absent(store: ObjectStore, key: str, patience: Patience | None = None) -> bool:
-    """Whether the object is gone: denied each time it is asked for over the store's deadline, and by a listing.
+    """Whether the object is gone: every read until the store's deadline fails to find it, and no listing shows it.
 
-    Raises `StorageUnreachable` when the two go on contradicting each other.
+    Raises `StorageUnreachable` when reads and listings contradict each other until then.
     """
     return bool(absent_among(store, [key], patience))
 
 
 def absent_among(store: ObjectStore, keys: Iterable[str], patience: Patience | None = None) -> frozenset[str]:
-    """Those of `keys` that are gone, by the same proof; together they take as long as one."""
+    """Those of `keys` that are gone, by the same proof. All of them together take as long as one."""
     denied = [key for key in keys if not store.exists(key)]
     if denied:
         for _ in pauses(patience or patience_of(store)):
@@ -35,7 +35,7 @@ def absent_among(store: ObjectStore, keys: Iterable[str], patience: Patience | N
 
 
 def missing(store: ObjectStore, keys: Sequence[str]) -> frozenset[str]:
-    """Those of `keys` that are gone, by the same proof. Of many, only those are asked for that are not listed."""
+    """Those of `keys` that are gone, by the same proof. If there are many, only keys that are not listed are read."""
     if len(keys) > _ASKED_ONE_BY_ONE:
         listed = {item.key for folder in {key.partition("/")[0] for key in keys} for item in store.list(f"{folder}/")}
         keys = [key for key in keys if key not in listed]

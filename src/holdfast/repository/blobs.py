@@ -1,4 +1,4 @@
-"""Content-addressed upload: what the home already holds is not sent again.
+"""Content-addressed upload: bytes that the home already holds are not uploaded again.
 
 Two indexes, both in memory and both safe to lose:
 
@@ -15,8 +15,8 @@ Invariants
   was reserved for deletion at any time since they were asked (`RemoteUploads`). A task that was cancelled, or whose
   answer was lost, leaves objects that no manifest names: harmless, reused by any upload of the same bytes, and deleted
   by the sweep of the next run.
-- Checkpoints that begin after a pack was marked for repacking do not refer to it. They write what they need of it into
-  a new pack, out of the work directory. Older checkpoints name the old pack as long as they live.
+- Checkpoints that begin after a pack was marked for repacking do not refer to it. They write the files that they need
+  into a new pack, from the work directory. Older checkpoints name the old pack until they are deleted.
 
 Called from many threads without locks: each index changes by single dict and set operations, and the order of the steps
 in `find`, `_sent` and `reserve_for_deletion` makes them safe against each other. Two threads may upload the same bytes
@@ -36,7 +36,7 @@ PACKED_BELOW = 1 << 20
 """Files smaller than this share packs: an object store charges and waits per object."""
 PACK_TARGET = 16 << 20
 PACK_SETTLED_AFTER = 3
-"""Checkpoints before it is asked how much of a pack is still needed: much of what is in a new one dies soon."""
+"""After this many checkpoints a pack may count as sparse. Many files of a new pack are soon not needed any more."""
 
 
 class BeingDeleted(Exception):
@@ -71,12 +71,12 @@ class _Location:
 
 @dataclass(eq=False)
 class RemoteUploads:
-    """Other processes upload for this run: from the moment they are asked until their answer is merged."""
+    """Uploads for this run by other processes, from the request until their answer is merged."""
 
     damaged: frozenset[str]
     """Keys of damaged objects: they are uploaded although they exist."""
     reserved: set[str]
-    """Keys that were reserved for deletion at any time since."""
+    """Keys that were reserved for deletion at any time since the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Blobs:
         self._live: dict[str, int] = {}
         """Key → how many checkpoints had completed when it was last uploaded or referred to."""
         self._being_sent: dict[object, str] = {}
-        """One item per upload that has not come back → its key."""
+        """One item per upload that has not returned → its key."""
         self._under_way: dict[object, int] = {}
-        """Who copies → how many checkpoints had completed when it began."""
+        """Checkpoint in progress → how many checkpoints had completed when it began."""
         self._reserved: set[str] = set()
         self._unclaimed: set[str] = set()
         """Keys that this run uploads to and that no completed checkpoint has named."""
@@ -120,11 +120,11 @@ class Blobs:
     # --- the index ---
 
     def begin(self, checkpoint: object) -> None:
-        """What is uploaded or referred to from here on stays live until `end`."""
+        """Objects that are uploaded or referred to from now on stay live until `end`."""
         self._under_way[checkpoint] = self._completed
 
     def end(self, checkpoint: object) -> None:
-        """The journal has the checkpoint, or never will. May be repeated."""
+        """The checkpoint is in the journal, or never will be. Idempotent."""
         self._under_way.pop(checkpoint, None)
 
     def load_manifest(self, manifest: Manifest) -> None:
@@ -157,16 +157,16 @@ class Blobs:
             self._live.pop(key, None)
 
     def digest_of_unchanged(self, file: WorkFile) -> Digest | None:
-        """The digest of this very file, when it was read before."""
+        """The digest of exactly this file, if it was read before."""
         known = self._identity.get(file.path)
         return known[1] if known is not None and known[0] == file else None
 
     def is_new(self, file: WorkFile) -> bool:
-        """Whether this very file was never read before."""
+        """Whether exactly this file was never read before."""
         return self.digest_of_unchanged(file) is None
 
     def holds(self, file: WorkFile) -> bool:
-        """Whether this very file was read before and its bytes are in the home: it need not be read again."""
+        """Whether exactly this file was read before and its bytes are in the home: it need not be read again."""
         digest = self.digest_of_unchanged(file)
         return digest is not None and digest in self._content
 
@@ -174,35 +174,36 @@ class Blobs:
         self._identity[file.path] = (file, digest)
 
     def find(self, path: str, size: int, digest: Digest) -> ManifestFile | None:
-        """Where the home holds these bytes, None when it does not. What was found is live from here on."""
+        """Where the home holds these bytes, None when it does not. The object is live from now on."""
         location = self._content.get(digest)
         if location is None:
             return None
         self._live[location.key(digest)] = self._completed
-        # Looked up again after it became live: if `reserve_for_deletion` came between, one of the two sees the other.
+        # The second lookup comes after the object became live. If `reserve_for_deletion` runs in between, one of the
+        # two calls sees the other.
         return location.file(path, size, digest) if self._content.get(digest) == location else None
 
     def locate(self, file: WorkFile) -> ManifestFile | None:
-        """Where the home holds this very file, when that is known without reading it."""
+        """Where the home holds exactly this file, if that is known without reading it."""
         digest = self.digest_of_unchanged(file)
         return None if digest is None else self.find(file.path, file.size, digest)
 
     def expect(self, file: WorkFile) -> ManifestFile | None:
-        """Where the home holds it, if its bytes are those that the newest checkpoint has at its path."""
+        """Where the home holds the file, if its bytes are those of the same path in the newest checkpoint."""
         digest = self._newest.get(file.path)
         return None if digest is None else self.find(file.path, file.size, digest)
 
     def unclaimed_of(self, manifest: Manifest) -> frozenset[str]:
-        """Of what the manifest names, the keys that this run has uploaded to and no completed checkpoint has named."""
+        """Keys in the manifest that this run has uploaded to and that no completed checkpoint names."""
         return frozenset(file.key for file in manifest.files()) & self._unclaimed
 
     def mark_damaged(self, keys: Collection[str]) -> None:
-        """Upload again what is needed of these objects, although they exist."""
+        """Upload the needed files of these objects again, although the objects exist."""
         self._damaged |= frozenset(keys)
         self.forget(keys)
 
     def forget(self, keys: Collection[str]) -> None:
-        """Do not refer to these objects any more; what is needed of them is uploaded anew."""
+        """Do not refer to these objects any more; needed files are uploaded again."""
         for digest, location in list(self._content.items()):
             if location.key(digest) in keys:
                 self._content.pop(digest, None)
@@ -210,14 +211,14 @@ class Blobs:
     # --- uploading ---
 
     def upload_blob(self, path: str, size: int, digest: Digest, chunks: Iterable[bytes]) -> ManifestFile:
-        """One object for one file. `chunks` must raise when its bytes turn out not to have `digest`."""
+        """One object for one file. `chunks` must raise if its bytes do not have `digest`."""
         location = _Location(self._epoch)
         with self._sent(location.key(digest), chunks):
             self._content[digest] = location
         return location.file(path, size, digest)
 
     def upload_pack(self, files: Sequence[SmallFile]) -> tuple[ManifestFile, ...]:
-        """One object for many files: their bytes one after the other, nothing else."""
+        """One object for many files: their concatenated bytes, nothing else."""
         data = b"".join(file.data for file in files)
         pack = digest_of(data)
         key = pack_key(pack, self._epoch)
@@ -235,7 +236,8 @@ class Blobs:
 
     @contextmanager
     def _sent(self, key: str, chunks: Iterable[bytes]) -> Iterator[None]:
-        """Upload, and let the block make known what was uploaded, before the key may be reserved for deletion."""
+        """Upload, then run the block, which adds the upload to the index. Until it ends the key cannot be reserved for
+        deletion."""
         upload = object()
         self._being_sent[upload] = key
         try:
@@ -253,7 +255,7 @@ class Blobs:
 
     @contextmanager
     def remote_uploads(self) -> Iterator[RemoteUploads]:
-        """Inside the block other processes upload; `merge_remote` takes their answer."""
+        """Other processes upload inside the block; `merge_remote` adds their answer."""
         remote = RemoteUploads(frozenset(self._damaged.copy()), set())
         self._remote.append(remote)
         remote.reserved |= self._reserved.copy()
@@ -300,35 +302,37 @@ class Blobs:
         self._packs.setdefault(key, _KnownPack(size, 0))
 
     def settled_packs(self) -> dict[str, int]:
-        """Key → size of the packs that are not new any more."""
+        """Key → size of packs that are old enough to count as sparse."""
         latest = self._completed - PACK_SETTLED_AFTER
         return {key: pack.size for key, pack in list(self._packs.items()) if pack.known_since <= latest}
 
     def mark_for_repack(self, packs: frozenset[str]) -> None:
-        """Checkpoints that begin from here on upload the files of these packs again."""
+        """Checkpoints that begin from now on upload the files of these packs again."""
         self._to_repack |= packs
         self.forget(packs)
 
     # --- deleting ---
 
     def unclaimed(self) -> frozenset[str]:
-        """Objects of this run that nothing names though a checkpoint which could have used them has completed since.
+        """Objects of this run that no manifest names, although a checkpoint that could have used them has completed
+        since.
 
-        They are what failed checkpoints uploaded and no later one found worth naming.
+        Failed checkpoints uploaded them and no later checkpoint used them.
         """
         return frozenset(self._unclaimed.copy()) - self.live_keys()
 
     def live_keys(self) -> frozenset[str]:
         """Objects that this run uploads, uploaded or refers to and that may not be in any manifest yet.
 
-        A sweep must take this before it reads which checkpoints are retained, or it misses one that completes between.
+        A sweep must call this before it reads which checkpoints are retained. Otherwise it misses one that completes in
+        between.
         """
         return frozenset([*list(self._being_sent.values()), *list(self._live)])
 
     def reserve_for_deletion(self, keys: Iterable[str]) -> frozenset[str]:
         """Those of `keys`, which no retained manifest may name, that may be deleted now.
 
-        From here on they are neither referred to nor written, until `deleted` says that no deletion is under way.
+        From now on they are neither referred to nor written, until `deleted` is called.
         """
         candidates = frozenset(keys)
         self._reserved |= candidates
@@ -346,7 +350,8 @@ class Blobs:
         return reserved
 
     def deleted(self, keys: Iterable[str]) -> None:
-        """The keys are gone, or the attempt was refused. Not to be called while a deletion may still take effect."""
+        """The keys are gone, or their deletion was refused. Must not be called while a deletion may still take
+        effect."""
         self._reserved -= frozenset(keys)
 
     def gone(self, key: str) -> None:
@@ -357,7 +362,7 @@ class Blobs:
 
 
 def _pack_sizes(files: Iterable[ManifestFile]) -> dict[str, int]:
-    """Key → size of each pack, when all that is in it is among `files`."""
+    """Key → size of each pack, if `files` contains every file of the pack."""
     sizes: dict[str, int] = {}
     for file in files:
         if file.pack is not None:

@@ -1,11 +1,11 @@
-"""Reading the journal: a chain that proves itself, or a refusal.
+"""Reads the journal as a chain of entries that prove each other, or refuses it.
 
-What stands behind the newest official fold is unbroken: each entry names its predecessor and the digest of that one's
-bytes. The owner deletes only what a fold stands for. So a place that is empty is either the end, which a listing and a
-read of the next place both say, or behind a newer fold, which is then found; or the home has lost the entry.
+The entries after the newest official fold have no gap: each names its predecessor and the digest of its predecessor's
+bytes. The owner deletes only entries that a fold replaces. So an empty place is the end, which a listing and a read of
+the next place both confirm; or a newer fold covers it, which the reader then finds; or the home has lost the entry.
 
-Keys that are listed and cannot be read are asked for again, and listed again. One "not there" decides nothing. Names
-that no entry has are not looked at.
+The reader lists and reads again when a key is listed but cannot be read. One "not found" decides nothing. The reader
+ignores names that are not names of entries.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from holdfast.storage.interface import ObjectStore
 from holdfast.storage.retrying import patience_of, pauses
 
 READERS = 64
-"""Entries are small and many, and a distant store takes its time for each: so many are read at once."""
+"""How many entries are read in parallel: they are small and many, and a remote store has a latency for each."""
 _CHANGES = 50
-"""So often a journal may change while it is read; the deletions of a fold come to an end."""
+"""How often the journal may change while it is read; the deletions of a fold come to an end."""
 _CONTRADICTIONS = 5
-"""So often a store that does not wait by itself is asked again for what it lists."""
+"""How often a listed key is read again on a store that does not retry by itself."""
 
 
 def entry_key(sequence: int) -> str:
@@ -65,7 +65,7 @@ class Chain:
 
 
 class _Unsettled(Exception):
-    """Something is not as it should be, which may be because the journal changed while it was read."""
+    """Something is wrong, perhaps because the journal changed while it was read."""
 
     def __init__(self, key: str, *, listed: bool, verdict: DamagedJournal | StorageUnreachable) -> None:
         super().__init__(key)
@@ -75,7 +75,7 @@ class _Unsettled(Exception):
 
 
 def read_chain(store: ObjectStore, readers: int = READERS, ignoring: str = "") -> Chain:
-    """The whole journal, proved. `ignoring` is a key that is not looked at.
+    """The whole journal, proved. `ignoring` is a key that is not read.
 
     Raises `DamagedJournal` when the home has lost or changed something, `StorageUnreachable` when it contradicts
     itself until the deadline.
@@ -102,7 +102,8 @@ def read_entries(store: ObjectStore, readers: int = READERS) -> Iterator[AnyEntr
 
 
 def read_entries_after(store: ObjectStore, sequence: Sequence) -> Iterator[AnyEntry]:
-    """What came since, oldest first; for those who look often. What a fold dropped since is not among it."""
+    """Entries after `sequence`, oldest first, for callers that poll. Entries that a fold has dropped since are
+    missing."""
     keys = [item.key for item in store.list(JOURNAL, after=entry_key(sequence)) if is_entry(item.key)]
     found: list[StoredEntry] = []
     for key in keys:
@@ -138,7 +139,7 @@ class Survey(NamedTuple):
 
 
 def survey_entries(store: ObjectStore) -> Survey:
-    """What can be read, and the keys of what cannot. For looking at a damaged home; nobody may act upon it."""
+    """What can be read, and the keys of what cannot. For inspecting a damaged home; no decision may rest on it."""
     survey = Survey([], {})
     try:
         survey.sound.extend(stored.entry for stored in read_chain(store).entries)
@@ -259,7 +260,7 @@ class _Reading:
             raise _Unsettled(key, listed=False, verdict=_lost(key))
 
     def _read_on(self, entries: list[StoredEntry]) -> None:
-        """The listing says that the journal ends here. So must the next place."""
+        """The journal ends here by the listing. The next place must be empty too."""
         while True:
             key = entry_key(next_place(entries[-1].entry if entries else None))
             stored = None if key == self._ignoring else self._read_if_there(key)
@@ -293,7 +294,7 @@ def _contradiction(store: ObjectStore, key: str) -> _Unsettled:
 
 
 def next_place(entry: AnyEntry | None) -> Sequence:
-    """Where the entry behind this one goes."""
+    """The place of the entry that follows this one."""
     if entry is None:
         return Sequence(1)
     jump = entry.next_sequence if isinstance(entry, RunStarted) else None
@@ -301,9 +302,10 @@ def next_place(entry: AnyEntry | None) -> Sequence:
 
 
 def missing_between(before: StoredEntry | None, after: StoredEntry) -> Sequence | None:
-    """The entry that is missing in front of `after`, None when it follows. Raises `DamagedJournal` when it cannot.
+    """The entry that is missing before `after`, None when `after` follows `before`. Raises `DamagedJournal` when it
+    never can.
 
-    Entries of format 1 have no links: between two of them others were trimmed.
+    Entries of format 1 have no links: entries between two of them may have been trimmed.
     """
     entry, key = after.entry, entry_key(after.sequence)
     if entry.format < CHAINED_SINCE:
@@ -323,7 +325,8 @@ def missing_between(before: StoredEntry | None, after: StoredEntry) -> Sequence 
 
 
 def read_stored(store: ObjectStore, key: str) -> StoredEntry:
-    """Read twice before it is called damaged, which stops everything: bytes that came wrong may lie right."""
+    """Reads twice before it reports damage, which stops everything: a wrong read does not prove wrong bytes in the
+    store."""
     try:
         return _decoded(key, store.get(key))
     except DamagedJournal:

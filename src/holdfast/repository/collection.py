@@ -1,4 +1,4 @@
-"""Which objects may go, and why: planned from what is stored and what the journal says, pure."""
+"""Which objects may be deleted, and why. Pure: plans from the stored objects and the journal's state."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.storage.interface import StoredObject
 
 TEMPORARY_KEPT_S = 86_400.0
-"""A temporary of a living writer is younger. If one should not be, its write fails and is repeated; nothing is lost."""
+"""Temporary files of live writers are younger. If one is not, its write fails and is retried; nothing is lost."""
 
 LEAST_SHARE = 4
 """A pack is sparse when less than one part in this many of it is still needed."""
@@ -18,7 +18,7 @@ class Why(StrEnum):
     RETIRED = "retired"
     """Only checkpoints that are retired name it."""
     ORPHAN = "orphan"
-    """Nothing names it: left by an attempt or a run that failed."""
+    """No manifest names it: a failed attempt or run left it."""
     TEMPORARY = "temporary"
     """A writer died before it had finished."""
 
@@ -29,13 +29,14 @@ class Unneeded:
     size: int
     why: Why
     wait_s: float = 0.0
-    """How much is left of the grace."""
+    """Seconds until its grace ends."""
 
 
 def unneeded_objects(
     stored: Iterable[StoredObject], needed: Container[str], retired: Mapping[str, float]
 ) -> Iterator[Unneeded]:
-    """`needed`: what retained checkpoints name. `retired`: what others name, with the seconds left of their grace."""
+    """`needed`: keys in retained checkpoints. `retired`: keys in retired ones, with the seconds until their grace
+    ends."""
     for item in stored:
         if item.key in needed:
             continue
@@ -62,10 +63,10 @@ class SparsePack:
 def sparse_packs(newest: Manifest, sizes: Mapping[str, int], pinned: Container[str]) -> tuple[SparsePack, ...]:
     """Packs of which the newest checkpoint needs little: the next checkpoint packs that part again.
 
-    It packs the files out of the work directory, so no object that a manifest names changes. The old pack is deleted
-    when the last checkpoint that names it is. Less than a quarter of a pack is written again and the rest is freed, so
-    this adds at most a third to what was written. `sizes` are those of the packs in question. A `pinned` one, which a
-    savepoint names, stays in any case: packing its files again frees nothing.
+    It packs the files from the work directory, so no object that a manifest names changes. The old pack is deleted
+    together with the last checkpoint that names it. Less than a quarter of a pack is written again and the rest is
+    freed, so repacking adds at most a third to the bytes written. `sizes` has the packs to consider. A `pinned` one,
+    which a savepoint names, stays in any case: packing its files again frees nothing.
     """
     parts: dict[str, set[tuple[int, int]]] = {}
     for file in newest.files():

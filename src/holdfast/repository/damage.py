@@ -1,4 +1,4 @@
-"""What is done about damage by whoever owns the job: repair what can be repaired, mark the rest, clear old marks."""
+"""How the owner of a job handles damage: it repairs what it can, marks the rest, and clears old marks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class DamageHandled:
     repaired: Mapping[str, str]
     """Key → where its bytes were found."""
     marked: tuple[CheckpointId, ...]
-    """Found damaged, and not chosen any more from here on."""
+    """Found damaged; recovery does not choose them any more."""
     cleared: tuple[CheckpointId, ...]
-    """Marked earlier, and sound again."""
+    """Marked earlier, and intact again."""
 
 
 def mark_corrupt(
@@ -34,7 +34,8 @@ def mark_corrupt(
     published: BatchId | None = None,
     refused: bool = False,
 ) -> None:
-    """`published`: the newest batch that the sink shows, when it is known. `refused`: by Spark, right as it is."""
+    """`published`: the newest published batch, if known. `refused`: Spark could not read it although its bytes are
+    right."""
     journal.append(
         lambda stamp: CheckpointCorrupt(
             **stamp,
@@ -52,8 +53,8 @@ def mark_repaired(journal: Journal, id: CheckpointId, detail: str, *, returns: b
 
 
 def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
-    """Read twice before it is called damaged: bytes that came wrong may lie right. Raises `Corrupt` also when the
-    manifest is missing: the journal says that it exists."""
+    """Reads twice before it reports damage: a wrong read does not prove wrong bytes in the store. Raises `Corrupt` also
+    when the manifest is missing, because the journal says that it exists."""
     key = manifest_key(entry.manifest)
     try:
         try:
@@ -65,7 +66,7 @@ def load_manifest(store: ObjectStore, entry: CheckpointCompleted) -> Manifest:
 
 
 def readable_manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
-    """Without those that are missing, damaged or of a newer version: of what these name, nothing is known here."""
+    """Omits manifests that are missing, damaged or of a newer version: which objects they name is unknown here."""
     manifests = {}
     for entry in entries:
         try:
@@ -78,9 +79,9 @@ def readable_manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted
 def checkpoints_naming(
     damage: Mapping[str, str], retained: Sequence[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
 ) -> dict[CheckpointId, str]:
-    """Every checkpoint that names a damaged key, with the first thing that is wrong with it.
+    """Every checkpoint that names a damaged key, with its first damage.
 
-    Not only the one that was looked at: the next checkpoint reuses what any sound one names.
+    Not only the verified one: the next checkpoint reuses objects of any undamaged one.
     """
     found = {}
     for entry in retained:
@@ -99,7 +100,7 @@ def handle_damage(
     *,
     repair: bool,
 ) -> DamageHandled:
-    """Deal with what a verification found, as owner of the job. Marks earlier damage that is gone as repaired."""
+    """Handle what a verification found, as owner of the job. Marks earlier damage that is gone as repaired."""
     retained = journal.state.retained()
     manifests = readable_manifests(store, retained)
     damage = {item.key: f"{item.path}: expected {item.expected}, found {item.found}" for item in found}
@@ -120,7 +121,7 @@ def handle_damage(
 
 
 def _clear(store: ObjectStore, journal: Journal, entries: Sequence[CheckpointCompleted]) -> tuple[CheckpointId, ...]:
-    """Damaged ones that were never passed over and now verify whole."""
+    """Damaged checkpoints that were never passed over and now verify without damage."""
     state = journal.state
     candidates = [entry for entry in entries if entry.id in state.corrupt and entry.id not in state.passed_over]
     sound = [entry.id for entry in candidates if verify(store, entry.id, entry.manifest).sound]

@@ -1,4 +1,4 @@
-"""Keys that are to be deleted, each not before its time. Pure: the time is told."""
+"""Keys to delete, each not before its time. Pure: callers pass in the time."""
 
 import heapq
 import math
@@ -14,7 +14,7 @@ class DeletionQueue:
         return key in self._at
 
     def schedule(self, keys: Iterable[str], at: float) -> None:
-        """They may be deleted from `at` on; one that was scheduled before, not before the later of the two times."""
+        """They may be deleted from `at` on. A key that was scheduled before keeps the later of the two times."""
         for key in keys:
             self._at[key] = max(at, self._at.get(key, at))
 
@@ -23,7 +23,7 @@ class DeletionQueue:
             self._at[key] = until
 
     def failed(self, key: str) -> None:
-        """Those that failed less often come first, so that one that cannot be deleted does not keep the others."""
+        """Keys with fewer failures come first, so that one that cannot be deleted does not block the others."""
         self._failures[key] = self._failures.get(key, 0) + 1
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -45,5 +45,5 @@ class DeletionQueue:
 
 
 def objects_first(key: str) -> tuple[bool, str]:
-    """Manifests last: as long as one is there it tells why the objects are."""
+    """Manifests last: while a manifest exists, it explains why its objects exist."""
     return key.startswith("manifests/"), key

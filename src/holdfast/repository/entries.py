@@ -1,10 +1,10 @@
 """The entries of the journal. Written once, never changed; a reader must understand every older format.
 
-An entry's place is its sequence number, its writer is known by `fencing_epoch`, and `attempt` is unique to one attempt
-to append, so that a writer that got no answer can read the entry back and know whether it is its own.
+An entry's place is its sequence number and its writer is `fencing_epoch`. `attempt` is unique to one attempt to append:
+a writer that got no answer reads the entry back and recognizes its own.
 
 From format 2 on the entries are a chain: each names its predecessor and the digest of that one's stored bytes, so that
-a reader can tell a gap from the end. Entries of format 1 stand before the first of format 2, and prove nothing.
+a reader can tell a gap from the end. Entries of format 1 come before the first of format 2 and prove nothing.
 """
 
 from datetime import datetime
@@ -19,7 +19,7 @@ CHAINED_SINCE = 2
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One life of one process on one host, so that "the pid exists" cannot mistake another process for it."""
+    """One process on one host, identified beyond its pid: another process may get the same pid later."""
 
     host: str
     pid: int
@@ -27,7 +27,7 @@ class Process(msgspec.Struct, frozen=True):
     pid_namespace: str = ""
     started_ticks: int = 0
     identity: str = ""
-    """A name that only one process has at a time, such as a pod's; a newer process of that name is its successor."""
+    """A name that only one process has at a time, such as a pod's. A newer process with that name is its successor."""
 
 
 class PhaseDuration(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class ShardSummary(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Requests(msgspec.Struct, frozen=True):
-    """What a run asked of its home, over `seconds`."""
+    """A run's requests to its home, over `seconds`."""
 
     put: int
     get: int
@@ -68,17 +68,17 @@ class Retention(msgspec.Struct, frozen=True, kw_only=True):
     retained: int
     """The newest ones."""
     keep_hourly: int = 0
-    """Of so many hours that have one, counted from the newest, the newest one each."""
+    """The newest checkpoint of each of this many hours, counted from the newest hour that has one."""
     keep_daily: int = 0
     grace_s: float = 0.0
-    """Objects are not deleted before their checkpoint has been retired this long: somebody may be restoring it."""
+    """Objects stay this long after their checkpoint was retired, because a restore may be reading them."""
 
 
 class RecordedHeadroom(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a checkpoint needed the files of its barrier, and how long they live."""
+    """How long a checkpoint needed the files of its barrier, and how long Spark keeps them."""
 
     needed_ms: int
-    """Until they were pinned or, where that is not possible, copied."""
+    """Until they were pinned or, where pins are not possible, copied."""
     lives_ms: int
     batches_retained: int
     """Spark's setting."""
@@ -96,12 +96,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     previous_digest: str = ""
     """Of the stored bytes of `previous`."""
     claim: AttemptId = AttemptId("")
-    """The `attempt` of the `run-started` of the run that wrote it: numbers of runs come again in a home that was put
-    back from a backup, these do not."""
+    """The `attempt` in the writer's `run-started`. It is unique even in a home that was restored from a backup, where
+    epochs repeat."""
 
 
 class Stamp(TypedDict):
-    """What the journal gives to each entry, and its maker passes on: `CheckpointStarted(**stamp, id=…)`."""
+    """Fields that the journal supplies for each entry: `CheckpointStarted(**stamp, id=…)`."""
 
     sequence: Sequence
     attempt: AttemptId
@@ -113,7 +113,7 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """Claims ownership. Its sequence number is the run's fencing_epoch."""
 
     lineage: str
-    """Same in all runs of one life of the home's job; made by its first run."""
+    """The lineage: the same in all runs of the job in this home; the first run creates it."""
     process: Process
     heartbeat_s: float
     work: str
@@ -123,15 +123,15 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     purpose: Literal["pipeline", "maintenance"] = "pipeline"
     """`maintenance`: a command that writes while no pipeline runs. It makes no batches and publishes nothing."""
     retention: Retention | None = None
-    """What a pipeline keeps, so that a collection while it does not run keeps the same."""
+    """The pipeline's retention. A collection while the pipeline does not run applies the same."""
     next_sequence: Sequence | None = None
-    """Where the journal goes on, when that is not the next number: a copy goes on above the numbers of its source."""
+    """Where the journal continues, if not at the next number: a copy continues above the numbers of its source."""
     interval_s: float = 0.0
-    """Between checkpoints, so that a reader can tell when one is late; 0 when not known."""
+    """Between checkpoints, so that a reader can see when one is late; 0 when unknown."""
     state_file: str = ""
     """Where the run's state file is, on `process.host`; empty when it has none."""
     sink: str = ""
-    """What the sink says of itself, empty when the query writes by itself."""
+    """The sink's own description; empty when the query uses its own writer."""
 
     @property
     def host(self) -> str:
@@ -143,22 +143,22 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
 
 
 class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
-    """The run stopped by itself: the next one need not wait for its heartbeat to go stale."""
+    """The run recorded its end: the next run need not wait for its heartbeat to expire."""
 
     reason: str
     planned: BatchId | None = None
-    """Where the query brings a writer of its own: the newest batch that it may have got, -1 for none; None when that is
-    not known."""
+    """For a query with its own writer: the newest batch that the writer may have received, -1 for none, None when
+    unknown."""
     failed: bool = False
-    """It ended because something failed, and was not just stopped. Entries of older versions do not say."""
+    """The run ended because of a failure, not because of a stop. Entries of older versions lack this."""
     never_ran: bool = False
-    """It could not start: its query wrote nothing."""
+    """The run could not start: its query wrote nothing."""
     untouched: bool = False
-    """And it failed before it had a directory: what the run before left, there and in the sink, is as that left it."""
+    """It failed before it had a work directory: the work directory and the sink are as the run before left them."""
 
 
 class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):
-    """Takes the id for ever, whatever becomes of the checkpoint.
+    """Uses the id up, whether the checkpoint completes or not.
 
     It is appended before any other work. Otherwise the ids of failed checkpoints would be used again after a crash. An
     attempt that fails before this entry, because the home is unreachable, has no id; the history lists it all the same.
@@ -190,12 +190,13 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     slowest: tuple[ShardSummary, ...] = ()
     """The slowest shards, slowest first; all of them would make the journal large."""
     requests: Requests | None = None
-    """Of the run, from its previous completed checkpoint, or from its start, to this one."""
+    """Requests of the run since its previous completed checkpoint, or since its start."""
     headroom: RecordedHeadroom | None = None
 
 
 class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):
-    """History, written when the home can be written again; decides nothing. `id` is None when it never got one."""
+    """History only; decides nothing. Written when the home can be written again. `id` is None when the attempt never
+    got one."""
 
     id: CheckpointId | None
     checkpoint_kind: Literal["checkpoint", "savepoint"]
@@ -210,45 +211,45 @@ class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-fa
     phases: tuple[PhaseDuration, ...] = ()
     slowest: tuple[ShardSummary, ...] = ()
     head: Sequence | None = None
-    """The newest entry of the journal when it failed, where it belongs; None in entries of the first versions."""
+    """The newest entry of the journal when the checkpoint failed; None in entries of the first versions."""
 
 
 class CheckpointsRetired(Entry, frozen=True, kw_only=True, tag="checkpoints-retired"):
-    """From here on these checkpoints may not be chosen, and their objects may be deleted."""
+    """From now on these checkpoints may not be chosen, and their objects may be deleted."""
 
     ids: tuple[CheckpointId, ...]
 
 
 class CheckpointCorrupt(Entry, frozen=True, kw_only=True, tag="checkpoint-corrupt"):
-    """Found damaged: not chosen any more."""
+    """Found damaged: recovery does not choose it any more."""
 
     id: CheckpointId
     detail: str
     passed_over: bool = True
-    """A recovery resumed at an older one instead. Then the line of batches that this one belongs to is abandoned, and
-    only a `checkpoint-repaired` that `returns` brings it back. Else it was only found damaged, and any repair can."""
+    """Recovery resumed at an older checkpoint instead. Then the timeline of this one is abandoned, and only a
+    `checkpoint-repaired` with `returns` makes it usable again. Otherwise any repair does."""
     published: BatchId | None = None
     """The newest batch that the sink had published when this was decided; None when that was not known, and in entries
     of the first versions."""
     refused: bool = False
-    """Spark could not read it although every byte was right: that its bytes are right proves nothing for it."""
+    """Spark could not read it although every byte was right. So right bytes do not prove that it is usable."""
 
 
 class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repaired"):
-    """Its bytes are right again, all of them were read. Undoes `checkpoint-corrupt`, unless it was passed over."""
+    """All its bytes were read and are right again. Undoes `checkpoint-corrupt`, unless it was passed over."""
 
     id: CheckpointId
     detail: str
     returns: bool = False
-    """It was passed over, nothing has been published on the other line of batches, and the job goes on from it again.
-    Directories that earlier runs left belong to the other line."""
+    """It was passed over, nothing has been published on the other timeline, and the job continues from it again.
+    Directories that earlier runs left belong to the other timeline."""
 
 
 class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
-    """Somebody asked for it: the job goes on from checkpoint `chosen`, and the line of batches behind it is abandoned.
+    """On request the job continues from checkpoint `chosen`, and the timeline after it is abandoned.
 
-    Written before the sink is rewound. Batches are planned anew from there and may be cut differently, so choosing one
-    of `abandoned` later would mix two histories: none of them is ever chosen again.
+    Written before the sink is rewound. Spark plans the batches after it again, perhaps with other offsets. Choosing one
+    of `abandoned` later would mix two timelines, so none of them is ever chosen again.
     """
 
     chosen: CheckpointId
@@ -261,34 +262,34 @@ class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
 
 
 class SavepointNamed(Entry, frozen=True, kw_only=True, tag="savepoint-named"):
-    """From here on the completed checkpoint is a savepoint of this name."""
+    """From now on the completed checkpoint is a savepoint with this name."""
 
     id: CheckpointId
     name: str
 
 
 class SavepointDeleted(Entry, frozen=True, kw_only=True, tag="savepoint-deleted"):
-    """From here on it is a checkpoint like others, which retention may retire."""
+    """From now on it is an ordinary checkpoint, which retention may retire."""
 
     id: CheckpointId
     name: str
 
 
 class RequestAnswered(Entry, frozen=True, kw_only=True, tag="request-answered"):
-    """The owner has served what a command asked of it. A request is served once, also by another run."""
+    """The owner has served a command's request. A request is served once, even if the owner changes."""
 
     request: str
-    """The id that the asker gave it."""
+    """The id that the requester gave it."""
     checkpoint: CheckpointId | None = None
     failure: Failure | None = None
     message: str = ""
 
 
 class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
-    """History: the query died and was started again within the run, or the attempt to do so failed."""
+    """History: the query failed, and the run restarted it or failed to."""
 
     cause: str
-    """One of `runtime/query/causes.py`; the first versions knew only `state unreadable` and `query failed`."""
+    """One of `runtime/query/causes.py`; the first versions wrote only `state unreadable` and `query failed`."""
     message: str
     attempt_number: int
     hint: str | None = None
@@ -297,13 +298,13 @@ class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
 
 
 class JournalFolded(Entry, frozen=True, kw_only=True, tag="journal-folded"):
-    """From here on `folds/<upto>` stands for all entries up to `upto`, which are deleted after this was written."""
+    """From now on `folds/<upto>` replaces all entries up to `upto`, which are deleted after this entry is written."""
 
     upto: Sequence
     digest: Digest
     """Of the fold."""
     answers_lost_upto: Sequence = Sequence(0)
-    """Answers to requests up to this entry may be missing: a request whose asker had not seen this far is void."""
+    """Answers to requests up to this entry may be missing: a request whose requester had not read this far is void."""
 
 
 AnyEntry = (

@@ -1,10 +1,10 @@
-"""From an entry of the journal to its bytes and back, each entry proved by its checksum.
+"""Encodes and decodes journal entries; a checksum proves each entry.
 
-An entry without a checksum was written before there were any. Such an entry has no field but the known ones: one that
-lost its checksum to a damaged byte is not taken for it.
+An entry without a checksum was written before checksums existed and has known fields only. An entry whose checksum
+field was damaged has an unknown field, so it is not mistaken for an old one.
 
-A fold is sealed in the same way. It holds the entries' documents as they were stored, byte by byte, so that each is
-still proved by its own checksum, and the next one still follows the last of them.
+A fold is sealed in the same way. It holds the stored bytes of its entries unchanged. So each entry is still proved by
+its own checksum, and the next entry still follows the last of them.
 """
 
 from collections.abc import Iterable
@@ -50,7 +50,7 @@ class _Fold(msgspec.Struct):
     entries: tuple[msgspec.Raw, ...]
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _FORMAT_DECODER = msgspec.json.Decoder(_EntryFormat)
 _ENTRY_DECODER: msgspec.json.Decoder[AnyEntry] = msgspec.json.Decoder(AnyEntry)
 _FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -88,7 +88,8 @@ def decode_fold(key: str, data: bytes) -> tuple[StoredEntry, ...]:
 def decode_entry(key: str, data: bytes) -> AnyEntry:
     """The entry in `data`.
 
-    Raises `DamagedJournal` when it is not what was written, `NewerFormat` when its format is not known here.
+    Raises `DamagedJournal` when the bytes are not what was written, `NewerFormat` when this version does not know the
+    format.
     """
     proof = opened(data)
     if proof is not None:

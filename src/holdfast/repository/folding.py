@@ -1,4 +1,5 @@
-"""Deletes what a fold stands for, by whoever owns the job or did when the fold became official."""
+"""Deletes entries that a fold replaces. Called by the owner of the job, or by the owner at the time when the fold
+became official."""
 
 from itertools import islice
 
@@ -11,11 +12,11 @@ from holdfast.storage.interface import ObjectStore
 
 
 def guard_of(state: JobState) -> Sequence | None:
-    """The claim behind the last entry of format 1, as long as the journal knows both.
+    """The claim that follows the last entry of format 1, while the journal holds both.
 
-    A run of a version before the folds that wakes up proves nothing: it believes in each place that it finds free. So
-    the place behind its newest entry stays taken. Nobody has that claim as its newest entry: whoever made it has made
-    another one behind it before it went on (`Journal.claim`).
+    A run of a version without folds that stalled does not check its predecessor: it appends at any free place. So the
+    place after its newest entry stays taken. That claim is never a run's newest entry: the run that wrote it appends a
+    second claim before it continues (`Journal.claim`).
     """
     before: AnyEntry | None = None
     for sequence, entry in tuple(state.sequences):
@@ -26,12 +27,12 @@ def guard_of(state: JobState) -> Sequence | None:
 
 
 def clear_folded(store: ObjectStore, upto: Sequence, limit: int | None = None, guard: Sequence | None = None) -> bool:
-    """Delete entries up to `upto`, of which an official fold holds what is needed, then older folds. True when none is
-    left; `limit` is how many at most. The entry `guard` stays.
+    """Delete entries up to `upto`, which an official fold replaces, then older folds. True when none is left. Deletes
+    at most `limit` entries and keeps the entry `guard`.
 
-    Nothing is deleted where that fold is not: then this is not the home in which it became official.
-    In ascending order, each before the next is tried: whoever finds a place empty may conclude that the one before it
-    is empty too, by which a run that slept recognises that it is fenced.
+    Deletes nothing if that fold is missing: then this is not the home in which it became official. Deletes in ascending
+    order, one after the other: if a place is empty, the place before it is empty too. By this a run that stalled
+    recognizes that it is fenced.
     """
     entries = {item.key: sequence_of(item.key) for item in store.list(JOURNAL) if is_entry(item.key)}
     keys = [key for key, sequence in entries.items() if sequence <= upto and sequence != guard]

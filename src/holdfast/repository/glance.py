@@ -1,6 +1,6 @@
-"""A cheap look at the checkpoints that a start would go on from: is what they name there? Reads no bytes of theirs.
+"""A cheap check of the checkpoints that a start may resume from: do their objects exist? Reads none of their bytes.
 
-It finds what was deleted or cut off. Bytes that are wrong are found by `holdfast verify` and by the scrub.
+It finds deleted and truncated objects. `holdfast verify` and the scrub find wrong bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ _ASKED_ONE_BY_ONE = 32
 
 
 def found_damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
-    """What is wrong with checkpoints that can be chosen: with all whose manifest is gone, and with the newest ones, up
-    to the first that has everything it names. Raises `StorageError` when that cannot be found out."""
+    """Damage of restorable checkpoints: of all whose manifest is gone, and of the newest ones up to the first that is
+    complete. Raises `StorageError` when the home does not answer."""
     candidates = state.restorable()
     if not candidates:
         return {}

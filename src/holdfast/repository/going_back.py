@@ -1,7 +1,7 @@
-"""Going back in time within a job, on request. Pure: what was asked and what the journal says in, the choice out.
+"""Decides to which checkpoint a job goes back on request. Pure: takes the request and the journal's state.
 
-A supervisor starts a process again and again with the same arguments. So a request that the journal says was carried
-out is not carried out again: the job goes on from where it has got to since.
+A supervisor restarts a process with the same arguments each time. So a request that the journal records as done is not
+repeated: the job continues from its newest checkpoint.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class GoBack:
 
 @dataclass(frozen=True)
 class AlreadyBack:
-    """It has been done; the job has gone on since."""
+    """The request is already done; the job has continued since."""
 
     to: CheckpointId
 
 
 def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
-    """None when nothing was wanted. Raises `NotFound`, `Corrupt` or `InvalidSettings` when the job cannot go there."""
+    """None when nothing was requested. Raises `NotFound`, `Corrupt` or `InvalidSettings` when the job cannot go
+    there."""
     if not wanted:
         return None
     entry, done = _find(state, wanted), state.went_back
@@ -63,7 +64,7 @@ def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
 
 
 def abandoned_by(state: JobState, chosen: CheckpointCompleted) -> tuple[CheckpointId, ...]:
-    """What lies behind `chosen` on the line that the job is on."""
+    """Checkpoints after `chosen` on the job's current timeline."""
     return tuple(
         entry.id
         for entry in state.retained()

@@ -1,4 +1,4 @@
-"""The objects that checkpoints are made of, and what each must hold. Pure: manifests in, objects out."""
+"""The objects that checkpoints consist of, and what each must contain. Pure: computed from manifests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class StoredFiles:
     digest: Digest
     """Of the whole object."""
     files: tuple[ManifestFile, ...]
-    """What manifests say is in it, each place once. A pack may hold more, of which nothing is known any more."""
+    """The files in it by the manifests, each place once. A pack may hold more, which no manifest names any more."""
     checkpoints: tuple[CheckpointId, ...]
-    """Who needs it, oldest first."""
+    """Checkpoints that need it, oldest first."""
 
     @property
     def is_pack(self) -> bool:
@@ -25,7 +25,7 @@ class StoredFiles:
 
     @property
     def size(self) -> int:
-        """In bytes, of what is known of it."""
+        """In bytes, of its known files."""
         return max(file.offset + file.size for file in self.files)
 
 
