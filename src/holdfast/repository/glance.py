@@ -19,7 +19,7 @@ _ASKED_ONE_BY_ONE = 32
 
 def found_damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
     """Damage of restorable checkpoints: of all whose manifest is gone, and of the newest ones up to the first that is
-    complete. Raises `StorageError` when the home does not answer."""
+    complete. Raises `StorageError` when it cannot check them."""
     candidates = state.restorable()
     if not candidates:
         return {}

@@ -1,42 +1,42 @@
-"""The journal: one linear history of a job, the only place where truth is decided. This is its writing side.
+"""The journal: the linear history of a job, which alone decides what is true. This is its writing side.
 
 Invariants
 - An entry is created with create-if-absent at the place after the newest one known, and never changed. It names its
-  predecessor and the digest of that one's bytes (`repository/chain.py` reads and proves that).
+  predecessor and the digest of its predecessor's bytes (`repository/chain.py` proves them).
 - Only one thread appends (a lane of the runtime). An append whose outcome stays unknown is settled, with the same bytes
   at the same place, before anything else is appended. So every entry is known as won or lost before the next one is
   tried, and none is written twice.
-- An entry in one's place that this process has tried to write there is one's own, also when the try was reported as
-  not written. It is adopted, and the append goes on behind it. One of the same claim that this process has not tried
-  is of its double: the machine was put back from a snapshot, or runs twice. Then this run is over.
-- Once fenced, always fenced: a run that has met a newer `run-started` appends nothing more, not even behind it.
-- Entries up to a fold are deleted in ascending order, and only after the entry that makes the fold official stands.
+- If the place holds an entry that this process has tried to write there, the entry is its own, even if the attempt was
+  reported as failed. The run adopts it and appends after it. An entry of the same claim that this process has not tried
+  to write comes from a duplicate: the machine was restored from a snapshot, or runs twice. Then this run ends.
+- Once fenced, always fenced: a run that has read a newer `run-started` appends nothing more.
+- Entries that a fold replaces are deleted in ascending order, and only after the entry that makes the fold official is
+  in the journal.
 
-Why a run that slept, however long, can neither append nor be believed. Let h be its newest entry, so that it tries to
-create h+1, and let a newer run have claimed the job since.
-- That claim went to h+1, since nothing else was behind h. While it stands there, the sleeper's create is lost, it reads
-  a newer `run-started`, and is fenced.
-- It stands there no more only if a fold reaches up to h+1 at least. Deletions ascend, so h went before h+1: where the
-  place h+1 is free because it was deleted, h is gone. So after each create that was won, the run proves that h still
-  stands, by its bytes; if it does, nothing has ever stood at h+1 before. If it does not, the run reads the journal,
-  finds the newer run, and is fenced.
-- Nobody believes an entry in such a place: it stands at or below the `upto` of a fold that is official, and readers
-  begin behind the newest of those. The next deletion takes it away.
-- A try of the sleeper's own for h that was on its way all that time could bring h back and make it believe in h+1. It
-  would still be the only one that does, and its sink is fenced by the sink itself.
-A run that claims has no predecessor of its own. It proves that what it has read last still stands, and that nothing is
-listed behind its claim: either alone would do, since where a place is free through a fold, that fold's entry is behind.
-It also proves that all it has read is listed: a home may be emptied while it is read, and what was read last may be of
-a run that has not noticed.
+Why a run that stalled, for however long, cannot append an entry that readers accept. Let h be its newest entry, so that
+it tries to create h+1, and let a newer run have claimed the job since.
+- That claim went to h+1, since nothing else followed h. While it is there, the stalled run loses its create, reads a
+  newer `run-started`, and is fenced.
+- It is deleted only if a fold covers h+1. Deletions ascend, so h is deleted before h+1: if h+1 is free because it was
+  deleted, h is gone. So after each create that it won, the run proves by its bytes that h still exists. If h exists,
+  nothing was ever at h+1 before. If not, the run reads the journal, finds the newer run, and is fenced.
+- Readers ignore an entry in such a place: it is at or below the `upto` of an official fold, and readers begin after the
+  newest of those. The next deletion removes it.
+- A delayed attempt of the stalled run to create h could restore h, and the run would accept its h+1. No other process
+  would, and the sink itself fences the run.
 
-A run of format 1 that slept proves nothing of that. Its next place is taken by a claim that no fold deletes, so it
-loses its next append, as it would have before there were folds. Nobody's newest entry is that claim: a second one
-follows it.
+A run that claims has no entry of its own yet. It proves that the last entry it has read still exists, and that nothing
+is listed after its claim. Either alone would do: if a fold made the place free, the fold's entry comes after it. It
+also proves that all entries it has read are listed: the home may be emptied during the read, and the last entry may
+come from a run that has not noticed.
 
-A home that was emptied, swapped or put back from a backup under a run shows in the same proof: h is gone, by a read and
-by a listing, and the journal has no newer run. That is `HomeReplaced`; it passes when the home is put back. If another
-run was given the same number there, or a newer one, this run stops. An append of h that was tried twice may bring h,
-and h alone, into that home when the other try comes late; then the entry before h is proved as well.
+A run of format 1 that stalled proves none of this. A claim that no fold deletes takes its next place, so it loses its
+next append, as it did before folds existed. That claim is never a run's newest entry: a second one follows it.
+
+The same proof detects a home that was emptied, replaced or restored from a backup during a run: h is gone, by a read
+and by a listing, and the journal has no newer run. That is `HomeReplaced`; it ends when the home is put back. If a run
+in that home has the same number or a newer one, this run stops. If the append of h was attempted twice, a delayed
+attempt may write h, and only h, into that home; then the run proves the entry before h as well.
 """
 
 from collections.abc import Callable
@@ -104,16 +104,16 @@ __all__ = [
 ]
 
 _TRIES = 3
-"""How often an append without an answer is tried, on a store that does not try again by itself."""
+"""How often an append without an answer is attempted, on a store that does not retry by itself."""
 
 _FREEING = (RunStarted, RunEnded, CheckpointsRetired, JournalFolded)
-"""Without these nothing can be freed: the reserve is theirs."""
+"""Freeing space needs these entries, so they may use the reserve."""
 
 MakeEntry = Callable[[Stamp], AnyEntry]
 
 
 class Journal:
-    """The writing side, held by one run."""
+    """The writing side, used by one run."""
 
     def __init__(
         self,
@@ -124,28 +124,29 @@ class Journal:
         settled: Callable[[AnyEntry], None] = lambda entry: None,
         readers: int = READERS,
     ) -> None:
-        """`settled` hears of an entry whose append ended unknown and which is in the journal after all."""
+        """`settled` is called with an entry whose append had an unknown outcome and which is in the journal after
+        all."""
         self._store = store
         self._new_attempt = new_attempt
         self._now = now
         self._settled = settled
-        # A store that tries again has done so for as long as an append may take.
+        # A store that retries has already done so for as long as an append may take.
         self._tries = 1 if isinstance(store, RetryingStore) else _TRIES
         self._readers = readers
         self._undecided: StoredEntry | None = None
         self._tried: set[AttemptId] = set()
-        """Attempts on the place behind the newest entry."""
+        """Attempts to create the entry after the newest one."""
         self._repeated: set[Sequence] = set()
-        """Entries whose append was tried more than once: a try may still come."""
+        """Entries whose append was attempted more than once: a delayed attempt may still take effect."""
         self._fenced: str | None = None
         self._claim = AttemptId("")
         self._tip: StoredEntry | None = None
         self._stored: dict[Sequence, StoredEntry] = {}
         self._fold: StoredFold | None = None
         self._lost = False
-        """What this run has written was gone when it last looked."""
+        """This run's entries were gone at the last check."""
         self.moved_before_claim = False
-        """The run before appended something between the load and this run's claim."""
+        """The previous run appended an entry between the load and this run's claim."""
         self.state = JobState()
 
     def load(self) -> JobState:
@@ -156,9 +157,9 @@ class Journal:
         return self.state
 
     def owned(self, settled: Callable[[AnyEntry], None]) -> "Journal":
-        """The same journal for the run that has claimed it with this one, which is not used any more.
+        """The same journal for the run whose claim this object made. This object is not used any more.
 
-        What hears of settled entries needs the number of the run, and that is the claim's.
+        The `settled` callback needs the number of the run, which the claim determines.
         """
         owned = copy(self)
         owned._settled = settled
@@ -171,16 +172,16 @@ class Journal:
 
     @property
     def claimed(self) -> AttemptId:
-        """Tells this run from every other one, also from one that was given the same number in another home."""
+        """Identifies this run, even among runs with the same number in another home."""
         return self._claim
 
     @property
     def undecided(self) -> bool:
-        """Whether it is not known if the last append took effect."""
+        """Whether the outcome of the last append is unknown."""
         return self._undecided is not None
 
     def objects(self) -> dict[str, bytes]:
-        """What must lie in the home, key → bytes: the entries behind the newest fold, and the fold. For any thread."""
+        """What must be in the home, key → bytes: the newest fold and the entries after it. Thread-safe."""
         fold, folded = self._fold, self.state.folded
         upto = folded.upto if folded else Sequence(0)
         entries = {entry_key(n): stored.data for n, stored in self._stored.copy().items() if n > upto}
@@ -204,7 +205,7 @@ class Journal:
                 raise Fenced(_owner(standing.entry))
             if not self._follows_the_tip(standing) or not (self._tip is None or self._stands(self._tip)):
                 raise Fenced("the journal moved on while this run was claiming the job")
-            self._apply(standing)  # the owner's, appended since the load, in this very home
+            self._apply(standing)  # the owner appended it since the load, in this same home
             self.moved_before_claim = True
         entry = mine.entry
         assert isinstance(entry, RunStarted)
@@ -214,7 +215,8 @@ class Journal:
         return entry
 
     def _require_nothing_behind(self, claim: StoredEntry, before: StoredEntry | None) -> None:
-        """Else a still newer run claimed, or the place was free only because a fold stands for it since the load."""
+        """Otherwise a still newer run has claimed, or the place was free only because a fold has replaced it since the
+        load."""
         behind = any(self._store.list(PREFIX, after=entry_key(claim.sequence)))
         stands = self._stands(before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
         stands = stands and self._is_whole()
@@ -230,8 +232,8 @@ class Journal:
     # --- appending ---
 
     def append(self, make: MakeEntry) -> AnyEntry:
-        """Append one entry as owner. Raises `Fenced` when another run owns the job by now, `OutcomeUnknown` when the
-        store did not say whether the entry was written, another `StorageError` when it was not."""
+        """Append one entry as owner. Raises `Fenced` when another run owns the job, `OutcomeUnknown` when the store did
+        not confirm whether the entry was written, another `StorageError` when it was not."""
         self.settle()
         self._require_home()
         while True:
@@ -243,14 +245,14 @@ class Journal:
             self._settled(standing.entry)
 
     def _require_home(self) -> None:
-        """Nothing is written into a home that is known not to be this run's, until that is back."""
+        """While the home is known to be another one, the run writes nothing into it."""
         if self._lost and self._tip is not None:
             if not self._stands(self._tip) or not self._is_whole():
                 raise self._loss(self._undecided)
             self._lost = False
 
     def settle(self) -> None:
-        """Make sure that no append is undecided. Raises what `append` raises."""
+        """Resolve an append with an unknown outcome. Raises what `append` raises."""
         mine = self._undecided
         if mine is None:
             return
@@ -278,7 +280,7 @@ class Journal:
         return next_place(self._tip.entry if self._tip else None)
 
     def _create(self, mine: StoredEntry) -> StoredEntry:
-        """What stands at the place after the attempt, which may be another's."""
+        """The entry at the place after the attempt; another run may have written it."""
         self._tried.add(mine.entry.attempt)
         doubtful = mine is self._undecided
         last: StorageError | None = None
@@ -307,7 +309,7 @@ class Journal:
         except DamagedJournal:
             raise
         except StorageError as error:
-            # Lost, but perhaps to an earlier try of one's own.
+            # Lost, but perhaps to an earlier attempt of this run.
             raise OutcomeUnknown(f"{key} exists and could not be read back: {error.message}") from error
 
     def _created(self, key: str, mine: StoredEntry) -> Created:
@@ -325,8 +327,8 @@ class Journal:
         return OutcomeUnknown(why, hint=because.hint)
 
     def _taken(self, mine: StoredEntry, standing: StoredEntry) -> bool:
-        """Take in what stands in `mine`'s place when it is this run's: True for `mine`, False for an earlier try.
-        Raises when it is another's, or when the place was free only because this run is not the owner any more."""
+        """Apply the entry in `mine`'s place if this run wrote it: True for `mine`, False for an earlier attempt. Raises
+        when another run wrote it, or when the place was free only because this run is not the owner any more."""
         written = standing.entry
         if written.attempt not in self._tried:
             self._fenced = self._overtaken_by(standing)
@@ -364,11 +366,11 @@ class Journal:
             return not standing.entry.previous
         return (standing.entry.previous, standing.entry.previous_digest) == (self._tip.sequence, self._tip.digest)
 
-    # --- proving that one still is the owner ---
+    # --- proving ownership ---
 
     def require_standing(self) -> None:
-        """Raises `Fenced` or `HomeReplaced` when this run's newest entry does not stand, or another's is behind it.
-        Two reads, as a rule; for any thread."""
+        """Raises `Fenced` or `HomeReplaced` when this run's newest entry is gone, or another run's entry follows it.
+        Usually two reads. Thread-safe."""
         while True:
             tip = self._tip
             assert tip is not None, "after the claim"
@@ -378,11 +380,11 @@ class Journal:
                 return
             if tip is self._tip:
                 raise self._loss(None)
-            # It was this run's own fold that took it away.
+            # This run's own fold replaced the entry. Check the new tip.
 
     def _proves_the_home(self, tip: StoredEntry) -> bool:
-        """Whether the newest entry stands. One whose append was repeated proves nothing by itself: a try that comes
-        late can put it into a home that came meanwhile. Then the one before it must stand, too."""
+        """Whether the newest entry exists. If its append was repeated, it proves nothing by itself: a delayed attempt
+        can write it into a home that replaced this one. Then the entry before it must exist too."""
         stored: StoredEntry | None = tip
         while stored is not None and not self._is_folded(stored):
             if not self._stands(stored):
@@ -396,7 +398,7 @@ class Journal:
         return self.state.folded is not None and stored.sequence <= self.state.folded.upto
 
     def _stands(self, stored: StoredEntry) -> bool:
-        """False when it is gone by both witnesses, or another stands there."""
+        """False when a read and a listing agree that it is gone, or when another entry is there."""
         key = entry_key(stored.sequence)
         for _ in range(2):
             try:
@@ -407,19 +409,19 @@ class Journal:
                 return False
             if digest_of(data) == stored.digest:
                 return True
-        return read_stored(self._store, key).digest == stored.digest  # which raises when it is damaged
+        return read_stored(self._store, key).digest == stored.digest  # raises when it is damaged
 
     def _is_whole(self) -> bool:
-        """Whether a home that was another one is this run's again, or is the one that a claim was made upon. The newest
-        entry alone is no sign of that: it may have been written into a home that came meanwhile, by a store that
-        carries an append out twice, or by a run that has not noticed yet."""
+        """Whether a replaced home is this run's again, or is the one that the claim was based on. The newest entry
+        alone does not prove that: a store that executes an append twice, or a run that has not noticed yet, may have
+        written it into the home that replaced this one."""
         listed = {item.key for prefix in (PREFIX, FOLDS) for item in self._store.list(prefix)}
         return self.objects().keys() <= listed
 
     def _loss(self, void: StoredEntry | None) -> HoldfastError:
-        """Why this run's newest entry is not there. `void` is what was written behind it.
+        """Why this run's newest entry is gone. `void` is the entry that was written after it.
 
-        That one may hold all the same, when a newer run came and folded since it was written.
+        `void` may be valid all the same, if a newer run has claimed and folded since it was written.
         """
         self._lost = True
         try:
@@ -431,15 +433,15 @@ class Journal:
         if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
             self._fenced = _owner(run) if run.fencing_epoch > own else _put_back(_owner(run))
             return Fenced(self._fenced)
-        # Nobody but a newer run, which would be in the chain, deletes what this run's fold stands for. So a fold that
-        # ends the journal lies in a home that has never seen what is in it.
+        # Only a newer run, which would be in the chain, deletes entries that this run's fold replaces. So if a fold's
+        # entry ends the journal, this home never held the entries in the fold.
         if void is not None and (chain.tip != void or isinstance(void.entry, JournalFolded)):
             self._withdraw(void)
         return _replaced(self._store, _what_is_there(chain))
 
     def _journal_without(self, void: StoredEntry | None) -> Chain:
-        """What stands in this home; without `void` when that is not part of it. Then it is taken back, whoever owns the
-        job there: behind entries of another line it would be damage to everybody."""
+        """The journal of this home, without `void` if it is not part of it. Then `void` is withdrawn, whichever run
+        owns the job there: every reader would take an entry that does not follow its predecessor for damage."""
         try:
             return read_chain(self._store, self._readers)
         except DamagedJournal:
@@ -454,9 +456,9 @@ class Journal:
             return chain
 
     def _withdraw(self, void: StoredEntry) -> None:
-        """Of a home that is not this run's: whoever reads its journal must not find a gap before our entry.
+        """Delete it from a home that is not this run's, so that readers of its journal find no gap before it.
 
-        Another's may stand there by now: a home that was unreachable is reachable again.
+        Another entry may be there by now, if an unreachable home is reachable again.
         """
         key = entry_key(void.sequence)
         try:
@@ -472,9 +474,9 @@ class Journal:
     # --- folding ---
 
     def fold(self, dropped: frozenset[Sequence], answers_lost_upto: Sequence) -> None:
-        """Let a fold stand for all entries, without those that are `dropped`. Raises what `append` raises.
+        """Replace all entries by a fold, without those that are `dropped`. Raises what `append` raises.
 
-        The fold is there before the entry that makes it official. What it stands for can be deleted afterwards.
+        The fold is written before the entry that makes it official. Afterwards the replaced entries can be deleted.
         """
         self.settle()
         self._require_owner()
@@ -486,7 +488,7 @@ class Journal:
         kept = [self._stored[sequence] for sequence, _ in self.state.sequences if sequence not in dropped]
         fold = StoredFold(fold_key(tip.sequence), encode_fold(tip.sequence, kept))
         if self._store.create(fold.key, fold.data) is Created.LOST and self._store.get(fold.key) != fold.data:
-            return  # of an attempt before, which differs; the next one is behind another entry
+            return  # an earlier attempt left a different fold; the next attempt follows another entry
         try:
             self.append(
                 lambda stamp: JournalFolded(
@@ -504,7 +506,7 @@ class Journal:
         self._stored = {n: stored for n, stored in self._stored.items() if n not in dropped}
 
     def _withdraw_fold(self, fold: StoredFold) -> None:
-        """A home that has no entries, but a fold, is taken for damaged."""
+        """A home with a fold and without entries would count as damaged."""
         try:
             if not any(self._store.list(PREFIX)):
                 self._store.delete(fold.key)
@@ -513,7 +515,7 @@ class Journal:
 
 
 def _guarding(make: MakeEntry) -> MakeEntry:
-    """The claim whose place no fold makes free (`folding.guard_of`). It is nobody's run."""
+    """The claim that no fold deletes (`folding.guard_of`). No run has its number."""
 
     def guard(stamp: Stamp) -> AnyEntry:
         return msgspec.structs.replace(make(stamp), purpose="maintenance", work="", next_sequence=None, retention=None)
@@ -522,10 +524,10 @@ def _guarding(make: MakeEntry) -> MakeEntry:
 
 
 def newer_run(store: ObjectStore, state: JobState) -> str | None:
-    """Who has claimed the job since `state` was true, None when nobody has. Changes nothing; any thread may ask.
+    """Describes the run that has claimed the job since `state`, None when there is none. Reads only; thread-safe.
 
-    Entries of the owner that `state` does not know are passed: an append that is undecided may stand, and the claim
-    behind it.
+    Skips entries of the owner that are not in `state`: an append with an unknown outcome may exist, and the claim after
+    it.
     """
     place = Sequence(state.head + 1)
     while True:
@@ -541,8 +543,8 @@ def newer_run(store: ObjectStore, state: JobState) -> str | None:
 
 
 def require_unchanged(store: ObjectStore, state: JobState) -> None:
-    """For those who own nothing. Raises `Fenced` when somebody has claimed the job since `state` was true, and
-    `HomeReplaced` when its newest entry does not stand any more: then it was true of another home."""
+    """For callers that do not own the job. Raises `Fenced` when a run has claimed the job since `state`, and
+    `HomeReplaced` when the newest entry of `state` is gone: then it came from another home."""
     if owner := newer_run(store, state):
         raise Fenced(owner)
     sequence, entry = state.sequences[-1]

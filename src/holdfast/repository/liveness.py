@@ -1,7 +1,7 @@
-"""Whether a run is alive, for those who show it and for probes. Nobody may take a job because of it.
+"""Whether a run is alive, for status output and probes. No takeover may depend on it.
 
-What is on the same host decides by itself: its process is there or not, and its state file says by the clock that both
-share when the thread that decides last moved. Of a run elsewhere there is its heartbeat, judged by its age.
+For a run on the same host, its process and its state file decide: the state file tells, by the host's monotonic clock,
+when the main loop last made progress. For a run on another host, the age of its heartbeat decides.
 """
 
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ class Liveness:
     alive: bool
     why: str
     source: Literal["process", "heartbeat", "nothing"]
-    """Who says so."""
+    """The source of this verdict."""
     age_s: float | None = None
-    """Seconds since the run said something."""
+    """Seconds since the run's last report."""
     process: Process | None = None
     report: SelfReport | None = None
-    """What it said then."""
+    """Its last report."""
     over: bool = False
-    """It has ended or its process is gone: the job may be alive as another run."""
+    """The run has ended or its process is gone: another run of the job may be alive."""
 
 
 NO_HEARTBEAT = Liveness(False, "it has shown no heartbeat: it never ran, or its owner.json was removed", "nothing")
 
 
 def is_on_this_host(process: Process, here: Process) -> bool:
-    """Whether both count the time since the same boot of the same host."""
+    """Whether both run on the same host since the same boot."""
     return bool(process.boot_id) and process.boot_id == here.boot_id
 
 

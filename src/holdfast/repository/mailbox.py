@@ -1,11 +1,11 @@
-"""How a command asks the running owner of a job for something: one object in the home, one at a time.
+"""How a command sends a request to the running owner of a job: one object in the home, one request at a time.
 
-The asker creates it if there is none. The owner looks for it with one GET per heartbeat, does what it says, writes the
-answer into the journal, and only then removes the object. So a request is served once: an owner that finds one which
-the journal says was answered removes it, and one that was cut off in the middle is served again by the next owner.
-Answers do not live for ever, and a request can come again late: so a request says how far its asker had seen the
-journal, and one whose asker had not seen as far as answers have been forgotten is void, and removed unserved. An
-asker that waits no longer removes its request; one that cannot any more has said until when it is worth serving.
+The requester creates it with create-if-absent. The owner looks for it with one GET per heartbeat, serves it, writes the
+answer into the journal, and only then removes the object. So a request is served once: an owner removes a request that
+the journal has an answer to, and the next owner serves one that was interrupted. Answers are dropped some day, and a
+delayed write can bring a request back. So a request names the newest journal entry that its requester had read; if
+answers after that entry have been dropped, the request is void, and the owner removes it unserved. A requester that
+stops waiting removes its request; for one that cannot, the request has an expiry time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Unique; the answer carries it."""
     kind: RequestKind
     name: str | None = None
-    """Of the savepoint to make or delete; for a stop, the one to make on the way."""
+    """Of the savepoint to create or delete; for a stop, the one to create before it."""
     checkpoint: CheckpointId | None = None
-    """For a savepoint: name this one instead of making a new one."""
+    """For a savepoint: name this checkpoint instead of taking a new one."""
     head: Sequence
-    """The newest journal entry that the asker had seen."""
+    """The newest journal entry that the requester had read."""
     asked_at: datetime
     expires_at: datetime
-    """By the asker's clock. Not begun later than this."""
+    """By the requester's clock. The owner does not begin to serve it later than this."""
     asker: Process
 
 
@@ -49,22 +49,22 @@ class _RequestFormat(msgspec.Struct):
 
 
 def place_request(store: ObjectStore, request: Request) -> bool:
-    """False when another one is waiting: try again later."""
+    """False when another request is waiting: try again later."""
     if store.create(KEY, msgspec.json.encode(request)) is Created.WON:
         return True
     standing = read_request(store)
     return standing is not None and standing.id == request.id
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(Request)
 _FORMAT_DECODER = msgspec.json.Decoder(_RequestFormat)
 
 
 def read_request(store: ObjectStore) -> Request | None:
-    """None when there is none. One that cannot be read is nobody's, and is removed.
+    """None when there is none. Removes one that cannot be decoded.
 
-    One that a newer version wrote is left to it: it is not served here, and its asker takes it away again.
+    A request of a newer version stays: this version does not serve it, and its requester removes it.
     """
     try:
         data = store.get(KEY)
@@ -78,22 +78,22 @@ def read_request(store: ObjectStore) -> Request | None:
 
 
 def _remove_garbage(store: ObjectStore, data: bytes) -> None:
-    """When it is read again as it was: one wrong answer is no reason to remove what somebody asks for."""
+    """Only if a second read returns the same bytes: one wrong read must not remove a request."""
     with suppress(ObjectNotFound):
         if store.get(KEY) == data:
             store.delete(KEY)
 
 
 def remove_request(store: ObjectStore, request: Request) -> None:
-    """Take it away if it is still there. An object store cannot delete on a condition: in the moment between looking
-    and deleting, another asker's request may have come, and that asker then hears nothing and asks again."""
+    """Remove it if it is still there. An object store has no conditional delete: between the read and the delete
+    another request may arrive. Its requester then gets no answer and tries again."""
     standing = read_request(store)
     if standing is not None and standing.id == request.id:
         store.delete(KEY)
 
 
 def withdraw(store: ObjectStore, request: Request) -> None:
-    """The asker waits no longer. Best effort: the request expires by itself."""
+    """The requester stops waiting. Best effort: the request expires by itself."""
     try:
         remove_request(store, request)
     except StorageError:

@@ -1,10 +1,10 @@
-"""The names that objects of a job have. What has another name is foreign: never read, never deleted, only listed.
+"""The names of a job's objects. An object with another name is foreign: it is listed, but never read or deleted.
 
 Keys of blobs and packs end in the fencing epoch of the run that uploaded them. With the digest alone, a run that stalls
 between retiring and deleting could delete an object that its successor has just uploaded again.
 
-Such names come with file systems and people: `.nfs…` of a file that is open while it is deleted, `.DS_Store`, an
-editor's backup `x~`, a half-done copy.
+File systems and people leave foreign names: `.nfs…` of a file that was deleted while open, `.DS_Store`, an editor's
+backup `x~`, a partial copy.
 """
 
 import re
@@ -15,7 +15,7 @@ MANIFESTS = "manifests/"
 BLOBS = "blobs/"
 PACKS = "packs/"
 FOLDERS = (JOURNAL, FOLDS, MANIFESTS, BLOBS, PACKS)
-"""What is below these is looked through for foreign names."""
+"""Foreign names are reported below these."""
 
 _SEQUENCE = r"\d{20}\.json"
 _DIGEST = r"[0-9a-f]{64}"

@@ -1,8 +1,8 @@
-"""Who owns a job, for people and for politeness.
+"""Who owns a job: for display, and to refuse a second deployment.
 
-Ownership itself is decided by the journal alone. The heartbeat in `owner.json` only lets a second deployment be refused
-with a good message instead of taking over from a living one. No clock is compared with another one's: a run that has
-not said that it ended is alive when its process can be seen, or when its heartbeat changes while somebody watches
+The journal alone decides ownership. The heartbeat in `owner.json` only allows holdfast to refuse a second deployment
+with a good message instead of taking over from a live one. Clocks of different hosts are never compared: a run that has
+not recorded its end is alive when its process is visible, or when its heartbeat changes while it is watched
 (`runtime/ownership/watching.py`).
 """
 
@@ -26,9 +26,9 @@ from holdfast.storage.interface import ObjectStore
 
 KEY = "owner.json"
 MISSED_BEATS = 6
-"""A run is taken for dead when its heartbeat did not change for this many of its intervals."""
+"""A run counts as dead when its heartbeat does not change for this many of its intervals."""
 FORMAT = 2
-"""Of `owner.json`. The first one had no number, and nothing behind `application_id`."""
+"""Of `owner.json`. The first format had no number, and no fields after `application_id`."""
 
 
 def current_process(identity: str | None = None) -> Process:
@@ -37,7 +37,7 @@ def current_process(identity: str | None = None) -> Process:
 
 
 def known_dead(process: Process, here: Process) -> bool:
-    """True only when `process` would be visible from `here` and is not there."""
+    """True only when `process` would be visible from `here` and does not exist."""
     return _visible(process, here) and _is_there(process) is False
 
 
@@ -46,8 +46,8 @@ def known_alive(process: Process, here: Process) -> bool:
 
 
 def succeeded(process: Process, here: Process) -> bool:
-    """Whether `here` is the next life of `process`. A name proves it only for a process that cannot be seen: of one
-    that can be, it is known whether it lives, and if it does, its name was given twice."""
+    """Whether `here` is the successor of `process`. The identity proves that only if the process is not visible from
+    here. A visible process is known to be alive or dead; if it is alive, two processes have the same identity."""
     return bool(process.identity) and process.identity == here.identity and not _visible(process, here)
 
 
@@ -67,30 +67,30 @@ class Heartbeat(msgspec.Struct, frozen=True):
     application_id: str | None = None
     format: int = 1
     beat: int = 0
-    """Changes with each heartbeat, whatever the clock says."""
+    """Changes with each heartbeat, independent of the clock."""
     claim: AttemptId = AttemptId("")
-    """The attempt id of the run's `run-started`: two claims of one number are told apart by it."""
+    """The attempt id of the run's `run-started`: it distinguishes two claims with the same number."""
     head: Sequence = Sequence(0)
-    """The newest entry of the journal that the run knows. A journal that ends before it was put back."""
+    """The newest journal entry that the run has seen. A journal that ends before it was restored from a backup."""
     state_file: str = ""
     """Where the run's state file is on its host, empty when it has none."""
     report: SelfReport | None = None
-    """What the run says of itself."""
+    """The run's report about itself."""
 
     @property
     def life(self) -> float:
-        """How long it must be watched without a change."""
+        """How long it must be watched without a change before the run counts as dead."""
         return self.interval_s * MISSED_BEATS
 
     def looks_fresh(self, now: datetime) -> bool:
-        """For people, who see its age too. It compares two clocks, so nothing is decided by it."""
+        """For display only, beside its age: it compares two clocks, so no decision may depend on it."""
         age = (now - self.heartbeat_at).total_seconds()
         return -self.life <= age <= self.life
 
 
 @dataclass(frozen=True)
 class Silence:
-    """What did not change while somebody watched it for the whole life of the heartbeat."""
+    """What did not change while it was watched for `Heartbeat.life` seconds."""
 
     head: Sequence
     beat: bytes | None
@@ -100,7 +100,7 @@ class Silence:
 class Claimable:
     why: str
     silence: Silence | None = None
-    """What was watched, when that is why."""
+    """What was watched, if that is the reason."""
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,16 @@ class Held:
 
 @dataclass(frozen=True)
 class Unseen:
-    """The owner has not said that it ended, and from here nobody sees its process: only watching it can tell."""
+    """The owner has not recorded its end, and its process is not visible from here: only watching its heartbeat can
+    tell."""
 
     heartbeat: Heartbeat
-    """Its newest entry stands for one until it has shown one."""
+    """Made from its newest entry until it has written a heartbeat."""
     purpose: Literal["pipeline", "maintenance"] = "pipeline"
 
 
 def standing(state: JobState, heartbeat: Heartbeat | None, here: Process) -> Claimable | Held | Unseen:
-    """What can be said at once, and by no clock, about whether a new run may claim the job without asking."""
+    """Whether a new run may claim the job, as far as that is known without waiting and without a clock."""
     run = state.run
     if run is None:
         return Claimable("the job has never run")
@@ -132,18 +133,18 @@ def standing(state: JobState, heartbeat: Heartbeat | None, here: Process) -> Cla
     if known_dead(process, here):
         return Claimable(f"the last run's process {process.pid} on this host is dead")
     if succeeded(process, here):
-        return Claimable(f"this is the next life of {process.identity!r}, which owned the job")
+        return Claimable(f"this is the successor of {process.identity!r}, which owned the job")
     return Unseen(shown, run.purpose)
 
 
 def seems_alive(state: JobState, heartbeat: Heartbeat | None, here: Process, now: datetime) -> bool:
-    """For those who show the job, or only ask its owner for something. Nobody may take a job because of it."""
+    """For status output, and for commands that send the owner a request. No takeover may depend on it."""
     answer = standing(state, heartbeat, here)
     return isinstance(answer, Held) or (isinstance(answer, Unseen) and answer.heartbeat.looks_fresh(now))
 
 
 def _stand_in(state: JobState, run: RunStarted) -> Heartbeat:
-    """The owner has claimed but not shown a heartbeat yet: its newest entry stands for one."""
+    """A heartbeat made from the newest entry, for an owner that has claimed but not written a heartbeat yet."""
     assert state.head_at is not None
     return Heartbeat(
         process=run.process,
@@ -180,19 +181,19 @@ class _HeartbeatFormat(msgspec.Struct):
     format: int = 1
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(Heartbeat)
 _FORMAT_DECODER = msgspec.json.Decoder(_HeartbeatFormat)
 
 
 def read_heartbeat(store: ObjectStore) -> Heartbeat | None:
-    """Read twice before it is left alone: bytes that came wrong may lie right."""
+    """Reads twice before it ignores a damaged one: a wrong read does not prove wrong bytes in the store."""
     data = heartbeat_bytes(store)
     return None if data is None else decoded(data) or decoded(heartbeat_bytes(store))
 
 
 def heartbeat_bytes(store: ObjectStore) -> bytes | None:
-    """As they lie there: whoever watches takes any change for life, also of what it cannot read."""
+    """As stored: for a watcher any change shows that the owner is alive, even if it cannot decode the bytes."""
     try:
         return store.get(KEY)
     except ObjectNotFound:
@@ -200,8 +201,8 @@ def heartbeat_bytes(store: ObjectStore) -> bytes | None:
 
 
 def decoded(data: bytes | None) -> Heartbeat | None:
-    """None also of one that a newer version wrote, or whose bytes are not what was written: a wrong number in it would
-    pass for what another run knows. The first versions wrote no checksum."""
+    """None also for a heartbeat of a newer version, or with damaged bytes: a wrong number in it would count as what
+    another run has seen. The first versions wrote no checksum."""
     proof = opened(data) if data is not None else None
     if data is None or (proof is not None and digest_of(proof[0]) != proof[1]):
         return None
@@ -231,7 +232,7 @@ def _pid_namespace() -> str:
 
 
 def _is_there(process: Process) -> bool | None:
-    """None when nobody can say: /proc hides the processes of other users (hidepid), or cannot be read now."""
+    """None when that is unknown: /proc hides the processes of other users (hidepid), or cannot be read now."""
     try:
         stat = _stat(process.pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -242,7 +243,7 @@ def _is_there(process: Process) -> bool | None:
 
 
 def _is_taken(pid: int) -> bool:
-    """Whether some process has this number, also one that is hidden. Signal 0 is sent to nobody."""
+    """Whether some process, hidden or not, has this pid. Signal 0 only checks; it is not delivered."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -253,7 +254,7 @@ def _is_taken(pid: int) -> bool:
 
 
 def _own_ticks() -> int:
-    """0 when /proc does not tell: it can be that of another namespace, where another process has this number."""
+    """0 when unknown: /proc may belong to another namespace, where another process has this pid."""
     try:
         stat = _stat("self")
     except OSError:

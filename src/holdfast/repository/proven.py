@@ -1,4 +1,4 @@
-"""Bytes on their way from one place to another, proved before the last of them is handed on."""
+"""Streams bytes from one place to another and proves them before it passes the last of them on."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from holdfast.identifiers import Digest
 
 @dataclass(frozen=True)
 class ProvenPieces:
-    """What `pieces` gives, which must have `digest`. May be iterated again.
+    """The bytes of `pieces`, which must have `digest`. Can be iterated again.
 
-    The last piece comes only after all of them have proved right, so that a store never sees a whole wrong object.
-    Raises `Corrupt` instead of it; also when a local file cannot be read, which is not the store's fault.
+    Yields the last piece only after all pieces are proved, so that a store never receives a complete wrong object.
+    Raises `Corrupt` instead; also when a local file cannot be read, which is not an error of the store.
     """
 
     where: str

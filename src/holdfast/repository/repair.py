@@ -1,9 +1,9 @@
-"""Puts right bytes back where an object is damaged or missing, when the same bytes can still be found.
+"""Repairs a damaged or missing object, if the same bytes can still be found.
 
-They are looked for in the work directories of this machine, in other objects of the home that hold the same file, and,
-for a pack, in what is left of the pack itself. The object is written again at its own key. That is safe at any time and
-by anybody: a key ends in the digest of its bytes, nothing is written that does not have that digest, and a reader sees
-the old bytes or the new ones, never a mixture.
+It searches the work directories of this machine, other objects of the home that hold the same file, and, for a pack,
+the pack itself. It writes the object again at its own key. That is safe at any time and from any process: the key
+contains the digest of the bytes, only bytes with that digest are written, and a reader sees the old bytes or the new
+ones, never a mixture.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ class Repair:
     def __init__(
         self, store: ObjectStore, objects: Mapping[str, StoredFiles], directories: Sequence[LocalFiles] = ()
     ) -> None:
-        """`objects` are all that may be looked into, the damaged ones included."""
+        """`objects` are all objects that may be read, the damaged ones included."""
         self._store = store
         self._directories = directories
         self._places: dict[Digest, list[tuple[str, ManifestFile]]] = {}
@@ -50,7 +50,7 @@ class Repair:
                 self._places.setdefault(file.digest, []).append((key, file))
 
     def put_right(self, damaged: StoredFiles) -> str | None:
-        """Where the bytes were found that are now in the object, None when they are nowhere.
+        """Where the bytes of the repaired object were found, None when they were not found.
 
         Raises a `StorageError` when the home cannot be read or written.
         """
@@ -60,7 +60,7 @@ class Repair:
         return where if where is not None and self._lies_right(damaged) else None
 
     def put_manifest_right(self, manifest: Manifest, digest: Digest) -> bool:
-        """Write a manifest again that is still in memory. False when it does not encode to the same bytes any more."""
+        """Write a manifest again from memory. False when it does not encode to the same bytes any more."""
         data = encode_manifest(manifest)
         if digest_of(data) != digest:
             return False
@@ -86,7 +86,7 @@ class Repair:
         return None
 
     def _taken(self, key: str, digest: Digest, candidate: _Candidate) -> bool:
-        """Read twice, since what is sent may not be changed bytes either: once to know, once to send."""
+        """Reads twice: once to check the digest, once to upload. The upload proves the bytes again."""
         if _digest(candidate.pieces) != digest:
             return False
         try:
@@ -96,7 +96,7 @@ class Repair:
         return True
 
     def _rebuilt_pack(self, damaged: StoredFiles) -> str | None:
-        """What is left of the pack, with every wrong file replaced. Parts that nobody needs must have survived."""
+        """The pack with every wrong file replaced. Parts that no manifest names must be intact."""
         try:
             data = bytearray(self._store.get(damaged.key))
         except ObjectNotFound:
@@ -132,7 +132,7 @@ class Repair:
             if key != damaged_key:
                 yield _Candidate(key, lambda other=other: self._stored(other))  # type: ignore[misc]
         if file.pack is not None:
-            # Not in the inventory perhaps: a blob of its own that no manifest names any more.
+            # The file may also be a blob that no manifest names any more, so it is not in the inventory.
             for item in self._store.list(blob_key(file.digest, file.epoch).rpartition(".")[0] + "."):
                 if not is_blob_or_pack(item.key):
                     continue

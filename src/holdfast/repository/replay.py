@@ -1,10 +1,10 @@
-"""What a copy of a job lacks of its source's decisions. Pure: two states in, entries out.
+"""Which decisions of its source a copy of a job lacks. Pure: compares two states and returns entries.
 
-A copy resumes where its source would only if it knows what the source decided: which checkpoints completed, which lines
-of batches were abandoned, what was named, deleted and retired, which ids are taken. Each such entry is appended at the
-target in the source's order, once: it is recognised by what it says and when it was said.
+A copy resumes where its source would only if its journal holds the source's decisions: which checkpoints completed,
+which timelines were abandoned, what was named, deleted and retired, which ids are used up. Each such entry is appended
+to the target once, in the source's order. It is recognized by its content and its time.
 
-That bytes were found damaged, or were repaired, is no decision: it is about bytes in one home, and a copy has its own.
+Damage and repairs are not copied: they concern the bytes of one home, and a copy has its own bytes.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -31,8 +31,8 @@ Rename = SavepointNamed | SavepointDeleted
 def missing(source: JobState, target: JobState, chosen: Collection[CheckpointId], *, whole: bool) -> list[AnyEntry]:
     """Entries of the source that the target lacks, in the source's order.
 
-    Of completed checkpoints only the `chosen` ones. What abandons a line of batches always comes too; names, deletions
-    and the history of failures only with the `whole` job.
+    Of completed checkpoints only the `chosen` ones. Entries that abandon a timeline are always included; names,
+    deletions and the history of failures only with the `whole` job.
     """
     have = {*target.completed, *chosen}
     is_missing: dict[type, Callable[[AnyEntry], bool]] = {
@@ -48,7 +48,7 @@ def missing(source: JobState, target: JobState, chosen: Collection[CheckpointId]
         is_missing[CheckpointFailedEntry] = lambda entry: _failure(entry) not in failures
     found = [entry for _, entry in source.sequences if type(entry) in is_missing and is_missing[type(entry)](entry)]
     if not whole:
-        # One checkpoint is taken as what it is now, whatever it was made as.
+        # A single checkpoint is copied with its current name, not with the name it was taken with.
         found = [source.completed[e.id] if isinstance(e, CheckpointCompleted) else e for e in found]
     return [*found, *_last_word(source, target, found), *taken_id(source, target, found)]
 
@@ -70,7 +70,7 @@ def _takes_up_again(entry: AnyEntry, source: JobState, target: JobState) -> bool
 
 
 def _goes_back(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
-    """The last one counts even if the copy has nothing that it abandoned: it says which request was carried out."""
+    """The last one counts even if the copy has none of the abandoned checkpoints: it records which request was done."""
     assert isinstance(entry, WentBack)
     if any(id in have and id not in target.abandoned for id in entry.abandoned):
         return True
@@ -78,7 +78,7 @@ def _goes_back(entry: AnyEntry, source: JobState, target: JobState, have: Collec
 
 
 def _last_word(source: JobState, target: JobState, found: list[AnyEntry]) -> Iterator[AnyEntry]:
-    """An older request that had to be appended again must not be the last one."""
+    """An older request that is appended again must not be the last one."""
     requests = [entry for entry in found if isinstance(entry, WentBack)]
     last = requests[-1] if requests else target.went_back
     if source.went_back is not None and not _is_same(source.went_back, last):
@@ -86,8 +86,8 @@ def _last_word(source: JobState, target: JobState, found: list[AnyEntry]) -> Ite
 
 
 def taken_id(source: JobState, target: JobState, found: list[AnyEntry]) -> Iterator[AnyEntry]:
-    """An id that the source has used, for a checkpoint that was perhaps aborted, is never used again by the copy, nor
-    when the checkpoint among those `found` cannot be brought."""
+    """The copy never reuses an id that the source has used, even if that checkpoint was aborted, or is among `found`
+    and cannot be copied."""
     known = [entry.id for entry in found if isinstance(entry, CheckpointCompleted)]
     if source.last_checkpoint <= max([target.last_checkpoint, *known]):
         return
@@ -105,8 +105,8 @@ def _start_of(entry: CheckpointCompleted) -> CheckpointStarted:
 
 
 def _renames(source: JobState, target: JobState, have: Collection[CheckpointId]) -> list[Rename]:
-    """The last word of the source about each checkpoint's name, unless the copy has heard it: then what it calls the
-    checkpoint now was decided there."""
+    """The source's newest entry about each checkpoint's name, unless the copy has it already: then the current name was
+    decided in the copy."""
     last: dict[CheckpointId, Rename] = {}
     for _, entry in source.sequences:
         if isinstance(entry, SavepointNamed | SavepointDeleted) and entry.id in have:
@@ -140,14 +140,15 @@ def _is_same(one: WentBack, other: WentBack | None) -> bool:
 
 
 def to_retire(source: JobState, target: JobState, *, whole: bool) -> tuple[CheckpointId, ...]:
-    """What the source does not keep any more. Only as long as something newer stays: a source that lost its checkpoints
-    is no reason to lose the copies. And, whatever is copied, what lies on a line of batches that it abandoned."""
+    """Checkpoints that the source does not keep any more, but only if a newer one stays: a source that lost its
+    checkpoints must not delete the copies. Also, whatever is copied, checkpoints on a timeline that the source
+    abandoned."""
     entries = [entry for entry in _kept_here_only(source, target) if entry.checkpoint_kind == "checkpoint"]
     return tuple(entry.id for entry in entries if whole or _is_on_abandoned_timeline(source, entry.id))
 
 
 def to_unname(source: JobState, target: JobState) -> list[CheckpointCompleted]:
-    """Savepoints of the source that it has deleted and retired so long ago that its journal says nothing of them. One
+    """Savepoints that the source deleted and retired so long ago that its journal does not mention them. A savepoint
     that was named in the copy stays."""
     brought = {
         (entry.id, entry.name)
@@ -159,7 +160,7 @@ def to_unname(source: JobState, target: JobState) -> list[CheckpointCompleted]:
 
 
 def _is_replayed(entry: SavepointNamed, target: JobState) -> bool:
-    """Of all commands, only the copy of a whole job claims it with a retention, which is the source's."""
+    """Only the command that copies a whole job claims it with a retention, which is the source's."""
     writers = [run for run in target.runs if run.fencing_epoch == entry.fencing_epoch]
     return any(run.purpose == "maintenance" and run.retention is not None for run in writers)
 
@@ -172,7 +173,7 @@ def _kept_here_only(source: JobState, target: JobState) -> list[CheckpointComple
 
 
 def _is_on_abandoned_timeline(source: JobState, id: CheckpointId) -> bool:
-    """Of a checkpoint that the source had retired before it gave that line up, so that no entry names it."""
+    """For a checkpoint that the source retired before it abandoned the timeline, so that no entry names it."""
     for _, entry in source.sequences:
         if isinstance(entry, WentBack) and entry.chosen < id < max(entry.abandoned, default=0):
             return True
@@ -182,7 +183,7 @@ def _is_on_abandoned_timeline(source: JobState, id: CheckpointId) -> bool:
 
 
 def as_copied(entry: AnyEntry) -> AnyEntry:
-    """The entry as it may stand in another journal, where numbers are others. `at` stays: it says when it happened."""
+    """The entry for another journal, which has other numbers. `at` stays: it is the time of the decision."""
     return msgspec.structs.replace(entry, head=None) if isinstance(entry, CheckpointFailedEntry) else entry
 
 

@@ -1,4 +1,4 @@
-"""Space that is given back when the home is full: freeing needs journal entries, and those need space."""
+"""Space that is released when the home is full: freeing space needs journal entries, which need space themselves."""
 
 import os
 
@@ -11,10 +11,10 @@ SIZE = 64 << 10
 
 
 def keep_reserve(store: ObjectStore) -> None:
-    """Called by the owner. Best effort: a home that is full now gets its reserve when something was freed."""
+    """Called by the owner. Best effort: a full home gets its reserve once space was freed."""
     try:
         if not store.exists(KEY):
-            store.put(KEY, os.urandom(SIZE))  # of zeros a file system that compresses would keep nothing
+            store.put(KEY, os.urandom(SIZE))  # a file system that compresses would store no zeros
     except StorageError:
         return
 

@@ -1,8 +1,8 @@
-"""Which checkpoints and journal entries may go: planned from the journal's state, pure.
+"""Which checkpoints and journal entries may be dropped. Pure: plans from the journal's state.
 
-A checkpoint that goes is retired in the journal first, with the time. Its objects are deleted when no retained
-checkpoint names them and its grace is over, also when the owner changes; `repository/collection.py` decides which those
-are. The grace is for readers. The clock decides only how long objects stay, never whether they are needed.
+A checkpoint is first retired in the journal, with the time. Its objects are deleted when no retained checkpoint names
+them and its grace is over, even if the owner changes; `repository/collection.py` selects them. The grace protects
+readers. The clock decides only how long objects stay, never whether they are needed.
 """
 
 from collections.abc import Container, Sequence
@@ -30,20 +30,20 @@ from holdfast.repository.entries import (
 from holdfast.repository.state import JobState
 
 HISTORY_KEPT = 500
-"""Entries of the journal that stay for people to read, whatever they say."""
+"""How many of the newest journal entries stay as history, of whatever kind."""
 RUNS_KEPT = 20
 ANSWERS_KEPT = 20
-"""Of each, the newest stay besides those that are needed."""
+"""The newest of each kind stay, besides those that are needed."""
 FOLD_SHARE = 2
-"""A fold is worth it when it drops at least one part in this many of `HISTORY_KEPT`: it writes what it keeps anew."""
+"""A fold must drop at least `HISTORY_KEPT` divided by this: it rewrites all entries that it keeps."""
 
 _HOUR = "%Y-%m-%d %H"
 _DAY = "%Y-%m-%d"
 
 
 def checkpoints_to_retire(state: JobState, rule: Retention) -> tuple[CheckpointId, ...]:
-    """Completed checkpoints that the rule does not keep. Savepoints stay. Damaged and abandoned ones do not count
-    as kept; they go when enough of those that count are newer.
+    """Completed checkpoints that the rule does not keep. Savepoints stay. Damaged and abandoned ones do not count as
+    kept; they are retired when enough usable ones are newer.
 
     A checkpoint that the rule drops once stays dropped, whatever completes later. So it does not matter how often the
     rule is applied.
@@ -68,9 +68,9 @@ def _newest_of_each(entries: Sequence[CheckpointCompleted], period: str, count: 
 
 
 def in_grace(state: JobState, grace_s: float, now: datetime) -> dict[CheckpointId, float]:
-    """Retired checkpoints that somebody may still be reading, and for how many more seconds.
+    """Retired checkpoints in their grace, with the seconds until it ends.
 
-    A clock that was set can make the grace shorter or start it anew; it never makes it last longer than that.
+    A clock change can shorten the grace or restart it; it never makes the grace longer than that.
     """
     left = {id: grace_s - max(0.0, (now - at).total_seconds()) for id, at in state.retired_at.items()}
     return {id: seconds for id, seconds in left.items() if seconds > 0.0}
@@ -84,11 +84,11 @@ def keys_of(entry: CheckpointCompleted, manifest: Manifest) -> frozenset[str]:
 class FoldPlan:
     dropped: frozenset[SequenceNumber]
     answers_lost_upto: SequenceNumber
-    """Answers to requests up to here are dropped, by this fold or one before."""
+    """Answers to requests up to this entry are dropped, by this fold or an earlier one."""
 
 
 def plan_fold(state: JobState, graced: Container[CheckpointId]) -> FoldPlan | None:
-    """What a fold would drop of the journal; None while that is not worth it.
+    """What a fold would drop from the journal; None while it would drop too little.
 
     A journal that begins with entries that prove nothing is folded at once.
     """
@@ -102,10 +102,10 @@ def plan_fold(state: JobState, graced: Container[CheckpointId]) -> FoldPlan | No
 
 
 def entries_to_drop(state: JobState, graced: Container[CheckpointId]) -> frozenset[SequenceNumber]:
-    """Journal entries that say nothing any more.
+    """Journal entries that are not needed any more.
 
-    Never the newest entry, which the next one follows, the highest id, what a retained checkpoint needs, what names the
-    objects of a checkpoint in its grace, or the newest runs and answers.
+    Never the newest entry, which the next one follows, the highest id, entries that a retained checkpoint needs,
+    entries that name the objects of a checkpoint in its grace, or the newest runs and answers.
     """
     keep_from = len(state.sequences) - max(1, HISTORY_KEPT)
     needed = _Needed(state, graced)

@@ -1,5 +1,5 @@
-"""Naming a checkpoint that exists, and taking a name back. Done by the owner: the running job, or a command that has
-claimed a job that is not running. Both may be repeated: what is so already is not written again."""
+"""Names an existing checkpoint, and removes a name. Called by the owner: the running job, or a command that has claimed
+a job that is not running. Both are idempotent."""
 
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId, savepoint_name
@@ -9,7 +9,7 @@ from holdfast.repository.state import JobState
 
 
 def name_checkpoint(journal: Journal, id: CheckpointId, name: str) -> CheckpointCompleted:
-    """Make the checkpoint a savepoint. From then on retention leaves it alone."""
+    """Make the checkpoint a savepoint. From then on retention keeps it."""
     journal.settle()
     entry = to_be_named(journal.state, id, name)
     if entry.name != name:
@@ -18,7 +18,7 @@ def name_checkpoint(journal: Journal, id: CheckpointId, name: str) -> Checkpoint
 
 
 def to_be_named(state: JobState, id: CheckpointId, name: str) -> CheckpointCompleted:
-    """The checkpoint, when it can have the name."""
+    """The checkpoint, if it can have the name."""
     savepoint_name(name)
     holder = state.savepoint(name)
     if holder is not None and holder.id != id:
@@ -44,7 +44,7 @@ def to_be_named(state: JobState, id: CheckpointId, name: str) -> CheckpointCompl
 
 
 def delete_savepoint(journal: Journal, name: str) -> CheckpointCompleted:
-    """Its checkpoint becomes one like others: the next retention may retire it."""
+    """It becomes an ordinary checkpoint, which retention may retire."""
     journal.settle()
     entry = to_be_deleted(journal.state, name)
     journal.append(lambda stamp: SavepointDeleted(**stamp, id=entry.id, name=name))

@@ -1,6 +1,6 @@
 """JSON documents that prove their own bytes: the last field, `"checksum"`, is the BLAKE3 of the document without it.
 
-It is taken over the bytes as they lie there, so a reader can prove a document with fields that it does not know.
+It covers the stored bytes, so a reader can prove a document with fields that it does not know.
 """
 
 import re

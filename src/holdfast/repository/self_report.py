@@ -1,7 +1,7 @@
-"""What a run says of itself, with each heartbeat: in `owner.json` of its home, and in a state file on its host.
+"""What a run reports about itself with each heartbeat: in `owner.json` of its home, and in a state file on its host.
 
-The state file is for the hours in which the home cannot be written: failures and alarms are known to the process alone
-then. Whoever asks on the same host reads them there. It decides nothing and can be deleted at any time.
+The state file serves while the home cannot be written and only the process has its failures and alarms: commands on the
+same host read them from the file. It decides nothing and can be deleted at any time.
 """
 
 import errno
@@ -18,7 +18,7 @@ from holdfast.repository.entries import Failure, Process
 NAME = "state.json"
 FORMAT = 1
 _ROOM = 16_384
-"""Bytes that a state file takes at least: a file of that size can be written over on a disk that is full."""
+"""Minimum size of a state file: on a full disk a file of that size can still be overwritten in place."""
 _READINGS = 3
 
 
@@ -34,9 +34,9 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Literal["starting", "running", "ending", "ended"] = "running"
     query_runs: bool = False
     restarts: int = 0
-    """Of the query, in this run."""
+    """Restarts of the query in this run."""
     batch: BatchId | None = None
-    """The newest that Spark has committed."""
+    """The newest batch that Spark has committed."""
     published: BatchId | None = None
     last_completed: CheckpointId | None = None
     """By this run."""
@@ -45,7 +45,7 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_failure: Failure | None = None
     failed_at: datetime | None = None
     alarms: tuple[ReportedAlarm, ...] = ()
-    """Those that are not over."""
+    """Active alarms."""
     ended_reason: str = ""
 
 
@@ -61,35 +61,35 @@ class LocalState(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     written_at: datetime
     uptime_s: float
-    """When it was written by the monotonic clock of the host, which all its processes share until the next boot."""
+    """Time of writing by the host's monotonic clock, which all its processes share until the next boot."""
     heartbeat_s: float
-    """It is written at least so often by a run that is not stuck."""
+    """A run that is not stuck writes the file at least this often."""
     interval_s: float
     """Between checkpoints."""
     report: SelfReport
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(LocalState)
 
 
 def read_local_state(path: Path) -> LocalState | None:
-    """None when there is none, when it may not be read, or when it is none that this version understands."""
+    """None when there is none, when it may not be read, or when this version does not understand it."""
     for _ in range(_READINGS):
         try:
             state = _DECODER.decode(path.read_bytes())
         except OSError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # it may just be written over
+            continue  # it may be being overwritten
         return state if state.format <= FORMAT else None
     return None
 
 
 def write_local_state(path: Path, state: LocalState) -> None:
-    """Readers find the old state or the new one. For the user alone: messages may name what others need not see.
+    """Readers find the old state or the new one. Only the user may read it: messages may contain private names.
 
-    On a full disk the old one is written over in its place, for which there is room.
+    On a full disk it overwrites the old state in place, which needs no space.
     """
     data = msgspec.json.encode(state).ljust(_ROOM)
     beside = path.with_name(f".{path.name}-{state.fencing_epoch}")

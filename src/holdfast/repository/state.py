@@ -1,4 +1,4 @@
-"""What the journal's entries add up to. Pure: entries in, state out."""
+"""The state of a job, computed from the journal's entries. Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _NO_CHECKPOINT = CheckpointId(0)
 
 @dataclass
 class JobState:
-    """Never changed once somebody has it: another entry gives another state. So any thread may read one that it has."""
+    """Immutable once returned: each further entry gives a new state. So any thread may read it."""
 
     head: Sequence = _NO_ENTRY
     head_at: datetime | None = None
     runs: list[RunStarted] = field(default_factory=list)
-    """Every claim that held, oldest first."""
+    """Every valid claim, oldest first."""
     ends: dict[FencingEpoch, RunEnded] = field(default_factory=dict)
     last_checkpoint: CheckpointId = _NO_CHECKPOINT
     """The highest id ever taken."""
@@ -52,16 +52,16 @@ class JobState:
     retired_at: dict[CheckpointId, datetime] = field(default_factory=dict)
     corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
     abandoned: set[CheckpointId] = field(default_factory=set)
-    """Of lines of batches that were abandoned, because of damage or on request."""
+    """Checkpoints of abandoned timelines, because of damage or on request."""
     went_back: WentBack | None = None
-    """The last time that somebody asked to."""
+    """The last time that the job went back on request."""
     returned: CheckpointRepaired | None = None
-    """The last time that a checkpoint which had been passed over came back."""
+    """The last time that a passed-over checkpoint became usable again."""
     answers: dict[str, RequestAnswered] = field(default_factory=dict)
     """To requests, by their ids."""
     restarts: list[QueryRestarted] = field(default_factory=list)
     folded: JournalFolded | None = None
-    """The newest fold: entries up to its `upto` are no objects of their own any more."""
+    """The newest fold: entries up to its `upto` are not separate objects any more."""
     sequences: list[tuple[Sequence, AnyEntry]] = field(default_factory=list)
 
     @classmethod
@@ -82,8 +82,8 @@ class JobState:
         self.head_at = entry.at
         self.sequences.append((entry.sequence, entry))
         if entry.fencing_epoch < self.fencing_epoch:
-            # Only the owner appends. So the newer claims stand in places that a version before the folds had trimmed,
-            # and never held.
+            # Only the owner appends. So the newer claims are in places that a version without folds had trimmed, and
+            # were never valid.
             self.runs = [run for run in self.runs if run.fencing_epoch <= entry.fencing_epoch]
         match entry:
             case RunStarted():
@@ -127,29 +127,29 @@ class JobState:
                 self.folded = entry
 
     def _rename(self, id: CheckpointId, name: str | None) -> None:
-        """`completed` says what the checkpoint is now, whatever it was made as."""
+        """`completed` holds the current name of the checkpoint, not the one it was taken with."""
         if id in self.completed:
             kind = "savepoint" if name else "checkpoint"
             self.completed[id] = msgspec.structs.replace(self.completed[id], checkpoint_kind=kind, name=name)
 
     def without(self, dropped: frozenset[Sequence]) -> JobState:
-        """The same state after a fold dropped these entries, so that a long run does not remember them for ever."""
+        """The same state after a fold dropped these entries, so that a long run does not keep them in memory."""
         return JobState.of(entry for sequence, entry in self.sequences if sequence not in dropped)
 
     def is_void(self, request: str, seen: Sequence) -> bool:
-        """Whether a request, whose asker had seen the journal up to `seen`, may have been answered: its answer would
-        be forgotten by now."""
+        """Whether a request, whose requester had read the journal up to `seen`, may have an answer that was dropped
+        since."""
         lost = self.folded.answers_lost_upto if self.folded else _NO_ENTRY
         return request not in self.answers and seen < lost
 
     @property
     def run(self) -> RunStarted | None:
-        """The owner, whatever for."""
+        """The newest run, of the pipeline or of maintenance."""
         return self.runs[-1] if self.runs else None
 
     @property
     def ended(self) -> RunEnded | None:
-        """How the newest run ended, None while it has not said so."""
+        """How the newest run ended, None while it has not recorded its end."""
         return self.ends.get(self.fencing_epoch)
 
     @property
@@ -163,7 +163,7 @@ class JobState:
 
     @property
     def retention(self) -> Retention | None:
-        """What the newest run that says so keeps: of the pipeline, or of the source of a copy."""
+        """The newest recorded retention: of the pipeline, or of the source of a copy."""
         return next((run.retention for run in reversed(self.runs) if run.retention is not None), None)
 
     @property
@@ -178,9 +178,9 @@ class JobState:
     def previous_run(self) -> RunStarted | None:
         """The pipeline's run before the current one.
 
-        Maintenance in between does not count: the directory that this run left is still the newest end of its line of
-        batches, because maintenance makes no batches, touches no work directory and opens no sink. Nor does a start
-        that failed before it touched any of that.
+        Maintenance in between does not count: it runs no batches, touches no work directory and opens no sink, so the
+        directory of this run still ends its timeline. A start that failed before it touched any of that does not count
+        either.
         """
         return self.last_to_leave_batches(self.runs[:-1])
 
@@ -193,11 +193,11 @@ class JobState:
 
     @property
     def passed_over(self) -> frozenset[CheckpointId]:
-        """Damaged ones whose line of batches was abandoned."""
+        """Damaged ones whose timeline was abandoned."""
         return frozenset(id for id, entry in self.corrupt.items() if entry.passed_over)
 
     def newest_of_the_line(self) -> CheckpointCompleted | None:
-        """The newest checkpoint of the line of batches that the job is on, be its bytes damaged or not."""
+        """The newest checkpoint of the job's current timeline, damaged or not."""
         return next((entry for entry in reversed(self.retained()) if entry.id not in self.abandoned), None)
 
     @property
@@ -221,5 +221,5 @@ class JobState:
 
 
 def _apart(held: Any) -> Any:
-    """Entries themselves stay the same ones: they are told apart by that."""
+    """Copies the container only. The entries stay the same objects: they are compared by identity."""
     return copy(held) if isinstance(held, list | dict | set) else held

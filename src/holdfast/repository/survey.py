@@ -1,4 +1,4 @@
-"""Looks at what a home holds of a job, and plans what of it may go. Reads; changes nothing."""
+"""Lists the objects of a job in its home, and plans which of them may be deleted. Reads only."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,13 +26,14 @@ from holdfast.storage.interface import ObjectStore, StoredObject
 
 @dataclass(frozen=True)
 class Found:
-    """What lies there. Manifests do not tell who wrote them: whoever is going to delete looks before it claims."""
+    """The objects that exist. A manifest's key does not name its writer, so a command that deletes must list before it
+    claims."""
 
     objects: tuple[StoredObject, ...]
     manifests: tuple[StoredObject, ...]
     temporaries: tuple[StoredObject, ...]
     foreign: tuple[StoredObject, ...] = ()
-    """What has a name that holdfast gives to nothing. It is told, and left alone."""
+    """Objects with a name that holdfast never uses. They are reported and kept."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ class CollectionPlan:
     retire: tuple[CheckpointId, ...]
     objects: tuple[Unneeded, ...]
     sparse: tuple[SparsePack, ...]
-    """What the running job is going to leave behind by itself."""
+    """Packs that the running job is going to repack by itself."""
     unreadable: tuple[CheckpointId, ...]
-    """Checkpoints of which it is not known what they need. As long as there is one, no object is planned to go."""
+    """Checkpoints whose manifest cannot be read. While there is one, no blob, pack or manifest is planned for
+    deletion."""
     missing: tuple[str, ...] = ()
-    """What retained checkpoints name and the home has lost."""
+    """Keys that retained checkpoints name and the home has lost."""
     foreign: tuple[str, ...] = ()
     """Names that are none of holdfast's: never read, never deleted."""
 
@@ -77,8 +79,8 @@ def plan_collection(
     now: datetime,
     running: FencingEpoch | None = None,
 ) -> CollectionPlan:
-    """Without a rule nothing is retired. Of a `running` run only what it has retired is counted: the rest of what
-    nothing names may be in use."""
+    """Without a rule nothing is retired. Of the objects of a `running` run only those of retired checkpoints count:
+    others that no manifest names may be in use."""
     retire = checkpoints_to_retire(state, rule) if rule is not None else ()
     kept = [entry for entry in state.retained() if entry.id not in retire]
     manifests = readable_manifests(store, kept)
@@ -102,7 +104,7 @@ def plan_collection(
 def _missing(
     found: Found, kept: list[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
 ) -> frozenset[str]:
-    """What checkpoints name that stay, and the listing does not show."""
+    """Keys that kept checkpoints name and the listing does not show."""
     named = frozenset(file.key for entry in kept if entry.id in manifests for file in manifests[entry.id].files())
     return named - {item.key for item in found.objects}
 
@@ -115,7 +117,7 @@ def _retired(
     now: datetime,
     retire: tuple[CheckpointId, ...],
 ) -> dict[str, float]:
-    """What checkpoints that are retired, or are going to be, name; as far as their manifests are still there."""
+    """Keys that checkpoints name which are retired or going to be, as far as their manifests still exist."""
     there = {item.key for item in found.manifests}
     left = dict.fromkeys(retire, grace_s)
     graced = in_grace(state, grace_s, now)
@@ -138,11 +140,11 @@ def _sparse(
 
 
 def retired_keys(store: ObjectStore, state: JobState, left: Mapping[CheckpointId, float]) -> dict[str, float]:
-    """What the checkpoints in `left` name, each key with the longest time that is left to one of them.
+    """Keys that the checkpoints in `left` name, each with the longest time left to one of them.
 
-    A manifest that is missing or damaged protects nothing: nobody can be restoring by it. In the grace, however, one
-    that comes wrong may come right the next time, so that is a `StorageUnreachable`, which passes with the grace. So is
-    one that a newer version wrote, at any time: it is sound, and only that version can tell what it names.
+    A missing or damaged manifest protects nothing, since no restore can use it. During the grace, however, a wrong read
+    may succeed the next time, so this raises `StorageUnreachable`, at the latest until the grace ends. For a manifest
+    of a newer version it always does: the manifest is intact, and only that version can read it.
     """
     keys: dict[str, float] = {}
     for id, seconds in left.items():

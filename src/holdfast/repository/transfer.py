@@ -1,4 +1,4 @@
-"""Brings the objects of a checkpoint from one job's place to another's. Keys stay the same; every byte is proved."""
+"""Copies the objects of a checkpoint from one home to another. Keys stay the same; every byte is proved."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +24,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Load:
-    """One checkpoint, and what of it the target lacks."""
+    """One checkpoint, and the objects of it that the target lacks."""
 
     entry: CheckpointCompleted
     manifest: Manifest
@@ -37,7 +37,7 @@ class Load:
 
 class Transfer:
     def __init__(self, source: ObjectStore, target: ObjectStore) -> None:
-        """Looks at what the target has. An object appears there whole or not at all, so its size is proof enough."""
+        """Lists the target's objects. An object appears whole or not at all, so its size proves that it is there."""
         self._source = source
         self._target = target
         self._present = {item.key: item.size for prefix in ("blobs/", "packs/") for item in target.list(prefix)}
@@ -53,14 +53,14 @@ class Transfer:
             self._send_manifest(entry.manifest)
 
     def load(self, entry: CheckpointCompleted) -> Load:
-        """What sending this checkpoint takes. Raises `Corrupt` when its manifest is not what it must be."""
+        """What must be sent for this checkpoint. Raises `Corrupt` when its manifest is damaged."""
         manifest = self._read_twice(lambda: load_manifest(self._source, entry))
         objects = objects_of({entry.id: manifest}).values()
         missing = sorted((item for item in objects if not self._is_there(item)), key=lambda item: -item.size)
         return Load(entry, manifest, tuple(missing))
 
     def send(self, load: Load, progress: Progress) -> None:
-        """Afterwards the target has everything that the checkpoint consists of, its manifest last.
+        """Afterwards the target has every object of the checkpoint. The manifest is sent last.
 
         Raises `Corrupt` when the source's bytes are missing or wrong; then no wrong object is in the target.
         """
@@ -88,12 +88,12 @@ class Transfer:
         self._target.upload(key, ProvenPieces(key, digest, lambda: self._source.stream(key)))
 
     def _is_there(self, stored: StoredFiles) -> bool:
-        """A pack may be longer than what one manifest knows of it."""
+        """A pack may be longer than one manifest shows."""
         size = self._present.get(stored.key, -1)
         return size >= stored.size if stored.is_pack else size == stored.size
 
     def _read_twice(self, read: Callable[[], T]) -> T:
-        """Bytes that came wrong may lie right."""
+        """A wrong read does not prove wrong bytes in the store."""
         try:
             return read()
         except (Corrupt, ObjectNotFound):

@@ -1,4 +1,4 @@
-"""Reads back every object of a checkpoint and proves that it holds what its name and the manifest say."""
+"""Reads back every object of a checkpoint and proves that its bytes match its name and the manifest."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from holdfast.storage.interface import ObjectStore
 
 MISSING = "missing"
 _SILENT = 4
-"""So many objects that do not answer, and none that does: it is the store."""
+"""After this many failed reads without a successful one, the store itself does not answer."""
 
 Progress = Callable[[int], None]
 
@@ -35,7 +35,7 @@ class CorruptObject:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableObject:
-    """Neither right nor wrong: its bytes did not come."""
+    """Neither right nor wrong: it could not be read."""
 
     checkpoint: CheckpointId
     path: str
@@ -45,7 +45,7 @@ class UnreadableObject:
 @dataclass(frozen=True, slots=True)
 class VerificationReport:
     checked: int
-    """Objects that were read; one that an earlier verification with the same cache had read is not counted again."""
+    """Objects that were read, without those that an earlier verification with the same cache had read."""
     bytes: int
     corrupt: tuple[CorruptObject, ...]
     unreadable: tuple[UnreadableObject, ...] = ()
@@ -58,10 +58,10 @@ class VerificationReport:
 
 @dataclass
 class Verified:
-    """What is known about objects already, to be shared by the verifications of several checkpoints."""
+    """A cache of results, shared by the verifications of several checkpoints."""
 
     objects: dict[str, str] = field(default_factory=dict)
-    """Key → the digest that was found there, or "missing"."""
+    """Key → the digest found, or "missing"."""
     parts: dict[tuple[str, int, int], str] = field(default_factory=dict)
     """Key, offset and size in a pack → digest."""
     unreadable: dict[str, StorageError] = field(default_factory=dict)
@@ -78,10 +78,10 @@ def verify(
     parallelism: int = 8,
     go_on: bool = False,
 ) -> VerificationReport:
-    """Never raises for damage, which is what the report is for; an object that cannot be read is a `StorageError`. With
-    `go_on` that is reported too and the others are looked at, unless the store does not answer at all.
+    """Reports damage and does not raise for it. Raises `StorageError` when an object cannot be read. With `go_on` it
+    reports that too and continues with the others, unless the store does not answer at all.
 
-    `progress` hears of bytes as they are read, from several threads. `only` limits it to these blobs and packs; the
+    `progress` is called with the bytes read, from several threads. `only` limits it to these blobs and packs; the
     manifest is always read.
     """
     run = _Verification(store, checkpoint, verified or Verified(), progress or (lambda size: None), go_on)
@@ -96,7 +96,7 @@ def verify(
 
 
 def digest_in(store: ObjectStore, key: str, expected: Digest) -> str:
-    """The digest of what lies at `key`, or "missing". Read again when it is not the expected one."""
+    """The digest of the object at `key`, or "missing". Reads again when it is not the expected one."""
     found = _digest_at(store, key)
     return found if found == expected else _digest_at(store, key)
 
@@ -184,10 +184,10 @@ class _Verification:
         self.checked.append(1)
         self._read_whole(key, parts)
         if self._verified.objects[key] != expected:
-            self._read_whole(key, parts)  # bytes that came wrong may lie right
+            self._read_whole(key, parts)  # a wrong read does not prove wrong bytes in the store
 
     def _not_read(self, key: str, error: StorageError) -> None:
-        """The others are still looked at, unless nothing answers: then each would be waited for."""
+        """Continue with the others, unless no read succeeds: then each would wait for its timeout."""
         known = self._verified.unreadable.setdefault(key, error)
         silent = isinstance(error, StorageUnreachable) and len(self._verified.unreadable) >= _SILENT
         if not self._go_on or (silent and not self.read and not self._verified.objects):
@@ -206,7 +206,7 @@ class _Verification:
                 yield CorruptObject(self._checkpoint, f"{key} {file.path}", file.digest, found)
 
     def _read_whole(self, key: str, parts: set[tuple[int, int]]) -> None:
-        """A pack is kept in memory (it has at most a few MiB) to look at its parts; a blob streams through."""
+        """A pack is held in memory (at most a few MiB) to check its parts; a blob is streamed."""
         hasher = blake3()
         kept = bytearray()
         try:

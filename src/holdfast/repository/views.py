@@ -1,6 +1,6 @@
-"""What a job's history looks like to people and scripts: the JSON documents of the public contract.
+"""The state and history of a job as the JSON documents of the public contract.
 
-Pure: a state, a heartbeat and a time in, documents out. Field names are public; more may be added, none may change.
+Pure: computed from a state, a heartbeat and a time. Field names are public; more may be added, none may change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RUN_ENDED = Failure(
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """A job as it was seen at one moment. `alive` says whether the newest run, if it has not ended, shows life."""
+    """A job as observed at one moment. `alive`: whether the newest run, if it has not ended, seems alive."""
 
     job: str
     home: str
@@ -55,9 +55,9 @@ class Observation:
     alive: bool
     now: datetime
     damaged: Mapping[CheckpointId, str] = field(default_factory=dict)
-    """What a look at the home has found wrong with checkpoints, which the journal does not say."""
+    """Damage that a check of the home has found and the journal does not record."""
     liveness: Liveness | None = None
-    """What the newest run of the pipeline, which has not said that it ended, says of itself."""
+    """The report of the newest run of the pipeline, if it has not recorded its end."""
 
     @property
     def report(self) -> SelfReport | None:
@@ -65,12 +65,12 @@ class Observation:
 
     @property
     def running(self) -> bool:
-        """The pipeline runs."""
+        """Whether the pipeline runs."""
         return self._owned_for("pipeline")
 
     @property
     def maintained(self) -> bool:
-        """A command is writing to the job, which is not running."""
+        """Whether a command is writing to the job while the pipeline does not run."""
         return self._owned_for("maintenance")
 
     def _owned_for(self, purpose: str) -> bool:
@@ -79,7 +79,7 @@ class Observation:
 
 
 class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """One checkpoint. What its status leaves unknown is null."""
+    """One checkpoint. Fields that do not apply to its status are null."""
 
     id: CheckpointId | None
     status: CheckpointStatus
@@ -95,21 +95,21 @@ class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
     files: int | None = None
     objects_written: int | None = None
     requests: Requests | None = None
-    """What the run asked of the home since the checkpoint before."""
+    """The run's requests to the home since the previous checkpoint."""
     shards: int | None = None
     shards_acknowledged: int | None = None
     failure: Failure | None = None
     corrupt: str | None = None
-    """How it was found damaged; such a checkpoint is never chosen by recovery."""
+    """The damage that was found; recovery never chooses such a checkpoint."""
     abandoned: bool = False
-    """The job went back to an older one and on from there; this one is never chosen by recovery."""
+    """The job went back to an older one and continued from there; recovery never chooses this one."""
     usable: bool = False
-    """A start can go on from it, as far as is known without reading its bytes."""
+    """A start can resume from it, as far as is known without reading its bytes."""
     unusable_because: str | None = None
 
 
 class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
-    """One checkpoint with what it was made of."""
+    """One checkpoint with its details."""
 
     bytes_reused: int | None = None
     manifest: Digest | None = None
@@ -119,7 +119,7 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
 
 
 class RestartDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The query died, and was started again within its run."""
+    """The query failed, and its run restarted it."""
 
     number: int
     """Counted from 1 in each run."""
@@ -157,13 +157,13 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     last_failure: CheckpointDocument | None
     """The newest of the consecutive failures, null when there are none."""
     last_usable: CheckpointDocument | None = None
-    """What a start goes on from; another one than `last_completed` when that is damaged."""
+    """The checkpoint that a start resumes from; not `last_completed` if that is damaged."""
     interval_s: float | None = None
-    """Between checkpoints, by the newest run's settings; null when it does not say."""
+    """Between checkpoints, by the newest run's settings; null when unknown."""
     alarms: tuple[ReportedAlarm, ...] = ()
-    """Those that the running process has raised and that are not over."""
+    """Active alarms of the running process."""
     health: Health = "well"
-    """By the worst of the findings."""
+    """The severity of the worst finding."""
     ended_at: datetime | None
     ended_reason: str | None
     restarts: int = 0
@@ -221,7 +221,8 @@ def job_status(seen: Observation) -> JobView:
 
 
 def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
-    """The whole history that the journal still holds, newest first in the order of the journal: clocks are set.
+    """The whole history that the journal still holds, newest first in the order of the journal, since clocks may be
+    changed.
 
     One document per id: a completed entry wins over a failed one, and either over the start.
     """
@@ -236,7 +237,7 @@ def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
 
 
 def _place(entry: CheckpointCompleted | CheckpointFailedEntry | CheckpointStarted, state: JobState) -> tuple[int, int]:
-    """Where its beginning stands in the journal, or the first that the journal still tells of it."""
+    """The place of its start in the journal, or of the first entry about it that is left."""
     if entry.id is not None and entry.id in state.started:
         return (state.started[entry.id].sequence, entry.sequence)
     return (_failed_after(entry) if isinstance(entry, CheckpointFailedEntry) else entry.sequence, entry.sequence)
@@ -291,8 +292,8 @@ def _newest_completed(state: JobState) -> CheckpointCompleted | None:
 
 
 def _failures_since(completed: CheckpointCompleted | None, state: JobState) -> list[CheckpointFailedEntry]:
-    """Counted failures that happened after the last completion. A failure is written when the home can be written
-    again, so not its place in the journal but what it says of the place where it happened counts."""
+    """Counted failures after the last completion. A failure is written when the home can be written again, so the place
+    that it records counts, not its own place in the journal."""
     failures = [entry for entry in state.failed if entry.failure.counted and entry.id not in state.completed]
     if completed is None:
         return failures
@@ -304,7 +305,7 @@ def _order_of_failure(entry: CheckpointFailedEntry) -> tuple[int, int]:
 
 
 def _failed_after(entry: CheckpointFailedEntry) -> int:
-    """The newest entry when it failed."""
+    """The newest journal entry when it failed."""
     return entry.sequence - 1 if entry.head is None else entry.head
 
 
@@ -357,7 +358,7 @@ def _unusable(entry: CheckpointCompleted, state: JobState, damage: str | None) -
 
 
 def _last_failure(failures: list[CheckpointFailedEntry], seen: Observation) -> CheckpointDocument | None:
-    """What the process says counts when it has counted further than the home knows."""
+    """The report of the process takes precedence if it counts more failures than the journal."""
     report = seen.report
     if report is None or report.last_failure is None or report.consecutive_failures <= len(failures):
         return _brief(_of_failed(max(failures, key=_order_of_failure))) if failures else None
@@ -399,7 +400,7 @@ def _of_failed(entry: CheckpointFailedEntry) -> CheckpointDetail:
 
 
 def _of_started(entry: CheckpointStarted, seen: Observation) -> CheckpointDetail:
-    """A checkpoint of which the journal says only that it began."""
+    """A checkpoint of which the journal has only the start."""
     status: CheckpointStatus = "failed"
     if entry.id in seen.state.retired:
         status = "retired"
