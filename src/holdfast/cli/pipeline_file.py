@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from holdfast.errors import HoldfastError, InvalidSettings
+from holdfast.errors import HoldfastError, InvalidSettings, JobFailed
 
 Build = Callable[..., Any]
 
@@ -103,7 +103,9 @@ def _execute(path: Path) -> ModuleType:
             hint="correct that line",
         ) from error
     except (Exception, SystemExit) as error:
-        raise InvalidSettings(
+        # A missing package stays missing. Anything else may pass, so a supervisor restarts the job: exit 1, not 2.
+        kind = InvalidSettings if isinstance(error, ImportError) else JobFailed
+        raise kind(
             f"could not load {path}, line {_line_in(path, error)}: {type(error).__name__}: {error}",
             hint=f"python {path} shows the same error with its full traceback",
         ) from error
