@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(STAMP)
 
-$(STAMP): requirements.lock pyproject.toml scripts/setup
+$(STAMP): requirements.lock pyproject.toml scripts/setup hatch_build.py $(wildcard src/jvm/holdfast/*.java)
 	scripts/setup
 	touch $@
 

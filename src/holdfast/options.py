@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     accept_sink: bool
     sink_position: Callable[[], int | None] | None
     repeats: Literal["refuse", "accept"]
+    plans: Literal["prefer", "require", "off"]
     restart_delay: Duration
     restart_attempts: int
     restart_same_error: int

@@ -93,6 +93,9 @@ class RunSettings:
     """The sink was restored, replaced or emptied on purpose: continue from its current content."""
     repeats: Literal["refuse", "accept"] = "refuse"
     """`accept`: a writer of your own writes rows also under batch ids that it has seen before; it skips none."""
+    plans: Literal["prefer", "require", "off"] = "prefer"
+    """For a writer of your own: make what a batch reads durable before the writer sees the batch, so that it can be
+    repeated after a lost disk. `prefer`: the batch continues if the home does not answer soon. `require`: it waits."""
     restart_delay: Duration = "1s"
     """The delay before the first restart of a failed query; it doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -247,6 +250,7 @@ _CHOICES = {
     "on_conflict": ("refuse", "takeover"),
     "carrier": ("auto", "driver", "executors"),
     "repeats": ("refuse", "accept"),
+    "plans": ("prefer", "require", "off"),
 }
 _SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink")
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}

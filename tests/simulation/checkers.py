@@ -39,6 +39,7 @@ from holdfast.repository.entries import (
     SavepointNamed,
     WentBack,
 )
+from holdfast.repository.names import is_plan
 from tests.simulation.store import Disk
 from tests.simulation.world import Process, Violation, World
 
@@ -168,6 +169,16 @@ class Checkers:
         if not holds:
             self._world.note(f"VIOLATION: {otherwise}")
             raise Violation(otherwise)
+
+    @property
+    def is_home_changed(self) -> bool:
+        """Whether others have had their hands on it."""
+        return self._home_changed_at > 0.0 or self._disk.ever_damaged or self.anybody_astray
+
+    def plans(self) -> list[tuple[str, bytes]]:
+        """Those that stand in the home."""
+        stored = self._disk.objects.items()
+        return [(key, data) for key, data in stored if is_plan(key) and key not in self._disk.damaged]
 
     def owned_by(self, process: Process) -> bool:
         return self._owner is not None and self._owner[1] is process

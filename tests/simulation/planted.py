@@ -20,6 +20,9 @@ from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.lifecycle import Signal
 from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import AttemptId, Sequence
+from holdfast.plans import replay
+from holdfast.plans.log import PlanLog
+from holdfast.plans.plan import encode_plan
 from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import SparsePack
@@ -33,11 +36,14 @@ from holdfast.repository.entries import (
 )
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.journal import Journal
+from holdfast.repository.lines import plan_key
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.commands import copying
 from holdfast.runtime.ownership.watching import Watcher
+from holdfast.runtime.plans import catching_up
+from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.query import candidates, causes, query_life
 from holdfast.runtime.query.query_life import QueryLife
 from holdfast.runtime.recovery import memory, recovery, resuming
@@ -46,7 +52,7 @@ from holdfast.runtime.recovery.evidence import Verdict
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.requests.serving import Serving
-from holdfast.runtime.run import comparing, launching
+from holdfast.runtime.run import comparing
 from holdfast.runtime.upkeep import collecting, retiring, scrubbing
 from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
@@ -674,10 +680,46 @@ def rows_are_not_counted(patch: Patch) -> None:
     patch.setattr(staging, "_require_all", lambda directory, written, staged, missing: None)
 
 
-@defect(own_writer=1.0, crash=0.01)
+@defect(own_writer=1.0, crash=0.01, plans="off")
 def an_own_writer_is_resumed_whatever_it_has_seen(patch: Patch) -> None:
-    patch.setattr(launching, "require_no_skips", lambda *arguments, **named: None)
-    patch.setattr(candidates, "require_no_skips", lambda *arguments, **named: None)
+    patch.setattr(catching_up, "require_no_skips", lambda *arguments, **named: None)
+
+
+@defect(own_writer=1.0, plans="require")
+def a_plan_is_put_after_the_sink_has_seen_the_batch(patch: Patch) -> None:
+    def created(self: Any, log_of_line: Any, plan: Any, cancelled: Any) -> Any:
+        self._remember(log_of_line, plan, None)
+        return plan
+
+    patch.setattr(PlanKeeper, "_created", created)
+
+
+@defect(own_writer=1.0, crash=0.02, stall=0.02, plans="require")
+def a_plan_is_overwritten(patch: Patch) -> None:
+    def create(self: Any, plan: Any) -> Any:
+        self._store.put(plan_key(self._folder, plan.batch_id), encode_plan(plan))
+        return plan
+
+    patch.setattr(PlanLog, "create", create)
+
+
+@defect(own_writer=1.0, crash=0.02, plans="require")
+def one_batch_too_many_is_discarded(patch: Patch) -> None:
+    _shift_discarding(patch, 1)
+
+
+@defect(own_writer=1.0, crash=0.02, plans="require")
+def one_batch_too_few_is_discarded(patch: Patch) -> None:
+    _shift_discarding(patch, -1)
+
+
+def _shift_discarding(patch: Patch, by: int) -> None:
+    original = replay.repeats
+
+    def repeats(plans: Any, sink_has: Any, *, stateful: bool) -> Any:
+        return original(plans, None if sink_has is None else sink_has + by, stateful=stateful)
+
+    patch.setattr(catching_up, "repeats", repeats)
 
 
 @defect(short=0.05, crash=0.01)

@@ -108,6 +108,7 @@ class Scene:
             "heartbeat": "1s",
             "parallelism": draw.choice((1, 2)),
             "scrub": draw.choice(("off", "3s", "10s")),
+            "plans": ("prefer", "prefer", "require", "off")[self.world.seed % 4],
         }
         for host in self.hosts:
             host.has_links = draw.random() < 0.7
@@ -210,6 +211,7 @@ class SimulatedRun:
         self.query = SimulatedQuery(self._world, self.process, sink, scene.checkers, scene.dying, scene.pace)
         self.query.host = host
         self.query.own = scene.own
+        self.query.requires_plans = scene.settings["plans"] == "require"
         self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
         options = scene.settings | dict.fromkeys(told, True)
         settings = Settings(**options, on_conflict=on_conflict, from_checkpoint=from_checkpoint)  # type: ignore[arg-type]
@@ -595,6 +597,9 @@ class Operator:
         directory = last.runtime._life.resumed.directory if last.runtime else None
         barrier = directory.newest_barrier() if directory else None
         if scene.own is not None:
+            if directory is not None and barrier is not None:
+                missing = set(range(end_of(directory.contents()[f"offsets/{barrier}"]))) - scene.own.rows
+                checkers.require(not missing, f"the query's own writer never got rows {sorted(missing)}")
             return
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
         if directory is not None and barrier is not None:

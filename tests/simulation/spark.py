@@ -15,9 +15,13 @@ import msgspec
 from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
+from holdfast.plans.plan import decode_plan
+from holdfast.plans.replay import How, Repeat
+from holdfast.plans.spark_logs import put_in_place
+from holdfast.repository.lines import batch_of
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import NONE_YET, Taken
-from holdfast.runtime.ports import Supervisor
+from holdfast.runtime.ports import KeepPlan, Supervisor
 from holdfast.runtime.query.causes import WHILE_STAGING, StartFailed
 from holdfast.sinks.protocol import SinkContext, SinkState
 from tests.simulation.checkers import Checkers
@@ -44,6 +48,7 @@ MACHINE_FAILURES = tuple(
         "org.apache.hadoop.hdfs.BlockMissingException: Could not obtain block: BP-1:blk_1",
     )
 )
+STATE_MISSING = _TRYING + "java.io.FileNotFoundException: /work/job/state/0/1/3.delta does not exist"
 OTHER_FAILURES = (
     "org.apache.spark.SparkException: the executor was lost",
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\nValueError: a poisonous row",
@@ -82,6 +87,10 @@ def _state(files: dict[str, bytes], partition: int, version: int) -> int | None:
     return total % MODULUS
 
 
+class _StateMissing(Exception):
+    """A sink has skipped the batch before, so it was never run."""
+
+
 class SimulatedQuery:
     def __init__(
         self, world: World, process: Process, sink: SimulatedSink, checkers: Checkers, dying: float, pace: float
@@ -99,6 +108,8 @@ class SimulatedQuery:
         self.host: Host | None = None
         self.own: OwnTable | None = None
         """Where a writer of the user's own writes."""
+        self._keep: KeepPlan | None = None
+        self.requires_plans = False
 
     @property
     def application_id(self) -> str | None:
@@ -139,6 +150,28 @@ class SimulatedQuery:
         planned = NONE_YET if found is None else found
         return Taken("the own table", self.own.newest, known=True, planned=planned)
 
+    def plans_refusal(self) -> str | None:
+        return None
+
+    def repeat(self, directory: SimulatedDirectory, steps: Sequence[Repeat]) -> None:
+        assert not self.running, "batches are repeated while no query runs"
+        for step in steps:
+            self._world.hesitate()
+            if self.host is not None and directory.name not in self.host.directories:
+                raise StartFailed("the directory is gone: a newer run on this host has removed it")
+            put_in_place(directory, step.plan)
+            if step.how is How.LEAVE:
+                return
+            self._world.note(f"repeats batch {step.batch_id}: {step.how.name}")
+            self._wanted = True
+            try:
+                self._execute(directory, step.batch_id, discard=step.how is How.DISCARD)
+            except (KeyError, _StateMissing) as error:
+                # A newer run on this host has removed the directory, or somebody has stopped this run.
+                raise StartFailed(f"batch {step.batch_id} could not be repeated: {error!r}") from error
+            finally:
+                self._wanted = False
+
     def open_sink(self, context: SinkContext) -> None:
         self._sink.open(context, None, None)
 
@@ -149,10 +182,12 @@ class SimulatedQuery:
             raise StartFailed(self._world.random.choice(MACHINE_FAILURES))
         barrier = directory.newest_barrier()
         if barrier is not None:
+            if self.own is not None and _state(directory.contents(), 0, barrier + 1) is None:
+                raise StartFailed(STATE_MISSING)
             problem = state_problem(directory.contents(), barrier)
             self._checkers.require(problem is None, f"the query would start on a wrong state: {problem}")
         self._end_reason, self._wanted = None, True
-        self._supervisor = supervisor
+        self._supervisor, self._keep = supervisor, supervisor.keep_plan
         self._task = self._world.spawn(self._process, "spark", lambda: self._run(directory))
 
     def _unreadable(self) -> bool:
@@ -196,7 +231,10 @@ class SimulatedQuery:
             except HoldfastError as error:
                 self._end_reason = f"{WHILE_STAGING}: holdfast.errors.{type(error).__name__}: {error.message}"
                 return
-            except KeyError as error:
+            except _StateMissing:
+                self._end_reason = STATE_MISSING
+                return
+            except (KeyError, FileNotFoundError) as error:
                 # A newer run on this host has removed the directory.
                 self._end_reason = f"the batch failed: {error!r}"
                 return
@@ -204,16 +242,34 @@ class SimulatedQuery:
     def _batch(self, directory: SimulatedDirectory) -> None:
         newest = directory.newest_barrier()
         batch = BatchId(0 if newest is None else newest + 1)
-        begin = 0 if newest is None else end_of(directory.files[f"offsets/{newest}"].data)
+        if newest is not None and self.own is not None and _state(directory.contents(), 0, batch) is None:
+            raise _StateMissing
+        begin = self._begin_of(directory, batch)
         if f"offsets/{batch}" not in directory.files:
-            directory.write(f"offsets/{batch}", str(begin + self._world.random.randrange(6)).encode())
-        end = end_of(directory.files[f"offsets/{batch}"].data)
+            offsets = str(begin + self._world.random.randrange(6)).encode()
+            if self._keep is not None and self.own is not None:
+                self._keep(batch, offsets, lambda: not self._wanted)
+            directory.write(f"offsets/{batch}", offsets)
+        self._execute(directory, batch)
+
+    def _begin_of(self, directory: SimulatedDirectory, batch: BatchId) -> int:
+        return 0 if batch == 0 else end_of(directory.files[f"offsets/{batch - 1}"].data)
+
+    def _execute(self, directory: SimulatedDirectory, batch: BatchId, *, discard: bool = False) -> None:
+        begin, end = self._begin_of(directory, batch), end_of(directory.files[f"offsets/{batch}"].data)
         self._world.hesitate()
-        self._write_rows(directory, batch, tuple(range(begin, end)))
+        # A sink that has the batch does not run it. What the run before has made of it is not there any more.
+        skipped = self._keep is not None and self.own is not None and not discard and self.own.skips(batch)
+        if not discard:
+            self._write_rows(directory, batch, tuple(range(begin, end)))
         self._world.hesitate()
         if not self._wanted:
             return
-        self._write_state(directory, batch, begin, end)
+        if skipped and batch == 0:
+            # Not what Spark does: a checkpoint of a directory whose very first batch was skipped holds no state.
+            raise _StateMissing
+        if not skipped:
+            self._write_state(directory, batch, begin, end)
         self._world.hesitate()
         directory.write(f"commits/{batch}", b"v1\n{}")
         self._forget(directory, batch)
@@ -224,11 +280,25 @@ class SimulatedQuery:
             directory.write(f"ledger/{batch}.json", msgspec.json.encode(staged))
             return
         self._world.hesitate()
-        if not self._checkers.owned_by(self._process):
-            return  # whoever brings a writer of his own must stop the run that he takes the job from
+        if not self._checkers.owned_by(self._process) and not self._is_planned(directory, batch):
+            # Whoever brings a writer of his own must stop the run that he takes the job from.
+            raise KeyError(f"batch {batch} is of a run that somebody has stopped")
+        undisturbed = self._checkers.owned_by(self._process) and not self._checkers.is_home_changed
+        if self.requires_plans and undisturbed:
+            planned = self._is_planned(directory, batch)
+            self._checkers.require(planned, f"the query's own writer gets batch {batch}, whose plan is not durable")
+        doubled = sorted(set(rows) & self.own.rows)
+        twice = bool(doubled) and not self.own.skips(batch) and not self.own.appends
+        self._checkers.require(not twice, f"rows {doubled} come again under another id, batch {batch}")
         self.own.write(batch, rows)
         lost = sorted(set(rows) - self.own.rows)
         self._checkers.require(not lost, f"the query's own writer has seen batch {batch} and skips rows {lost}")
+
+    def _is_planned(self, directory: SimulatedDirectory, batch: BatchId) -> bool:
+        """Whether the home says so, too: then it is the same batch whoever runs it."""
+        found = [data for key, data in self._checkers.plans() if batch_of(key) == batch]
+        offsets = directory.files[f"offsets/{batch}"].data.decode()
+        return any(decode_plan("", data).offsets == offsets for data in found)
 
     def _write_state(self, directory: SimulatedDirectory, batch: BatchId, begin: int, end: int) -> None:
         version = batch + 1

@@ -140,7 +140,10 @@ class OwnTable:
     appends: bool = False
     """Its owner has made it take what comes, under whatever id."""
 
+    def skips(self, batch: BatchId) -> bool:
+        return not self.appends and self.newest is not None and batch <= self.newest
+
     def write(self, batch: BatchId, rows: tuple[int, ...]) -> None:
-        if self.appends or self.newest is None or batch > self.newest:
+        if not self.skips(batch):
             self.rows.update(rows)
             self.newest = max(batch, self.newest or batch)

@@ -166,6 +166,21 @@ class SimulatedDirectory:
             if unwanted(staged.batch_id):
                 del self.files[f"ledger/{staged.batch_id}.json"]
 
+    def names(self, folder: str = "") -> list[str]:
+        top = f"{folder}/" if folder else ""
+        return sorted({path[len(top) :].partition("/")[0] for path in self.files if path.startswith(top)})
+
+    def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path].data
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        self.write(path, data)
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
     def pieces(self, path: str) -> Iterator[bytes]:
         self._world.hesitate()
         if self._host.unreadable_until > self._world.now:

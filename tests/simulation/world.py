@@ -201,4 +201,4 @@ class SimulatedLanes:
         self._busy.pop(lane, None)
 
 
-_LANES = ("journal", "copy", "publish", "query", "look", "requests", "collect", "scrub", "state_file")
+_LANES = ("journal", "copy", "publish", "query", "look", "requests", "collect", "scrub", "state_file", "plans")

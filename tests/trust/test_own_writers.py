@@ -54,7 +54,7 @@ def test_a_query_that_begins_over_a_sink_that_has_batches_is_refused() -> None:
 def test_a_writer_that_cannot_be_asked_is_refused_when_it_may_have_more_unless_told() -> None:
     require_no_skips(JOB, unknown(10), REFUSE, may_have_more=False)
     require_no_skips(JOB, unknown(10), "accept", may_have_more=True)
-    with pytest.raises(Conflict, match="may have given later ones to the query's own writer") as caught:
+    with pytest.raises(Conflict, match="may have written later ones to the query's own writer") as caught:
         require_no_skips(JOB, unknown(10), REFUSE, may_have_more=True)
     assert "--repeats accept" in str(caught.value)
     assert "sink_position" in str(caught.value)

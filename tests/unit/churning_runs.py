@@ -166,6 +166,12 @@ class ChurningQuery:
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return None
 
+    def plans_refusal(self) -> str | None:
+        return None
+
+    def repeat(self, directory: object, steps: object) -> None:
+        raise AssertionError("it has no writer of its own")
+
     def own_writer(self, directory: RunDirectory) -> None:
         return None
 

@@ -195,4 +195,4 @@ def complete_with_bytes(history: History, id: int, work: Path, blobs: Any, **fie
     manifest = manifest_of(copies, id)
     digest = stored(history.store, manifest)  # type: ignore[arg-type]
     files = {"manifest": digest, "bytes_total": manifest.bytes_total, "files": len(manifest.files())}
-    history.complete(id, batch=12, **files, **fields)
+    history.complete(id, **{"batch": 12, **files, **fields})

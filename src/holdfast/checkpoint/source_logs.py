@@ -22,7 +22,7 @@ _DECODER = msgspec.json.Decoder(_FileOffset)
 
 def missing_entry(offsets: bytes, paths: Collection[str]) -> str | None:
     """The path of an entry that a source's log lacks; None when every log is complete."""
-    for source, newest in _file_sources(offsets):
+    for source, newest in file_sources(offsets):
         for number in range(newest, -1, -1):
             path = f"sources/{source}/{number}"
             if f"{path}.compact" in paths:
@@ -32,7 +32,8 @@ def missing_entry(offsets: bytes, paths: Collection[str]) -> str | None:
     return None
 
 
-def _file_sources(offsets: bytes) -> Iterator[tuple[str, int]]:
+def file_sources(offsets: bytes) -> Iterator[tuple[str, int]]:
+    """Each file source that the offsets speak of, with the newest entry of its log that they need."""
     version, _, *lines = (*offsets.decode(errors="replace").splitlines(), "", "")
     for position, line in enumerate(lines):
         name, offset = (str(position), line) if version != "v2" else line.split(":", 1) if ":" in line else ("", line)

@@ -15,6 +15,8 @@ from holdfast.cli.output import answer, print_json
 from holdfast.cli.progress import byte_progress
 from holdfast.errors import Corrupt, NotFound, ObjectNotFound
 from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.lines import line_folder, plan_key
+from holdfast.repository.names import is_plan
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
 
@@ -49,6 +51,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     to: str
     files: int
     bytes: int
+    plans: int = 0
+    """Batches behind it that were planned."""
 
 
 def restore(
@@ -84,11 +88,21 @@ def restore(
         to=target.location,
         files=len(manifest.files()),
         bytes=manifest.bytes_total,
+        plans=_planned_behind(store, observe(home, job, store), chosen),
     )
     if as_json:
         print_json(report)
     else:
         _print_report(report)
+
+
+def _planned_behind(store: ObjectStore, seen: Observation, chosen: CheckpointCompleted) -> int:
+    """How many batches were planned behind it: a writer of the query's own may have them."""
+    newest = seen.state.newest_of_the_line()
+    if newest is None or newest.id != chosen.id:
+        return 0
+    folder = line_folder(seen.state)
+    return sum(is_plan(item.key) for item in store.list(folder, plan_key(folder, chosen.barrier_batch_id)))
 
 
 def _require_not_retired(seen: Observation, chosen: CheckpointCompleted) -> None:
@@ -127,3 +141,8 @@ def _print_report(report: Restored) -> None:
         f"         the query continues after batch {report.barrier_batch_id} and changes the directory: "
         "keep a copy if you may need this state again"
     )
+    if report.plans:
+        console.print(
+            f"         {report.plans} of the batches behind it had been planned: a writer that knows "
+            "their numbers would skip what plain Spark makes of them; holdfast run repeats them as they were"
+        )

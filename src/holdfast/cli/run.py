@@ -52,6 +52,7 @@ OPTION_HELP = {
     "new_life": "Start over, although the work directory or the sink belong to an earlier life of this job.",
     "accept_older_home": "Resume from a home that was restored from a backup; the sink is rewound to it.",
     "accept_sink": "Continue with a sink that was restored, replaced or emptied since the last run.",
+    "plans": "For your own writer: record what each batch reads before it is written: prefer, require (wait) or off.",
     "repeats": "For your own writer: refuse a start that may make it skip rows, or accept, if it skips none.",
     "restart_delay": "Delay before the first restart of a failed query; doubles up to a minute.",
     "restart_attempts": "Consecutive restarts without a completed batch before the job fails permanently.",

@@ -253,7 +253,11 @@ def _print_damage(report: "JobReport") -> None:
 
 
 def _advice(report: "JobReport") -> str:
-    if any(item.checkpoint is None for item in report.left):
+    from holdfast.repository.names import is_plan
+
+    if report.left and all(is_plan(item.key) for item in report.left):
+        return "nothing, unless the query has its own writer: the next checkpoint replaces these plans"
+    if any(item.checkpoint is None and not is_plan(item.key) for item in report.left):
         return "restore the journal entry from a copy of the home; no command can reconstruct it"
     if report.handled.marked or report.not_handled:
         return "nothing: recovery uses an older checkpoint; the next checkpoint of the job is complete"

@@ -15,11 +15,14 @@ from holdfast.cli.owning import owning
 from holdfast.cli.progress import byte_progress
 from holdfast.errors import OwnedByAnotherRun, StorageError
 from holdfast.identifiers import CheckpointId
+from holdfast.plans.log import prove_plans
 from holdfast.repository import verification
 from holdfast.repository.damage import DamageHandled, handle_damage, readable_manifests
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.inventory import objects_of
 from holdfast.repository.journal import survey_entries
+from holdfast.repository.lines import line_folder
+from holdfast.repository.names import is_plan
 from holdfast.repository.ownership import current_process
 from holdfast.repository.repair import LocalFiles
 from holdfast.repository.state import JobState
@@ -85,11 +88,22 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
         report.unreadable += result.unreadable
     report.checkpoints = tuple(entry.id for entry in chosen)
     state = seen.state
+    if scope.checkpoint is None:
+        _prove_plans(store, state, report)
     report.suspected = any(entry.id in state.corrupt and entry.id not in state.passed_over for entry in chosen)
     if report.corrupt:
         entries, _ = survey_entries(store)
         _forget_retired(report, observe(home, job, store, JobState.of(entries)), chosen)
     return report
+
+
+def _prove_plans(store: ObjectStore, state: JobState, report: JobReport) -> None:
+    proved = prove_plans(store, line_folder(state))
+    report.checked += proved.checked
+    report.bytes += proved.bytes
+    report.corrupt += [
+        CorruptObject(None, key, "a plan that matches its checksum", found) for key, found in proved.damaged.items()
+    ]
 
 
 def _manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted]) -> dict[CheckpointId, Manifest]:
@@ -128,7 +142,7 @@ def _forget_retired(report: JobReport, now: Observation, chosen: Sequence[Checkp
 
 def handle_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool, on_conflict: str = "refuse") -> None:
     """Own the job briefly and repair or mark the damage. A running job is left to its owner."""
-    if any(item.checkpoint is None for item in report.corrupt):
+    if any(item.checkpoint is None and not is_plan(item.key) for item in report.corrupt):
         report.not_handled = "its journal is damaged, and nothing may be written on top of that"
         return
     try:

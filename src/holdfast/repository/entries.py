@@ -132,6 +132,9 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     """Where the run's state file is, on `process.host`; empty when it has none."""
     sink: str = ""
     """The sink's own description; empty when the query uses its own writer."""
+    plans: Literal["", "prefer", "require"] = ""
+    """Whether the plan of each batch is durable before the query's own writer sees the batch; empty when no plans are
+    kept."""
 
     @property
     def host(self) -> str:
@@ -192,6 +195,8 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     requests: Requests | None = None
     """Requests of the run since its previous completed checkpoint, or since its start."""
     headroom: RecordedHeadroom | None = None
+    line: Sequence = Sequence(0)
+    """The line of batches that it ends: `repository/lines.py`."""
 
 
 class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):

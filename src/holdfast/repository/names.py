@@ -14,7 +14,8 @@ FOLDS = "folds/"
 MANIFESTS = "manifests/"
 BLOBS = "blobs/"
 PACKS = "packs/"
-FOLDERS = (JOURNAL, FOLDS, MANIFESTS, BLOBS, PACKS)
+PLANS = "plans/"
+FOLDERS = (JOURNAL, FOLDS, MANIFESTS, BLOBS, PACKS, PLANS)
 """Foreign names are reported below these."""
 
 _SEQUENCE = r"\d{20}\.json"
@@ -25,6 +26,7 @@ _FOLD = re.compile(rf"folds/{_SEQUENCE}", re.ASCII)
 _MANIFEST = re.compile(rf"manifests/{_DIGEST}", re.ASCII)
 _BLOB = re.compile(rf"blobs/([0-9a-f]{{2}})/\1[0-9a-f]{{62}}\.{_EPOCH}", re.ASCII)
 _PACK = re.compile(rf"packs/{_DIGEST}\.{_EPOCH}", re.ASCII)
+_PLAN = re.compile(r"plans/\d{20}-[0-9a-f]{8}/\d{20}", re.ASCII)
 
 
 def is_entry(key: str) -> bool:
@@ -43,6 +45,10 @@ def is_blob_or_pack(key: str) -> bool:
     return (_BLOB.fullmatch(key) or _PACK.fullmatch(key)) is not None
 
 
+def is_plan(key: str) -> bool:
+    return _PLAN.fullmatch(key) is not None
+
+
 def is_foreign(key: str) -> bool:
     """Of a key below one of `FOLDERS`."""
-    return not (is_entry(key) or is_fold(key) or is_manifest(key) or is_blob_or_pack(key))
+    return not (is_entry(key) or is_fold(key) or is_manifest(key) or is_blob_or_pack(key) or is_plan(key))

@@ -11,6 +11,7 @@ from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.collection import (
     SparsePack,
     Unneeded,
+    Why,
     is_of_earlier_run,
     sparse_packs,
     stale_temporaries,
@@ -18,7 +19,18 @@ from holdfast.repository.collection import (
 )
 from holdfast.repository.damage import readable_manifests
 from holdfast.repository.entries import CheckpointCompleted, Retention
-from holdfast.repository.names import BLOBS, FOLDERS, MANIFESTS, PACKS, is_blob_or_pack, is_foreign, is_manifest
+from holdfast.repository.lines import unneeded_plans
+from holdfast.repository.names import (
+    BLOBS,
+    FOLDERS,
+    MANIFESTS,
+    PACKS,
+    PLANS,
+    is_blob_or_pack,
+    is_foreign,
+    is_manifest,
+    is_plan,
+)
 from holdfast.repository.retention import checkpoints_to_retire, in_grace, keys_of
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore, StoredObject
@@ -32,6 +44,7 @@ class Found:
     objects: tuple[StoredObject, ...]
     manifests: tuple[StoredObject, ...]
     temporaries: tuple[StoredObject, ...]
+    plans: tuple[StoredObject, ...] = ()
     foreign: tuple[StoredObject, ...] = ()
     """Objects with a name that holdfast never uses. They are reported and kept."""
 
@@ -57,6 +70,7 @@ def look(store: ObjectStore) -> Found:
         objects=tuple(item for item in listed if is_blob_or_pack(item.key)),
         manifests=tuple(item for item in listed if is_manifest(item.key)),
         temporaries=tuple(store.temporaries()),
+        plans=tuple(item for item in listed if is_plan(item.key)),
         foreign=tuple(item for item in listed if is_foreign(item.key)),
     )
 
@@ -69,6 +83,10 @@ def listed_objects(store: ObjectStore) -> Iterator[StoredObject]:
 
 def listed_manifests(store: ObjectStore) -> Iterator[StoredObject]:
     yield from (item for item in store.list(MANIFESTS) if is_manifest(item.key))
+
+
+def listed_plans(store: ObjectStore) -> Iterator[StoredObject]:
+    yield from (item for item in store.list(PLANS) if is_plan(item.key))
 
 
 def plan_collection(
@@ -91,6 +109,7 @@ def plan_collection(
         stored = [item for item in stored if item.key in retired or is_of_earlier_run(item.key, running)]
     unreadable = tuple(entry.id for entry in kept if entry.id not in manifests)
     unneeded = [] if unreadable else [*unneeded_objects(stored, needed, retired)]
+    unneeded += _plans(found, state, rule) if running is None else []
     return CollectionPlan(
         retire=retire,
         objects=(*unneeded, *stale_temporaries(found.temporaries, now.timestamp())),
@@ -99,6 +118,14 @@ def plan_collection(
         missing=tuple(sorted(absent_among(store, sorted(_missing(found, kept, manifests))))),
         foreign=tuple(item.key for item in found.foreign),
     )
+
+
+def _plans(found: Found, state: JobState, rule: Retention | None) -> list[Unneeded]:
+    """Plans of batches that no recovery repeats any more. A run deletes its own."""
+    if rule is None:
+        return []
+    keys = unneeded_plans((item.key for item in found.plans), state, rule.retained)
+    return [Unneeded(item.key, item.size, Why.RETIRED) for item in found.plans if item.key in keys]
 
 
 def _missing(

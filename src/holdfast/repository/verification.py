@@ -23,7 +23,7 @@ class CorruptObject:
     """`path` is the object's key, followed by the file's path where only a part of the object is wrong."""
 
     checkpoint: CheckpointId | None
-    """None for an entry of the journal."""
+    """None for an entry of the journal, or the plan of a batch."""
     path: str
     expected: str
     found: str

@@ -22,6 +22,8 @@ class Ahead:
     """The manifest of that checkpoint. Raises `Corrupt` or `StorageError`."""
     left: Callable[[], WorkDirectory | None]
     """The previous run's directory on this host, when the job may resume in it."""
+    newest_plan: Callable[[BatchId], BatchId]
+    """The newest batch up to which the home has a plan of every batch after the given one, or that one itself."""
     may_have_more: Callable[[BatchId, bool], bool]
     """Whether, according to the journal, the query's own writer may have received batches after the given one. The
     second argument: whether the job resumes in the previous run's directory."""

@@ -91,6 +91,18 @@ class RunFolder:
     def drop_ledger_after(self, batch: BatchId | None) -> None:
         ledger.remove_after(self.files, batch)
 
+    def names(self, folder: str = "") -> list[str]:
+        return self.files.names(folder)
+
+    def read(self, path: str) -> bytes:
+        return self.files.read(path)
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        self.files.write_atomic(path, data)
+
+    def remove(self, path: str) -> None:
+        self.files.remove(path)
+
     def pieces(self, path: str) -> Iterator[bytes]:
         return pieces_of(self.files, path)
 

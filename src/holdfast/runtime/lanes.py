@@ -11,6 +11,7 @@ locks. The lanes:
     collect     deletion of what retention dropped
     scrub       reads and verifies the home, in the background
     state_file  the state file on this host
+    plans       plans of batches that went on without them
 """
 
 import queue
@@ -32,10 +33,13 @@ DOING = {
     "collect": "deleting from the home",
     "scrub": "reading back from the home",
     "state_file": "writing the state file",
+    "plans": "writing plans of batches",
 }
 """What a lane does, for messages."""
 
-Lane = Literal["journal", "copy", "publish", "query", "look", "heartbeat", "requests", "collect", "scrub", "state_file"]
+Lane = Literal[
+    "journal", "copy", "publish", "query", "look", "heartbeat", "requests", "collect", "scrub", "state_file", "plans"
+]
 Work = Callable[[], None]
 
 
@@ -64,6 +68,7 @@ class ThreadLanes:
             "collect": 1,
             "scrub": 1,
             "state_file": 1,
+            "plans": 1,
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths

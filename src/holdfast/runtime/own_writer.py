@@ -2,9 +2,9 @@
 
 Such a writer (Spark's file sink, Spark's Delta sink, a `foreachBatch` with `txnVersion`) skips batch ids that it
 already has. That is right as long as an id stands for the same rows. In the previous run's directory it does: Spark
-repeats the planned batches. After a restore it does not: Spark plans the batches after the barrier again, and the rows
-of an id that the writer has seen are lost without an error. So a restore is refused when the writer has, or may have,
-batches beyond the barrier.
+repeats the planned batches. After a restore it does as far as the home has the plans (`runtime/plans`). After those
+Spark plans batches again, and the rows of an id that the writer has seen are lost without an error. So a start is
+refused when the writer has, or may have, batches that cannot be repeated.
 """
 
 from dataclasses import dataclass
@@ -32,8 +32,8 @@ class Taken:
     always_skips: bool = False
     """It always skips batch ids that it has seen, so `--repeats accept` does not apply."""
     planned: BatchId = NONE_YET
-    """The newest batch that Spark has planned in the directory where the job resumes. Up to there an id stands for the
-    same rows as before."""
+    """The newest batch that is planned, in the directory where the job resumes or in the home. Up to there an id stands
+    for the same rows as before."""
 
 
 def may_have_more(state: JobState, planned: BatchId, *, local: bool, claimed: bool = True) -> bool:
@@ -49,6 +49,8 @@ def may_have_more(state: JobState, planned: BatchId, *, local: bool, claimed: bo
     end = state.ends.get(wrote.fencing_epoch)
     if end is not None and end.planned is not None:
         return end.planned > planned
+    if wrote.plans == "require":
+        return False  # what it planned is in the home, and nothing else was written
     return not (local and wrote is state.last_to_leave_batches(earlier))
 
 
@@ -82,20 +84,21 @@ def _skips(job: JobName, taken: Taken, first: BatchId) -> Conflict:
     if not taken.always_skips:
         ways.append("if the writer accepts batch ids that it has seen: --repeats accept")
     return Conflict(
-        f"could not start job {job!r}: it would resume with batch {first}, which Spark plans again, but {taken.writer} "
-        f"has batch {taken.newest} already and skips {_batches(first, taken.newest)}: their rows would be lost",
+        f"could not start job {job!r}: the home has no plan of batch {first}, so Spark plans it again, but "
+        f"{taken.writer} has batch {taken.newest} already and skips {_batches(first, taken.newest)}: their rows "
+        "would be lost",
         hint="; or ".join(ways),
     )
 
 
 def _may_skip(job: JobName, taken: Taken, first: BatchId) -> Conflict:
     return Conflict(
-        f"could not start job {job!r}: it would resume with batch {first}, which Spark plans again, and the previous "
-        f"run may have written later ones to {taken.writer}, whose position is unknown: if it skips batch ids "
+        f"could not start job {job!r}: the home has no plan of batch {first}, so Spark plans it again, and the "
+        f"previous run may have written later ones to {taken.writer}, whose position is unknown: if it skips batch ids "
         "that it has seen, rows are lost",
         hint="start it where the previous run left its work directory; or if the writer accepts batch ids that "
         "it has seen, for example by replacing rows: --repeats accept; or report its newest "
-        "batch: sink_position=function",
+        "batch: sink_position=function. With --plans require, no batch reaches the writer without a plan",
     )
 
 

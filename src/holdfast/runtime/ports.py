@@ -11,6 +11,7 @@ from typing import Protocol
 from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
+from holdfast.plans.replay import Repeat
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.runtime.ahead import Ahead
@@ -60,6 +61,16 @@ class RunDirectory(Protocol):
 
     def drop_ledger_after(self, batch: BatchId | None) -> None: ...
 
+    def names(self, folder: str = "") -> list[str]:
+        """Of files and folders directly in it, none when it is not there."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Harmless when it is not there."""
+
     def pieces(self, path: str) -> Iterator[bytes]:
         """The bytes of one file; `OSError` when it cannot be read."""
 
@@ -89,6 +100,10 @@ class Workplace(Protocol):
         """Record the journal's newest entry: a home that is older later was restored from a backup. Best effort."""
 
 
+KeepPlan = Callable[[BatchId, bytes, Callable[[], bool]], None]
+"""Called with a batch, its offsets, and a function that says whether the query is being stopped."""
+
+
 @dataclass(frozen=True)
 class Supervisor:
     """Callbacks of a running query, from any thread."""
@@ -97,6 +112,8 @@ class Supervisor:
     """Called before each batch: False only when a newer run is known to own the job."""
     ended: Callable[[], None]
     """Only a wake-up: it may come late, more than once, or never."""
+    keep_plan: KeepPlan | None = None
+    """Before any writer sees a batch; the batch must not run when it raises. None when no plans are kept."""
 
 
 class Query(Protocol):
@@ -105,7 +122,7 @@ class Query(Protocol):
 
     @property
     def sink(self) -> Sink | None:
-        """None when the query has its own writer: then output is at least once, not exactly once."""
+        """None when the query has its own writer."""
 
     @property
     def batches_retained(self) -> int | None:
@@ -133,6 +150,13 @@ class Query(Protocol):
 
     def own_writer(self, directory: RunDirectory) -> Taken | None:
         """The newest batch of the query's own writer, which resumes in `directory`; None when holdfast writes."""
+
+    def plans_refusal(self) -> str | None:
+        """Why the plan of a batch cannot be held back until it is durable, None when it can."""
+
+    def repeat(self, directory: RunDirectory, steps: Many[Repeat]) -> None:
+        """Run planned batches behind the directory's newest one again, one after the other; the last may be left for
+        `start`. Raises what `start` raises."""
 
     def open_sink(self, context: SinkContext) -> None:
         """Prepare the sink for the query's output, and fence it."""

@@ -46,7 +46,7 @@ def start(
     """Recover the job, start its query, supervise it, and return without waiting for its end.
 
     `build_or_writer` is a function from a SparkSession to a streaming DataFrame (or to a DataStreamWriter), or a
-    DataStreamWriter itself; a writer's own sink gets its rows at least once, not exactly once.
+    DataStreamWriter itself; a writer's own sink gets its rows exactly once if it knows batch ids, else at least once.
     """
     return start_stepwise(build_or_writer, job, home, sink, Settings.merged(settings, options), no_step)
 

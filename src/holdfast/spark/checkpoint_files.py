@@ -19,25 +19,30 @@ from holdfast.job_log import log
 from holdfast.workdir.interface import WorkDirectory
 
 SETTING = "spark.sql.streaming.checkpointFileManagerClass"
-_PACKAGES = ("org.apache.spark.sql.execution.streaming.checkpointing", "org.apache.spark.sql.execution.streaming")
+PACKAGES = ("org.apache.spark.sql.execution.streaming.checkpointing", "org.apache.spark.sql.execution.streaming")
 """Since Spark 4.1, and earlier."""
-_NAME = "FileSystemBasedCheckpointFileManager"
+NAME = "FileSystemBasedCheckpointFileManager"
 
 _lock = threading.Lock()
 _starting: dict[SparkSession, int] = {}
 """Sessions that have our setting now, and how many queries are starting in each; no start waits for another."""
+_before: dict[SparkSession, str | None] = {}
+"""Their former settings."""
 
 
-def files_of(directory: WorkDirectory, session: SparkSession) -> AbstractContextManager[None]:
-    """Inside this context, a query that starts writes the files of this directory in the right way."""
-    return quick_files(session) if directory.scheme == "file" else nullcontext()
+def files_of(
+    directory: WorkDirectory, session: SparkSession, manager: str | None = None
+) -> AbstractContextManager[None]:
+    """Inside this context, a query that starts writes the files of this directory in the right way. `manager` as in
+    `quick_files`."""
+    return quick_files(session, manager) if directory.scheme == "file" else nullcontext()
 
 
 @contextmanager
-def quick_files(session: SparkSession) -> Iterator[None]:
+def quick_files(session: SparkSession, manager: str | None = None) -> Iterator[None]:
     """For a query with a local checkpoint location that starts inside: it copies its session's settings. Afterwards the
-    session has its former settings again."""
-    ours = _enter(session)
+    session has its former settings again. `manager`: a class that is as quick and does more."""
+    ours = _enter(session, manager)
     try:
         yield
     finally:
@@ -45,12 +50,14 @@ def quick_files(session: SparkSession) -> Iterator[None]:
             _leave(session)
 
 
-def _enter(session: SparkSession) -> bool:
+def _enter(session: SparkSession, manager: str | None) -> bool:
     with _lock:
         if session not in _starting:
-            manager = _quick_manager(session)
+            manager = manager or _quick_manager(session)
             if manager is None:
                 return False
+            _before[session] = session.conf.get(SETTING, None)
+        if manager is not None:
             session.conf.set(SETTING, manager)
         _starting[session] = _starting.get(session, 0) + 1
         return True
@@ -61,8 +68,9 @@ def _leave(session: SparkSession) -> None:
         _starting[session] -= 1
         if not _starting[session]:
             del _starting[session]
+            before = _before.pop(session)
             with suppress(Exception):  # the JVM ended while the query started: there are no settings
-                session.conf.unset(SETTING)
+                session.conf.unset(SETTING) if before is None else session.conf.set(SETTING, before)
 
 
 def _quick_manager(session: SparkSession) -> str | None:
@@ -73,12 +81,13 @@ def _quick_manager(session: SparkSession) -> str | None:
         jvm: Any = session.sparkContext._jvm
         if jvm.org.apache.hadoop.util.NativeCodeLoader.isNativeCodeLoaded():
             return None
-        return next((name for name in (f"{package}.{_NAME}" for package in _PACKAGES) if _exists(jvm, name)), None)
+        return next((name for name in (f"{package}.{NAME}" for package in PACKAGES) if exists(jvm, name)), None)
     except Exception as error:
         log.debug("Spark keeps its default checkpoint file manager: %s", error)
         return None
 
 
-def _exists(jvm: Any, name: str) -> bool:
+def exists(jvm: Any, name: str) -> bool:
+    """Whether the JVM has a class of that name."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     return loader.getResource(f"{name.replace('.', '/')}.class") is not None

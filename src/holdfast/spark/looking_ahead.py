@@ -31,6 +31,8 @@ _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
 class PlaceAhead:
     directory: WorkDirectory
     barrier: BatchId
+    newest_plan: BatchId
+    """Up to there the home has the plans of all batches behind the barrier."""
     may_have_more: Callable[[BatchId], bool]
     """As in `Ahead`."""
 
@@ -55,14 +57,17 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
     barrier = newest_barrier(directory)
     if barrier is None:
         return None
-    return ask(PlaceAhead(directory, barrier, lambda planned: ahead.may_have_more(planned, True)))
+    planned = ahead.newest_plan(barrier)
+    return ask(PlaceAhead(directory, barrier, planned, lambda planned: ahead.may_have_more(planned, True)))
 
 
 def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
     with tempfile.TemporaryDirectory(prefix="holdfast-ahead-") as scratch:
         directory = work_directory(scratch).at("described")
         _fetch_description(ahead, directory)
-        refused = ask(PlaceAhead(directory, ahead.barrier, lambda planned: ahead.may_have_more(planned, False)))
+        planned = ahead.newest_plan(ahead.barrier)
+        place = PlaceAhead(directory, ahead.barrier, planned, lambda planned: ahead.may_have_more(planned, False))
+        refused = ask(place)
     return None if refused is None else refused_here or refused
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +17,10 @@ from holdfast.coordination.headroom import SETTING as RETENTION
 from holdfast.errors import Conflict, Fenced, HoldfastError, Incompatible, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
+from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import Taken, require_no_skips
-from holdfast.runtime.ports import RunDirectory, Supervisor
+from holdfast.runtime.ports import KeepPlan, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
@@ -27,9 +30,11 @@ from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import files_of
 from holdfast.spark.failure_text import exception_text, failure_text
+from holdfast.spark.held_plans import HeldPlans, plans_refusal
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
+from holdfast.spark.repeating import repeat_batches
 from holdfast.spark.writer_position import Position, taken_by
 from holdfast.storage.durable import storage_errors
 from holdfast.workdir.interface import WorkDirectory
@@ -74,6 +79,7 @@ class SparkQuery:
         self._supervisor: Supervisor | None = None
         self._staging_failed: Exception | None = None
         self._callback_port: int | None = None
+        self._held: HeldPlans | None = None
         self.query: StreamingQuery | None = None
 
     @property
@@ -109,6 +115,7 @@ class SparkQuery:
         if (taken := self._taken(place.directory)) is None:
             return None
         try:
+            taken = replace(taken, planned=max(taken.planned, place.newest_plan))
             more = place.may_have_more(taken.planned)
             require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more)
         except Conflict as error:
@@ -150,6 +157,15 @@ class SparkQuery:
             return None
         return taken_by(self._built, self._spark, directory, self._sink_position)
 
+    def plans_refusal(self) -> str | None:
+        assert isinstance(self._built, DataStreamWriter)
+        return plans_refusal(self._session(), self._settings.work)
+
+    def repeat(self, directory: RunDirectory, steps: Sequence[Repeat]) -> None:
+        assert isinstance(self._built, DataStreamWriter)
+        session = self._session()
+        repeat_batches(self._built, directory, steps, lambda: files_of(directory.files, session))
+
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None
         assert isinstance(self._built, DataFrame)
@@ -160,8 +176,9 @@ class SparkQuery:
         self._directory = directory.files
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None
+        self._hold_plans(supervisor.keep_plan, directory.location)
         try:
-            with files_of(self._directory, self._session()):
+            with files_of(self._directory, self._session(), self._held.name if self._held is not None else None):
                 self.query = writer.start()
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
@@ -192,6 +209,9 @@ class SparkQuery:
         except Exception as error:
             log.debug("the query ended: %s", error)
         port, self._callback_port = self._callback_port, None  # before the next query has one
+        if self._held is not None and self._directory is not None:
+            with suppress(Exception):  # a JVM that is gone holds nothing
+                self._held.release(self._directory.location)
         over.set()
         ended()
         if port is not None:
@@ -214,6 +234,23 @@ class SparkQuery:
     def _session(self) -> SparkSession:
         """The session in which the query was built."""
         return frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession
+
+    def _hold_plans(self, keep: KeepPlan | None, directory: str) -> None:
+        if keep is not None:
+            self._held = self._held or HeldPlans(self._session())
+            self._held.hold(directory, lambda batch, offsets: self._ask_keeper(keep, batch, offsets))
+
+    def _ask_keeper(self, keep: KeepPlan, batch: int, offsets: bytes) -> str:
+        """Called by Spark, on the query's thread, before it writes the offsets of the batch."""
+        with about(self._job):
+            self._callback_port = self._callback_port or port_of_this_callback(self._spark.sparkContext)
+            try:
+                keep(BatchId(batch), offsets, lambda: self._stopped)
+            except HoldfastError as error:
+                self._staging_failed = error if isinstance(error, Fenced) else None
+                return error.message
+            self._step("batch.planned")
+            return ""
 
     def _writer(self) -> DataStreamWriter:
         if isinstance(self._built, DataStreamWriter):
@@ -258,8 +295,8 @@ def built_by(build: object, spark: SparkSession, sink: Sink | None) -> Built:
                 hint="return the streaming DataFrame and let holdfast write it, or leave the sink out",
             )
         log.warning(
-            "the query writes to a sink of its own: its output is at least once, not exactly once, and a restore that "
-            "would make it skip rows is refused"
+            "the query writes to a sink of its own: exactly once if that knows batch ids, else at least once; a start "
+            "that would make it skip rows is refused"
         )
         return built
     if not isinstance(built, DataFrame) or not built.isStreaming:

@@ -31,7 +31,7 @@ Position = Callable[[], int | None]
 def taken_by(
     writer: DataStreamWriter, spark: SparkSession, directory: WorkDirectory, position: Position | None
 ) -> Taken:
-    source = str(_field(writer, "source") or "").lower()
+    source = str(field_of(writer, "source") or "").lower()
     path = _path(writer)
     planned = newest_planned(directory)
     if position is not None:
@@ -92,12 +92,13 @@ _ASKED = {"delta": _delta}
 
 def _path(writer: DataStreamWriter) -> str | None:
     with suppress(Exception):
-        found = _field(writer, "extraOptions").get("path")
+        found = field_of(writer, "extraOptions").get("path")
         return str(found.get()) if found.isDefined() else None
     return None
 
 
-def _field(writer: DataStreamWriter, name: str) -> Any:
+def field_of(writer: DataStreamWriter, name: str) -> Any:
+    """What the writer in the JVM has under that name, None when that cannot be read."""
     with suppress(Exception):
         fields = writer._jwrite.getClass().getDeclaredFields()
         field = next(field for field in fields if field.getName().lower() == name.lower())

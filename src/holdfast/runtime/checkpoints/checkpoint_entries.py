@@ -35,6 +35,7 @@ def completed_entry(
     now: float,
     requests: Requests | None,
     found: headroom.Headroom | None,
+    line: Sequence,
 ) -> MakeEntry:
     return lambda stamp: CheckpointCompleted(
         **stamp,
@@ -55,6 +56,7 @@ def completed_entry(
         slowest=_slowest(progress),
         requests=requests,
         headroom=_rounded(found),
+        line=line,
     )
 
 

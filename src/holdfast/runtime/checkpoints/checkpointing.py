@@ -46,6 +46,7 @@ from holdfast.repository.entries import (
     Stamp,
 )
 from holdfast.repository.journal import Journal, MakeEntry
+from holdfast.repository.lines import line_of
 from holdfast.runtime.checkpoints.attempt import Attempt
 from holdfast.runtime.checkpoints.checkpoint_entries import Stored, completed_entry, failed_entry
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
@@ -355,6 +356,7 @@ class Checkpointing:
             self._clock.monotonic(),
             requests,
             self._headroom.measured(needed_s, attempt.pinned_after is not None),
+            line_of(self._journal.state),
         )
         try:
             self._journal.append(entry)

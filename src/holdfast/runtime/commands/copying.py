@@ -19,9 +19,11 @@ import msgspec
 
 from holdfast.errors import Corrupt, InvalidSettings
 from holdfast.identifiers import CheckpointId, JobName
+from holdfast.plans.log import copy_plans, plan_batches
 from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointsRetired
 from holdfast.repository.journal import Journal, read_entries
+from holdfast.repository.lines import line_folder
 from holdfast.repository.replay import as_copied, decision_text, missing, taken_id, to_retire, to_unname
 from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
@@ -60,6 +62,8 @@ class Copied:
     """Abandoned at the target, because the source abandoned them."""
     decisions: list[str] = field(default_factory=list)
     """Decisions of the source that the target did not have."""
+    plans: int = 0
+    """Plans of batches that the target did not have."""
     vanished: list[CheckpointId] = field(default_factory=list)
     """Retired at the source during the copy."""
     damaged: dict[CheckpointId, str] = field(default_factory=dict)
@@ -125,7 +129,7 @@ class Copy:
         """
         state, there = self._source.state(), self._target.state()
         require_possible(self._source, self._target, state, there)
-        if _is_up_to_date(entries, state, there, whole=whole):
+        if _is_up_to_date(entries, state, there, whole=whole) and not self._lacks_plans(state, there):
             return Copied(present=[entry.id for entry in entries])
         assert state.lineage is not None
         origin = Origin(state.lineage, state.head, state.retention if whole else None)
@@ -146,7 +150,13 @@ class Copy:
                 delete_savepoint(journal, gone.name)
                 copied.decisions.append(f"deleted savepoint {gone.name!r}")
             _retire(journal, to_retire(after, journal.state, whole=whole), copied)
+            folders = line_folder(after), line_folder(journal.state)
+            copied.plans = copy_plans(self._source.store, folders[0], self._target.store, folders[1])
         return copied
+
+    def _lacks_plans(self, state: JobState, there: JobState) -> bool:
+        planned = plan_batches(self._source.store, line_folder(state))
+        return not planned <= plan_batches(self._target.store, line_folder(there))
 
     def _own(self, origin: Origin) -> AbstractContextManager[Journal]:
         target = self._target

@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from holdfast.errors import Corrupt, Incompatible, StorageUnreachable
-from holdfast.identifiers import CheckpointId, JobName
+from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
-from holdfast.runtime.own_writer import Repeats, require_no_skips
+from holdfast.runtime.plans.catching_up import CatchingUp
 from holdfast.runtime.ports import Query, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import (
     SUSPICIONS,
@@ -37,7 +37,6 @@ class Candidates:
     def __init__(
         self,
         *,
-        job: JobName,
         query: Query,
         supervisor: Supervisor,
         recovery: Recovery,
@@ -45,10 +44,9 @@ class Candidates:
         journal: Journal,
         supervision: Supervision,
         mark_damaged: MarkDamaged,
-        repeats: Repeats = "refuse",
+        catching_up: CatchingUp,
     ) -> None:
-        self._job = job
-        self._repeats = repeats
+        self._catching_up = catching_up
         self._query = query
         self._supervisor = supervisor
         self._recovery = recovery
@@ -65,6 +63,7 @@ class Candidates:
         """Start the query there or, when Spark says at once that it cannot read it, in the first one that it can."""
         while True:
             try:
+                self._catching_up.catch_up(resumed.directory)
                 self._query.start(resumed.directory, self._supervisor)
             except StartFailed as error:
                 failure = self._suspicion(resumed, error)
@@ -79,6 +78,7 @@ class Candidates:
     def start_again(self, directory: RunDirectory) -> None:
         """In the directory that it ran in. Raises as `require_not_behind` does."""
         self.require_not_behind(directory)
+        self._catching_up.catch_up(directory)
         self._query.start(directory, self._supervisor)
 
     def require_not_behind(self, directory: RunDirectory) -> None:
@@ -126,8 +126,7 @@ class Candidates:
             suspect.directory.set_aside(f"Spark could not read it: {failure.message}")
             self._set_aside.add(suspect.directory.location)
         resumed = self._recovery.resume(local=False, damaged=self._proved)
-        if written is not None and (taken := self._query.own_writer(resumed.directory)) is not None:
-            require_no_skips(self._job, taken, self._repeats, may_have_more=written.planned > taken.planned)
+        self._catching_up.require_no_skips(resumed, lambda batch: written is not None and written.planned > batch)
         self._supervision.started(overridden=self._resuming.go_on(resumed))
         self._mark_damaged(self._journal.state.corrupt.keys() - known, resumed.checkpoint)
         return resumed

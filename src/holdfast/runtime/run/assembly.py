@@ -14,6 +14,8 @@ from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
+from holdfast.runtime.plans.catching_up import CatchingUp
+from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.ports import Query, Supervisor, Workplace
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.query_life import QueryLife
@@ -39,6 +41,10 @@ from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.settings import RunSettings
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
+from holdfast.storage.urls import open_store
+
+_PLAN_DEADLINE_S = 3.0
+"""So long a batch waits for its plan to be durable, unless that is required."""
 
 
 def storage_parts(
@@ -130,7 +136,7 @@ def checkpoint_parts(
         journal=journal,
         blobs=storage.blobs,
         manifests=storage.manifests,
-        pace=DeletionPace(settings.deletes_per_second, rule.grace_s),
+        pace=DeletionPace(settings.deletes_per_second, rule.grace_s, rule.retained),
         clock=around.clock,
         lanes=threads.lanes,
         missing=scrubbing.suspect,
@@ -144,6 +150,7 @@ def checkpoint_parts(
         clock=around.clock,
         lanes=threads.lanes,
         post=threads.post,
+        plans=storage.claimed.plans != "",
     )
     index = IndexLoader(
         store=storage.store,
@@ -206,18 +213,46 @@ def query_parts(
         step=around.step,
     )
     supervision = Supervision(settings.restart_delay_s, settings.restart_attempts, settings.restart_same_error)
+    plans = _plan_keeper(storage, threads)
+    catching_up = CatchingUp(job=location.job, query=query, keeper=plans, repeats=settings.repeats)
+    keep = plans.keep if plans is not None else None
     candidates = Candidates(
-        job=location.job,
-        repeats=settings.repeats,
         query=query,
-        supervisor=Supervisor(storage.watch.still_owner, lambda: threads.post(QueryNoticed())),
+        supervisor=Supervisor(storage.watch.still_owner, lambda: threads.post(QueryNoticed()), keep),
         recovery=recovery,
         resuming=resuming,
         journal=journal,
         supervision=supervision,
         mark_damaged=checkpoints.checkpointing.mark_damaged,
+        catching_up=catching_up,
     )
-    return QueryParts(query, workplace, recovery, resuming, candidates, supervision)
+    return QueryParts(query, workplace, recovery, resuming, candidates, supervision, catching_up, plans)
+
+
+def _plan_keeper(storage: StorageParts, threads: Threads) -> PlanKeeper | None:
+    mode, around = storage.claimed.plans, storage.location.around
+    if mode == "":
+        return None
+    return PlanKeeper(
+        store=_impatient(storage.location),
+        journal=storage.journal,
+        mode=mode,
+        new_attempt=around.new_attempt,
+        alarms=storage.alarms,
+        clock=around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+        sleep=around.sleep,
+        readers=around.readers,
+    )
+
+
+def _impatient(location: JobLocation) -> ObjectStore:
+    """The job's place in the home, for whoever has no time to ask it for long."""
+    if location.root is None:
+        return location.store
+    deadline = min(_PLAN_DEADLINE_S, location.settings.storage_deadline_s)
+    return open_store(location.home, deadline=deadline, meter=location.meter).scoped(location.job)
 
 
 def runtime_of(

@@ -13,6 +13,7 @@ from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.ownership import TAKE_OVER, Held, Silence, refusal
 from holdfast.repository.state import JobState
 from holdfast.runtime.ownership.watching import Watcher
+from holdfast.runtime.plans.keeping import Mode
 from holdfast.runtime.recovery.memory import Agreement
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.job_location import JobLocation
@@ -53,7 +54,7 @@ def agreed(location: JobLocation, journal: Journal, compare: Callable[[JobState]
     return compare(journal.state)
 
 
-def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: str) -> RunStarted:
+def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: str, plans: Mode | None) -> RunStarted:
     """Losing the race for the claim is the same as having come second."""
     settings = location.settings
     heartbeat, work = settings.heartbeat_s, location.work.at(location.job).location
@@ -62,7 +63,7 @@ def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: s
             jump = run_started(journal, location.around, heartbeat, "", "maintenance")
             journal.claim(_taking_numbers(jump, Sequence(agreement.above + 1)))
         mine = run_started(journal, location.around, heartbeat, work, "pipeline", retention_of(settings))
-        return journal.claim(_telling(mine, location, sink))
+        return journal.claim(_telling(mine, location, sink, plans))
     except Fenced as error:
         raise OwnedByAnotherRun(
             f"could not start job {location.job!r} on {location.home}: {error.message}", hint=TAKE_OVER
@@ -128,7 +129,9 @@ def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
     return lambda stamp: msgspec.structs.replace(claim(stamp), next_sequence=max(upto, Sequence(stamp["sequence"] + 1)))
 
 
-def _telling(claim: MakeEntry, location: JobLocation, sink: str) -> MakeEntry:
+def _telling(claim: MakeEntry, location: JobLocation, sink: str, plans: Mode | None) -> MakeEntry:
     """What a reader judges the run by."""
     interval, file = location.settings.interval_s, str(location.state_file or "")
-    return lambda stamp: msgspec.structs.replace(claim(stamp), interval_s=interval, state_file=file, sink=sink)
+    return lambda stamp: msgspec.structs.replace(
+        claim(stamp), interval_s=interval, state_file=file, sink=sink, plans=plans or ""
+    )

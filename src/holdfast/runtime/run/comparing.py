@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
-from holdfast.identifiers import AttemptId, FencingEpoch
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch
 from holdfast.job_log import log
+from holdfast.plans.log import newest_planned
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.going_back import GoBack, Wanted, decide
 from holdfast.repository.journal import Journal
+from holdfast.repository.lines import line_folder
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
@@ -164,11 +166,17 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
             return None
         return left_by(location.work.at(location.job), run.fencing_epoch)
 
+    def newest_plan(after: BatchId) -> BatchId:
+        if point.abandons is not None or location.settings.plans == "off":
+            return after
+        return newest_planned(location.store, line_folder(state), after)
+
     return Ahead(
         barrier=barrier,
         store=location.store,
         manifest=lambda: known.manifest(checkpoint),
         left=left,
+        newest_plan=newest_plan,
         may_have_more=lambda planned, local: may_have_more(state, planned, local=local, claimed=False),
     )
 

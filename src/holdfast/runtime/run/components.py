@@ -13,6 +13,8 @@ from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
+from holdfast.runtime.plans.catching_up import CatchingUp
+from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.query_life import Happenings, QueryDone, QueryResumed
@@ -93,3 +95,6 @@ class QueryParts:
     resuming: Resuming
     candidates: Candidates
     supervision: Supervision
+    catching_up: CatchingUp
+    plans: PlanKeeper | None
+    """None when no plans of batches are kept."""

@@ -17,7 +17,8 @@ from holdfast.repository.state import JobState
 from holdfast.repository.survey import listed_manifests
 from holdfast.runtime.failure_reasons import message_of
 from holdfast.runtime.job_folder import JobFolder
-from holdfast.runtime.own_writer import may_have_more, require_no_skips
+from holdfast.runtime.own_writer import may_have_more
+from holdfast.runtime.plans.keeping import mode_of
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.state_reporter import BothBeats
@@ -99,7 +100,8 @@ def _claimed(location: JobLocation, query: Query) -> _Claimed:
     leftovers = _stored_manifests(location.store)
     home_id = home_identity(location)
     described = query.sink.describe() if query.sink is not None else ""
-    return _Claimed(journal, claim(location, journal, outside.agreement, described), outside, home_id, leftovers)
+    plans = mode_of(location.settings.plans, query)
+    return _Claimed(journal, claim(location, journal, outside.agreement, described, plans), outside, home_id, leftovers)
 
 
 def _workplace(location: JobLocation, claimed: _Claimed, make: WorkplaceOf | None) -> Workplace:
@@ -168,10 +170,12 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
     resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
     begun.touched = True
     location.around.step("recovery.directory")
-    if (taken := parts.query.own_writer(resumed.directory)) is not None:
-        more = may_have_more(storage.journal.state, taken.planned, local=resumed.is_local)
-        require_no_skips(location.job, taken, location.settings.repeats, may_have_more=more)
-        begun.planned = None if more else taken.planned
+
+    def more(batch: BatchId) -> bool:
+        return may_have_more(storage.journal.state, batch, local=resumed.is_local)
+
+    if (taken := parts.catching_up.require_no_skips(resumed, more)) is not None:
+        begun.planned = None if more(taken.planned) else taken.planned
     parts.supervision.started(overridden=parts.resuming.go_on(resumed))
     return resumed
 

@@ -108,6 +108,8 @@ class Runtime:
             return
         self._checkpoints.index.poll()
         self._checkpoints.collector.poll()
+        if self._query.plans is not None:
+            self._query.plans.poll()
         self._storage.history.poll(now)
         self._checkpoints.scrubbing.poll(now, self._directory, busy=not self._checkpoints.checkpointing.idle)
         self._life.poll(may_restart=not self._publisher.busy)

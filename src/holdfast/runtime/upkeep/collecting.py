@@ -29,9 +29,10 @@ from holdfast.repository.deletion_queue import DeletionQueue, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.journal import Journal
+from holdfast.repository.lines import unneeded_plans
 from holdfast.repository.reserve import keep_reserve
 from holdfast.repository.retention import in_grace, keys_of
-from holdfast.repository.survey import listed_objects, retired_keys
+from holdfast.repository.survey import listed_objects, listed_plans, retired_keys
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes, Work
@@ -51,6 +52,8 @@ _IN_USE_PAUSE_S = 2.0
 class DeletionPace:
     deletes_per_second: float
     grace_s: float
+    retained: int = 1
+    """Checkpoints that a recovery may begin with: plans of batches behind them stay."""
 
 
 @dataclass(frozen=True)
@@ -261,6 +264,8 @@ class Collector:
         if not self._unreadable():
             for key in garbage:
                 self._schedule([key], waiting.get(key, 0.0))
+        plans = [item.key for item in listed_plans(self._store)]
+        self._schedule(unneeded_plans(plans, state, self._pace.retained), 0.0)
         now = self._clock.wall().timestamp()
         self._schedule([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
         self._leftovers = None

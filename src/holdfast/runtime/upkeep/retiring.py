@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 from holdfast.coordination.events import Event, RunFenced
 from holdfast.errors import Fenced, StorageError
+from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Failure, Retention
 from holdfast.repository.journal import Journal
+from holdfast.repository.lines import line_folder, needed_after, plan_key
 from holdfast.repository.retention import checkpoints_to_retire
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
@@ -33,7 +35,13 @@ class Retiring:
         clock: Clock,
         lanes: Lanes,
         post: Callable[[Event], None],
+        plans: bool = False,
     ) -> None:
+        """`plans`: the run writes plans of its batches."""
+        self._plans_kept = plans
+        self._plans_freed: BatchId | None = None
+        """The newest batch whose plan was given to the collector; None before the first: the sweep of the start finds
+        those of earlier runs."""
         self._journal = journal
         self._blobs = blobs
         self._checkpointing = checkpointing
@@ -74,6 +82,18 @@ class Retiring:
             return
         self._collector.orphaned(self._blobs.unclaimed() | self._checkpointing.orphaned_manifests())
         self._collector.look_at_packs()
+        self._collector.orphaned(self._unneeded_plans())
+
+    def _unneeded_plans(self) -> frozenset[str]:
+        """Told by their numbers: which of them are there need not be asked."""
+        state = self._journal.state
+        after, before = needed_after(state, self._rule.retained), self._plans_freed
+        if not self._plans_kept or after is None:
+            return frozenset()
+        self._plans_freed = max(after, before or after)
+        if before is None:
+            return frozenset()
+        return frozenset(plan_key(line_folder(state), BatchId(batch)) for batch in range(before + 1, after + 1))
 
 
 def _outcome(pending: PendingDeletions, problem: StorageError | None) -> RequestOutcome:

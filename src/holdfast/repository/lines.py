@@ -1,0 +1,57 @@
+"""Lines of batches: within one, a batch id stands for the same rows for ever. Pure.
+
+A job begins on line 0. A new line begins with each entry after which batches are cut anew under ids that were given
+out before: the job went back, or an older checkpoint was taken and a newer one given up, or such a one came back. The
+line's number is the sequence number of that entry. Each completed checkpoint says which line it is on, so that the
+number outlives the entry when the journal is folded.
+"""
+
+from collections.abc import Iterable
+
+from holdfast.checkpoint.manifest import digest_of
+from holdfast.identifiers import BatchId, Sequence
+from holdfast.repository.names import PLANS
+from holdfast.repository.state import JobState
+
+_LIFE_DIGITS = 8
+
+
+def line_of(state: JobState) -> Sequence:
+    """The line that the job is on."""
+    begun = [entry.sequence for entry in state.corrupt.values() if entry.passed_over]
+    begun += [entry.sequence for entry in (state.went_back, state.returned) if entry is not None]
+    return max(begun + [entry.line for entry in state.completed.values()], default=Sequence(0))
+
+
+def line_folder(state: JobState) -> str:
+    """Where the plans of the line are. Another life of the job, in a home that lost its journal, has others."""
+    life = digest_of((state.lineage or "").encode())[:_LIFE_DIGITS]
+    return f"{PLANS}{line_of(state):020d}-{life}/"
+
+
+def plan_key(folder: str, batch: BatchId) -> str:
+    return f"{folder}{batch:020d}"
+
+
+def batch_of(key: str) -> BatchId:
+    return BatchId(int(key.rpartition("/")[2]))
+
+
+def needed_after(state: JobState, retained: int) -> BatchId | None:
+    """Plans of the line are needed behind this batch: a recovery may begin at one of the `retained` newest checkpoints.
+    None when all are."""
+    newest = [entry.barrier_batch_id for entry in state.restorable()[:retained]]
+    return min(newest) if len(newest) == retained else None
+
+
+def unneeded_plans(keys: Iterable[str], state: JobState, retained: int) -> frozenset[str]:
+    """Those of lines that were left, and of batches that no recovery repeats. A newer line is of a newer run."""
+    folder, after = line_folder(state), needed_after(state, retained)
+    _, _, life = folder.partition("-")
+
+    def is_unneeded(key: str) -> bool:
+        if key.startswith(folder):
+            return after is not None and batch_of(key) <= after
+        return key < folder and key.partition("-")[2].startswith(life)
+
+    return frozenset(filter(is_unneeded, keys))

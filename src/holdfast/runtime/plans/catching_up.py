@@ -1,0 +1,111 @@
+"""Brings a work directory to where the plans in the home end, before the query goes on with the user's own writer.
+
+Asked first, when nothing is abandoned yet: can every batch that the writer may have be repeated as it was? Else the
+writer would skip ids under which other rows come, and they would be lost: then the start is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from holdfast.errors import Conflict, StorageError
+from holdfast.identifiers import BatchId, JobName
+from holdfast.job_log import log
+from holdfast.plans.log import Standing
+from holdfast.plans.plan import Plan
+from holdfast.plans.replay import repeats
+from holdfast.plans.spark_logs import is_stateful, standing_offsets
+from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_no_skips
+from holdfast.runtime.plans.keeping import PlanKeeper
+from holdfast.runtime.ports import Query, RunDirectory
+from holdfast.runtime.recovery.recovery import Resumed
+
+_NO_PLANS = Standing(())
+
+
+class CatchingUp:
+    def __init__(self, *, job: JobName, query: Query, keeper: PlanKeeper | None, repeats: Repeats) -> None:
+        """`keeper` is None when no plans are kept."""
+        self._job = job
+        self._query = query
+        self._keeper = keeper
+        self._repeats = repeats
+
+    def require_no_skips(self, resumed: Resumed, may_have_more: Callable[[BatchId], bool]) -> Taken | None:
+        """How far a writer of the query's own is, and up to where batches will be as they were; None when holdfast
+        writes. `may_have_more` says whether it may have got batches behind one.
+
+        Raises `Conflict` when rows would be lost.
+        """
+        taken = self._query.own_writer(resumed.directory)
+        if taken is None:
+            return None
+        standing = self._standing(resumed)
+        if standing.broken is not None:
+            raise self._broken(taken, standing.broken)
+        newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
+        taken = replace(taken, planned=max(taken.planned, newest))
+        require_no_skips(self._job, taken, self._repeats, may_have_more=may_have_more(taken.planned))
+        return taken
+
+    def _standing(self, resumed: Resumed) -> Standing:
+        """A line of batches that is being left is not repeated."""
+        if self._keeper is None or resumed.abandons is not None:
+            return _NO_PLANS
+        return self._keeper.log().behind(resumed.barrier)
+
+    def catch_up(self, directory: RunDirectory) -> None:
+        """Repeat what is planned behind the directory's newest batch. After this the query may start in it."""
+        if self._keeper is None or (taken := self._query.own_writer(directory)) is None:
+            return
+        barrier = directory.newest_barrier()
+        plans = self._plans_behind(self._keeper, directory, barrier, taken)
+        sink_has = taken.newest if taken.known else None
+        # Of a directory that begins it cannot be seen whether there will be state.
+        steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
+        if steps:
+            log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
+            self._query.repeat(directory, steps)
+        newest = steps[-1].batch_id if steps else barrier
+        self._keeper.begin(directory, newest)
+
+    def _plans_behind(
+        self, keeper: PlanKeeper, directory: RunDirectory, barrier: BatchId | None, taken: Taken
+    ) -> list[Plan]:
+        following = BatchId(0 if barrier is None else barrier + 1)
+        standing = self._read(keeper, barrier, following)
+        if standing.broken is not None:
+            raise self._broken(taken, standing.broken)
+        own = standing_offsets(directory, following)
+        if own is None:
+            return list(standing.plans)
+        plans = list(standing.plans) or [keeper.take_along(directory, barrier, own)]
+        if plans[0].offsets.encode() != own and taken.newest is not None and taken.newest >= following:
+            raise Conflict(
+                f"could not start job {self._job!r}: {taken.writer} has batch {following} already, "
+                f"{directory.location} has planned it one way and run {plans[0].fencing_epoch} another: nobody can "
+                "tell which rows it got",
+                hint="compare the rows of the sink with those of the source; then begin anew behind a checkpoint: "
+                "--from-checkpoint",
+            )
+        return plans
+
+    def _read(self, keeper: PlanKeeper, barrier: BatchId | None, following: BatchId) -> Standing:
+        """A home that does not answer keeps no query from its restart: what this run has put there is known."""
+        try:
+            return keeper.log().behind(barrier)
+        except StorageError as error:
+            if keeper.mode == "require" or keeper.newest is None:
+                raise
+            log.warning("the query starts without a look at its plans: %s", error.message)
+            newest = keeper.newest
+            return Standing((newest,) if newest.batch_id == following else ())
+
+    def _broken(self, taken: Taken, broken: str) -> Conflict:
+        return Conflict(
+            f"could not start job {self._job!r}: {broken}; {taken.writer} may have that batch, and it cannot be "
+            "repeated as it was: its rows would be lost, or come twice",
+            hint="start it where the run before left its work directory; or put the plan back from a copy of the home; "
+            "or begin anew behind a checkpoint, with what the sink got since taken out: --from-checkpoint",
+        )

@@ -1,0 +1,210 @@
+"""Makes the plan of each batch durable before a writer of the user's own sees the batch.
+
+`keep` is called on Spark's thread while the offsets of the batch are held back. With `prefer` it waits for the home as
+long as the store it was given does, and no longer: then the batch goes on, its plan and those after it wait in memory,
+an alarm says so, and they are shipped when the home answers again. With `require` the batch waits instead.
+
+A batch that went on without a durable plan may meet another run's plan of the same batch. That shows when its plan is
+shipped, or when a recovery finds that the sink has more than the home has plans of.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Literal
+
+from holdfast.errors import Fenced, HoldfastError, InvalidSettings, StorageError
+from holdfast.identifiers import AttemptId, BatchId
+from holdfast.job_log import log
+from holdfast.plans.log import PlanLog
+from holdfast.plans.plan import Plan
+from holdfast.plans.spark_logs import Directory, SourceLogs, planned
+from holdfast.repository.journal import Journal
+from holdfast.repository.lines import line_folder
+from holdfast.runtime.clock import Clock
+from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.ports import Query
+from holdfast.runtime.reports.alarms import Alarms
+from holdfast.storage.interface import ObjectStore
+
+LATE = "plans_late"
+"""The alarm for batches that went on, or wait, without a durable plan."""
+CONFLICT = "plans_conflict"
+_SHIP_EVERY_S = 2.0
+_HOLD_EVERY_S = 1.0
+_LATE_KEPT = 10_000
+"""Plans that wait in memory. Should there be more, the oldest go, and a recovery would find them missing."""
+
+Mode = Literal["prefer", "require"]
+
+
+class PlannedOtherwise(HoldfastError):
+    """Another plan of the batch stands in the home: that one must be run."""
+
+
+class PlanKeeper:
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        mode: Mode,
+        new_attempt: Callable[[], AttemptId],
+        alarms: Alarms,
+        clock: Clock,
+        lanes: Lanes,
+        post: Callable[[Callable[[], None]], None],
+        sleep: Callable[[float], None],
+        readers: int = 1,
+    ) -> None:
+        """`store` gives up soon: a batch waits for it."""
+        self.mode: Mode = mode
+        self._store = store
+        self._journal = journal
+        self._new_attempt = new_attempt
+        self._alarms = alarms
+        self._clock = clock
+        self._lanes = lanes
+        self._post = post
+        self._sleep = sleep
+        self._readers = readers
+        self._lock = threading.Lock()
+        self._late: deque[tuple[PlanLog, Plan]] = deque(maxlen=_LATE_KEPT)
+        self._shipping = False
+        self._ship_at = 0.0
+        self._log: PlanLog | None = None
+        self._directory: Directory | None = None
+        self._logs: SourceLogs | None = None
+        self.newest: Plan | None = None
+        """The newest plan that is known to stand in the home."""
+
+    @property
+    def late_since(self) -> BatchId | None:
+        """The first batch that went on without a durable plan."""
+        with self._lock:
+            return self._late[0][1].batch_id if self._late else None
+
+    def log(self) -> PlanLog:
+        """Of the line that the job is on."""
+        return PlanLog(self._store, line_folder(self._journal.state), self._readers)
+
+    def begin(self, directory: Directory, after: BatchId | None) -> None:
+        """A query starts there; `after` is the newest batch that is planned in the directory."""
+        self._log, self._directory, self._logs = self.log(), directory, SourceLogs(directory, after)
+
+    def keep(self, batch: BatchId, offsets: bytes, cancelled: Callable[[], bool]) -> None:
+        """Returns when the batch may run. Raises `Fenced` or `PlannedOtherwise` when it must not, any other
+        `HoldfastError` when that cannot be told."""
+        assert self._log is not None
+        assert self._directory is not None
+        assert self._logs is not None
+        epoch = self._journal.fencing_epoch
+        plan = planned(self._directory, self._logs, batch, offsets, epoch, self._new_attempt())
+        if self.mode == "prefer" and self.late_since is not None:
+            self._remember(self._log, plan, None)
+            return
+        self._require_own(plan, self._created(self._log, plan, cancelled))
+
+    def take_along(self, directory: Directory, barrier: BatchId | None, offsets: bytes) -> Plan:
+        """The standing plan of the batch behind the barrier, which the directory has planned and the home does not
+        know: the run before went on without it."""
+        batch = BatchId(0 if barrier is None else barrier + 1)
+        logs, epoch = SourceLogs(directory, barrier), self._journal.fencing_epoch
+        plan = planned(directory, logs, batch, offsets, epoch, self._new_attempt())
+        return self._created(self.log(), plan, lambda: False)
+
+    def _created(self, log_of_line: PlanLog, plan: Plan, cancelled: Callable[[], bool]) -> Plan:
+        while True:
+            try:
+                standing = log_of_line.create(plan)
+            except StorageError as error:
+                if self.mode == "prefer":
+                    self._remember(log_of_line, plan, error)
+                    return plan
+                self._tell(f"batch {plan.batch_id} waits for its plan to be durable: {error.message}")
+                if cancelled():
+                    raise
+                self._sleep(_HOLD_EVERY_S)
+            else:
+                self.newest = standing
+                if self.mode == "require":
+                    self._post(lambda: self._alarms.clear(LATE, "plans are durable again"))
+                return standing
+
+    def _require_own(self, plan: Plan, standing: Plan) -> None:
+        if standing.attempt == plan.attempt:
+            self._require_owner()
+            return
+        if standing.fencing_epoch > plan.fencing_epoch:
+            raise Fenced(f"run {standing.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
+        raise PlannedOtherwise(
+            f"batch {plan.batch_id} was planned otherwise by run {standing.fencing_epoch}: that plan is run instead"
+        )
+
+    def _require_owner(self) -> None:
+        """A place may be free because a newer run's plan stood there and is needed no more. So a run that slept proves
+        that its newest entry still stands in the journal, which that run has seen to."""
+        try:
+            self._journal.require_standing()
+        except StorageError as error:
+            log.debug("whether this run still owns the job cannot be told now: %s", error.message)
+
+    def _remember(self, log_of_line: PlanLog, plan: Plan, error: StorageError | None) -> None:
+        with self._lock:
+            self._late.append((log_of_line, plan))
+        if error is not None:
+            self._tell(
+                f"from batch {plan.batch_id} on batches run without a durable plan: a lost disk would not be exact for "
+                f"the query's own writer: {error.message}"
+            )
+
+    def _tell(self, message: str) -> None:
+        hint = "make the home answer again; plans='require' lets batches wait for it"
+        self._post(lambda: self._alarms.raise_alarm(LATE, "warning", message, hint))
+
+    # Called by the loop.
+
+    def poll(self) -> None:
+        if self.late_since is not None and not self._shipping and self._clock.monotonic() >= self._ship_at:
+            self._shipping = True
+            self._lanes.submit("plans", self._ship)
+
+    def _ship(self) -> None:
+        try:
+            while self._late:
+                log_of_line, plan = self._late[0]
+                standing = log_of_line.create(plan)
+                with self._lock:
+                    self._late.popleft()
+                self.newest = standing
+                if standing.attempt != plan.attempt:
+                    self._tell_conflict(plan, standing)
+            self._post(lambda: self._alarms.clear(LATE, "every plan is durable again"))
+        except StorageError as error:
+            log.debug("plans are late: %s", error.message)
+        finally:
+            self._ship_at = self._clock.monotonic() + _SHIP_EVERY_S
+            self._shipping = False
+
+    def _tell_conflict(self, plan: Plan, standing: Plan) -> None:
+        message = (
+            f"batch {plan.batch_id} ran without a durable plan, and run {standing.fencing_epoch} has planned it "
+            "otherwise: the sink of the query's own writer may have rows twice or lack some"
+        )
+        hint = "compare the sink's rows with the source's, and stop one of the two deployments"
+        self._post(lambda: self._alarms.raise_alarm(CONFLICT, "critical", message, hint))
+
+
+def mode_of(wanted: Literal["prefer", "require", "off"], query: Query) -> Mode | None:
+    """None when no plans are kept. Raises `InvalidSettings` when they are required and cannot be."""
+    if wanted == "off" or query.sink is not None:
+        return None
+    why = query.plans_refusal()
+    if why is None:
+        return wanted
+    if wanted == "require":
+        raise InvalidSettings.of("plans", wanted, f"the plans of batches cannot be kept: {why}")
+    log.warning("the plans of batches are not kept, so a start after a lost disk may be refused: %s", why)
+    return None

@@ -1,0 +1,7 @@
+package org.apache.hadoop.fs;
+
+public class FSDataOutputStream extends java.io.DataOutputStream {
+  public FSDataOutputStream(java.io.OutputStream out) {
+    super(out);
+  }
+}

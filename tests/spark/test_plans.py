@@ -1,0 +1,98 @@
+"""Batches that are repeated after a lost disk: the query's own writer, exactly once. About a minute."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import holdfast
+from tests.spark.conftest import with_state_format
+
+Build = Any
+
+
+class Job:
+    """A life ends when its input is used up; its disk is lost behind a checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark = spark
+        self.root = root
+        self.out = root / "out"
+        for name in ("in", "home"):
+            (root / name).mkdir()
+        self._files = 0
+
+    def put(self, *lines: str) -> None:
+        self._files += 1
+        (self.root / "in" / f"{self._files}.txt").write_text("\n".join(lines))
+
+    def lines(self) -> DataFrame:
+        return self.spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.root / "in"))
+
+    def run(self, build: Build, **options: Any) -> None:
+        holdfast.start(
+            build,
+            job="lines",
+            home=f"file://{self.root / 'home'}",
+            work=self.root / "work dir",
+            spark=self.spark,
+            interval="1h",
+            **options,
+        ).await_termination()
+
+    def lose_the_disk(self, checkpoint: Path) -> None:
+        """And the last checkpoint: the journal is that of the checkpoint before, the plans are all there."""
+        shutil.copytree(checkpoint, self.root / "older")
+        shutil.copytree(
+            self.root / "home" / "lines" / "plans", self.root / "older" / "lines" / "plans", dirs_exist_ok=True
+        )
+        shutil.rmtree(self.root / "home")
+        (self.root / "older").rename(self.root / "home")
+        shutil.rmtree(self.root / "work dir")
+
+    def read(self) -> list[str]:
+        return sorted(row.value for row in self.spark.read.json(str(self.out)).collect())
+
+    def plans(self) -> list[int]:
+        return sorted(int(path.name) for path in (self.root / "home" / "lines" / "plans").rglob("0*") if path.is_file())
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> Job:
+    with_state_format(spark, "rocksdb")
+    return Job(spark, tmp_path)
+
+
+def to_files(job: Job, frame: DataFrame) -> Build:
+    return lambda spark: frame.writeStream.format("json").option("path", str(job.out)).trigger(availableNow=True)
+
+
+def counted(lines: DataFrame) -> DataFrame:
+    return lines.dropDuplicates(["value"])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("stateful", [False, True], ids=["stateless", "stateful"])
+def test_sparks_file_sink_has_every_row_once_after_a_lost_disk(job: Job, tmp_path: Path, stateful: bool) -> None:
+    frame = counted(job.lines()) if stateful else job.lines()
+    build = to_files(job, frame)
+    for batch in range(3):
+        job.put(f"a{batch}", f"b{batch}")
+    job.run(build)
+    shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    for batch in range(10):  # the log of files is compacted meanwhile
+        job.put(f"c{batch}", "a1" if stateful else f"d{batch}")
+    job.run(build)
+    expected = job.read()
+    planned = job.plans()
+    assert planned == list(range(planned[-1] + 1))
+    job.lose_the_disk(tmp_path / "backup")
+    job.put("e", "a2" if stateful else "f")
+    job.run(build)
+    rows = job.read()
+    assert rows == sorted([*expected, "e", *([] if stateful else ["f"])])
+    assert len(rows) == len(set(rows)) == 6 + 10 + 1 + (0 if stateful else 11)

@@ -1,0 +1,206 @@
+"""A plan is durable before the batch runs, or the batch waits, or somebody is told: `runtime/plans/keeping.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import Fenced, InvalidSettings, StorageError
+from holdfast.identifiers import AttemptId, BatchId, JobName
+from holdfast.plans.log import PlanLog
+from holdfast.repository.lines import line_folder
+from holdfast.runtime.plans.keeping import CONFLICT, LATE, PlanKeeper, PlannedOtherwise, mode_of
+from holdfast.runtime.reports.alarms import Alarms, AtOnce
+from holdfast.storage.faulty import Faults, FaultyStore
+from tests.unit.job_histories import History
+from tests.unit.test_plans import Folder, plan
+
+AWAY = Faults(before=1.0)
+OFFSETS = b'v1\n{"batchWatermarkMs":0}\n7'
+
+
+class NoLane:
+    """Work is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(self, lane: str, work: Callable[[], None]) -> None:
+        self.waiting.append(work)
+
+    def work(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)()
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Kept:
+    """A keeper over a real home that can be away."""
+
+    def __init__(self, root: Path, mode: Any) -> None:
+        self.history = History(root / "home")
+        self.history.run()
+        self.store = FaultyStore(self.history.store, Faults())
+        self.lanes, self.clock = NoLane(), Clock()
+        self.told: list[tuple[str, bool]] = []
+        self.slept = 0
+        attempts = iter(range(1000))
+        alarms = Alarms(JobName("orders"), [self._hear], _Wall(), AtOnce)
+        self.keeper = PlanKeeper(
+            store=self.store,
+            journal=self.history.journal,
+            mode=mode,
+            new_attempt=lambda: AttemptId(f"attempt-{next(attempts)}"),
+            alarms=alarms,
+            clock=self.clock,  # type: ignore[arg-type]
+            lanes=self.lanes,  # type: ignore[arg-type]
+            post=lambda act: act(),
+            sleep=self._sleep,
+        )
+        folder = Folder(root / "work")
+        folder.write_atomic("metadata", b'{"id":"query"}')
+        self.keeper.begin(folder, None)
+
+    def _hear(self, alarm: Any) -> None:
+        self.told.append((alarm.code, not alarm.cleared))
+
+    def _sleep(self, seconds: float) -> None:
+        self.slept += 1
+        self.store.faults = Faults()  # it comes back
+
+    def keep(self, batch: int, *, stopping: bool = False) -> None:
+        self.keeper.keep(BatchId(batch), OFFSETS, lambda: stopping)
+
+    def standing(self) -> list[int]:
+        log = PlanLog(self.history.store, line_folder(self.history.state()))
+        return [found.batch_id for found in log.behind(None).plans]
+
+    def by_another(self, batch: int, epoch: int) -> None:
+        folder = line_folder(self.history.state())
+        other = plan(batch, "another")
+        PlanLog(self.history.store, folder).create(type(other)(**{**_fields(other), "fencing_epoch": epoch}))
+
+
+def _fields(of: Any) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in of.__struct_fields__}
+
+
+class _Wall:
+    def monotonic(self) -> float:
+        return 0.0
+
+    def wall(self) -> Any:
+        from datetime import UTC, datetime
+
+        return datetime.now(UTC)
+
+
+@pytest.mark.parametrize("mode", ["prefer", "require"])
+def test_a_batch_that_may_run_has_its_plan_in_the_home(tmp_path: Path, mode: str) -> None:
+    kept = Kept(tmp_path, mode)
+    kept.keep(0)
+    kept.keep(1)
+    assert kept.standing() == [0, 1]
+    assert kept.told == []
+
+
+def test_a_home_that_is_away_holds_no_batch_up_and_gets_the_plans_later(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.keep(0)
+    kept.store.faults = AWAY
+    kept.keep(1)
+    kept.keep(2)
+    assert kept.standing() == [0]
+    assert kept.keeper.late_since == 1
+    assert kept.told == [(LATE, True)]
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert kept.keeper.late_since == 1, "it is still away"
+    kept.store.faults = Faults()
+    kept.keep(3)
+    assert kept.standing() == [0], "those before it come first"
+    kept.clock.now += 10.0
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert kept.standing() == [0, 1, 2, 3]
+    assert kept.told == [(LATE, True), (LATE, False)]
+    kept.keep(4)
+    assert kept.standing()[-1] == 4
+
+
+def test_a_plan_that_is_required_is_waited_for(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    kept.store.faults = AWAY
+    kept.keep(0)
+    assert kept.slept == 1
+    assert kept.standing() == [0]
+    assert kept.told == [(LATE, True), (LATE, False)]
+
+
+def test_a_stop_ends_the_waiting_and_the_batch_does_not_run(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    kept.store.faults = AWAY
+    with pytest.raises(StorageError):
+        kept.keep(0, stopping=True)
+    assert kept.standing() == []
+
+
+@pytest.mark.parametrize("mode", ["prefer", "require"])
+def test_a_batch_that_was_planned_otherwise_does_not_run(tmp_path: Path, mode: str) -> None:
+    kept = Kept(tmp_path, mode)
+    kept.by_another(0, epoch=kept.history.journal.fencing_epoch)
+    with pytest.raises(PlannedOtherwise):
+        kept.keep(0)
+    kept.by_another(1, epoch=kept.history.journal.fencing_epoch + 1)
+    with pytest.raises(Fenced):
+        kept.keep(1)
+
+
+def test_a_run_that_slept_while_its_plan_was_made_and_deleted_finds_out(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    successor = History(kept.history.home, attempts="successor")
+    successor.journal.load()
+    successor.run()  # it has planned batch 0, and deleted the plan since
+    with pytest.raises(Fenced):
+        kept.keep(0)
+
+
+def test_a_late_plan_that_was_made_otherwise_meanwhile_is_told(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.store.faults = AWAY
+    kept.keep(0)
+    kept.by_another(0, epoch=kept.history.journal.fencing_epoch + 1)
+    kept.store.faults = Faults()
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert (CONFLICT, True) in kept.told
+
+
+class Query:
+    def __init__(self, refusal: str | None, sink: object = None) -> None:
+        self._refusal, self.sink = refusal, sink
+
+    def plans_refusal(self) -> str | None:
+        return self._refusal
+
+
+def test_plans_are_kept_where_that_is_possible_and_wanted_and_needed(caplog: pytest.LogCaptureFixture) -> None:
+    can, cannot = Query(None), Query("there is no jar")
+    assert mode_of("prefer", can) == "prefer"  # type: ignore[arg-type]
+    assert mode_of("require", can) == "require"  # type: ignore[arg-type]
+    assert mode_of("off", can) is None  # type: ignore[arg-type]
+    assert mode_of("require", Query(None, sink="ours")) is None  # type: ignore[arg-type]
+    assert mode_of("prefer", cannot) is None  # type: ignore[arg-type]
+    assert "there is no jar" in caplog.text
+    with pytest.raises(InvalidSettings, match="there is no jar"):
+        mode_of("require", cannot)  # type: ignore[arg-type]
