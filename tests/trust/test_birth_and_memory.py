@@ -109,7 +109,9 @@ def test_an_empty_home_is_no_birth_when_somebody_knows_the_job(other: Memory) ->
 def test_rows_that_would_stand_there_twice_are_spoken_of() -> None:
     with pytest.raises(Conflict) as refused:
         agreed(JobState(), memory(published=BatchId(9)))
-    assert "the rows in delta:/data/orders stay, so what is read again stands there twice" in (refused.value.hint or "")
+    assert "the rows in delta:/data/orders stay, so rows that are read again are duplicated" in (
+        refused.value.hint or ""
+    )
 
 
 def test_a_new_life_is_newer_than_any_run_of_the_old_one() -> None:
@@ -753,7 +755,7 @@ def test_a_home_whose_batches_were_made_anew_over_another_copy_is_not_mixed_with
             job.lived(batches, accept_older_home=True)
     head = state_of(job.home).head
     for _ in range(2):  # a refusal leaves nothing behind that the next start would take for an explanation
-        with pytest.raises(Conflict, match="shows batches from 2 on as a later run made them anew") as refusal:
+        with pytest.raises(Conflict, match="shows batches from 2 on of a later run") as refusal:
             job.run(accept_older_home=True)
         with pytest.raises(Conflict):
             job.run()
@@ -778,7 +780,7 @@ def test_a_copy_from_before_its_source_passed_a_checkpoint_over_is_not_mixed_wit
     job.home = job.root / "copy"
     job.wipe_work()
     for settings in ({}, {}, {"accept_older_home": True}):  # nor by going on in what the refused start has restored
-        with pytest.raises(Conflict, match="shows batches from 2 on as a later run made them anew"):
+        with pytest.raises(Conflict, match="shows batches from 2 on of a later run"):
             job.run(**settings)
     job.lived(2, accept_older_home=True, from_checkpoint=2)
     job.require_rows(4)

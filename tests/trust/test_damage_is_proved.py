@@ -298,7 +298,7 @@ def test_a_directory_that_somebody_deleted_is_not_begun_anew(places: Places) -> 
     run.wait(30.25)
     assert run.over
     assert isinstance(run.failure, StorageError)
-    assert "it holds no batch any more, the newest checkpoint has batch 2" in str(run.failure)
+    assert "it no longer holds a batch, the newest checkpoint has batch 2" in str(run.failure)
     assert not where.exists()
     again = places.run()
     assert again.runtime._life.resumed.barrier == 2
@@ -416,7 +416,7 @@ def test_an_object_that_cannot_be_read_blocks_until_somebody_asks_for_an_older_o
     places.wipe()
     with monkeypatch.context() as trouble:
         deny(trouble, places.object_of_newest(), DENIED)
-        with pytest.raises(StorageDenied, match="Checkpoint 2 at batch 1 can be read, but going on from it") as refused:
+        with pytest.raises(StorageDenied, match="Checkpoint 2 at batch 1 can be read, but resuming from it") as refused:
             places.run()
         assert "--from-checkpoint 2" in (refused.value.hint or "")
         assert state_of(places.home).corrupt == {}
@@ -467,7 +467,7 @@ def test_an_answer_that_denies_what_is_there_is_no_damage(places: Places, monkey
     places.wipe()
     with monkeypatch.context() as trouble:
         deny(trouble, places.object_of_newest(), ObjectNotFound("could not read blobs/x: 404"))
-        with pytest.raises(StorageError, match="denied and is there"):
+        with pytest.raises(StorageError, match="a listing shows it"):
             places.run()
     assert state_of(places.home).corrupt == {}
     run = places.run()

@@ -1,9 +1,9 @@
-"""From a directory that Spark cannot read to the next one that it can.
+"""Moves the query from a directory that Spark cannot read to the next one that it can.
 
-What is proved to be unreadable is set aside for inspection and never resumed from again. A checkpoint is to blame only
-when its bytes are wrong in the home, or when Spark refuses them twice although they are proved right. So every step
-takes something away, and it ends: with a query that runs, or with `Corrupt` when nothing is left. It is the same for
-the start of a run and for a restart within it.
+A directory that is proved unreadable is set aside for inspection, and no run resumes from it again. A checkpoint is
+damaged only when its bytes are wrong in the home, or when Spark refuses them twice although they are proved right. So
+every step removes a candidate, and the search ends: with a query that runs, or with `Corrupt` when no candidate is
+left. The start of a run and a restart within it use the same search.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from holdfast.runtime.recovery.recovery import Recovery, Resumed
 from holdfast.runtime.recovery.resuming import Resuming
 
 MarkDamaged = Callable[[Collection[CheckpointId], CheckpointId | None], None]
-"""These checkpoints were found damaged, and the query goes on from that one."""
+"""Arguments: the checkpoints that were found damaged, and the one from which the query resumes."""
 
 
 class Candidates:
@@ -57,10 +57,11 @@ class Candidates:
         self._refusals: Counter[str] = Counter()
         self._set_aside: set[str] = set()
         self._proved: dict[CheckpointId, str] = {}
-        """Checkpoints whose bytes are right and which Spark cannot read."""
+        """Checkpoints whose bytes are right but which Spark cannot read."""
 
     def start(self, resumed: Resumed) -> Resumed:
-        """Start the query there or, when Spark says at once that it cannot read it, in the first one that it can."""
+        """Start the query there, or, when Spark reports at once that it cannot read the directory, in the first that it
+        can."""
         while True:
             try:
                 self._catching_up.catch_up(resumed.directory)
@@ -76,30 +77,30 @@ class Candidates:
             resumed = following
 
     def start_again(self, directory: RunDirectory) -> None:
-        """In the directory that it ran in. Raises as `require_not_behind` does."""
+        """Restart in the same directory. Raises as `require_not_behind` does."""
         self.require_not_behind(directory)
         self._catching_up.catch_up(directory)
         self._query.start(directory, self._supervisor)
 
     def require_not_behind(self, directory: RunDirectory) -> None:
-        """Refuse a directory that lost what the newest checkpoint has, before the query starts in it again: it would
-        make batches anew, under numbers that readers have seen. Raises `DirectoryBehind`, or `StorageUnreachable` when
-        there is nothing at all, as without its disk."""
+        """Refuse a directory that lost batches of the newest checkpoint, before the query restarts in it: the query
+        would run batches again whose output readers have seen. Raises `DirectoryBehind`, or `StorageUnreachable` when
+        the directory is empty, for example because its disk is not mounted."""
         newest, barrier = self._journal.state.newest_of_the_line(), directory.newest_barrier()
         if newest is None or (barrier is not None and barrier >= newest.barrier_batch_id):
             return
         if barrier is None:
             raise StorageUnreachable(
-                f"could not start the query in {directory.location}: it holds no batch any more, the newest checkpoint "
+                f"could not start the query in {directory.location}: it no longer holds a batch, the newest checkpoint "
                 f"has batch {newest.barrier_batch_id}; a new start of the job restores it from the home"
             )
         raise DirectoryBehind(
             f"{directory.location} ends with batch {barrier}, the newest checkpoint has batch "
-            f"{newest.barrier_batch_id}: it was put back from an older copy, or files of it are gone"
+            f"{newest.barrier_batch_id}: it was restored from an older copy, or it lost files"
         )
 
     def _suspicion(self, resumed: Resumed, error: StartFailed) -> QueryFailure:
-        """Raises when the directory is not under suspicion, or nothing came from before."""
+        """Raises when the directory is not suspected, or when the query did not resume from anything."""
         failure = self._supervision.blamed(failure_of_start(error))
         if failure.cause is FailureCause.INCOMPATIBLE:
             raise Incompatible(f"could not start the query: {failure.message}", hint=failure.hint) from error
@@ -108,15 +109,16 @@ class Candidates:
         return failure
 
     def after(self, suspect: Resumed, failure: QueryFailure) -> Resumed:
-        """The directory to start in then, and the sink at the same point: the same one when nothing is wrong with it.
+        """The directory to start in next, with the sink at the same point: the same directory when nothing is wrong
+        with it.
 
-        Raises `Corrupt` when there is none, `StorageError` when it cannot be told.
+        Raises `Corrupt` when there is none, `StorageError` when that cannot be determined.
         """
         self._journal.settle()
         written = self._query.own_writer(suspect.directory)
         found = self._examined(suspect, failure)
         if found is Verdict.KEEP:
-            log.warning("%s has the right bytes, so it is tried again: %s", suspect.directory.location, failure.message)
+            log.warning("%s has the right bytes, trying it again: %s", suspect.directory.location, failure.message)
             return self._same_again(suspect)
         log.error("Spark cannot read %s, trying the next candidate: %s", suspect.directory.location, failure.message)
         if found is Verdict.CHECKPOINT and suspect.checkpoint is not None:
@@ -143,7 +145,7 @@ class Candidates:
         covered, different = self._compared(suspect, restored)
         if different is not None:
             log.error("%s is damaged: %s", directory.location, different)
-        # What is restored again is the same bytes in another directory.
+        # A second restore has the same bytes in another directory.
         refused = f"checkpoint {restored}" if restored is not None else directory.location
         self._refusals[refused] += 1
         return verdict(
@@ -163,13 +165,13 @@ class Candidates:
         try:
             manifest = self._recovery.manifest(id)
         except Corrupt as error:
-            log.warning("%s cannot be compared with checkpoint %s: %s", suspect.directory.location, id, error.message)
+            log.warning("could not compare %s with checkpoint %s: %s", suspect.directory.location, id, error.message)
             return False, None
         different = difference(suspect.directory, manifest)
         return suspect.directory.newest_barrier() == manifest.barrier_batch_id, different
 
     def _same_again(self, suspect: Resumed) -> Resumed:
-        """As it is now: checkpoints may have been completed since."""
+        """As of now: checkpoints may have completed since."""
         newest = self._journal.state.newest_of_the_line()
         barrier = suspect.directory.newest_barrier()
         if newest is None:

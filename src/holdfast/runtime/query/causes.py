@@ -1,12 +1,12 @@
-"""Why a query died, from what is said of its end. Pure.
+"""Determines why a query failed, from Spark's account of its end. Pure.
 
-The text is a chain of exceptions as Java prints it, innermost last. The innermost one that a rule knows decides: "the
-state could not be loaded" because the disk is full is no damage, and what a user's exception says is never taken for
-what Spark says.
+The text is a chain of exceptions as Java prints it, innermost last. The innermost one that matches a rule decides: "the
+state could not be loaded" because the disk is full is not damage, and the message of a user's exception is never
+mistaken for one of Spark's.
 
-None of this is proof. `STATE_UNREADABLE` says that Spark read something and found it wrong, `STATE_NOT_LOADED` that it
-could not load it: reasons to compare the bytes with what they should be (`candidates`), before anything is abandoned.
-What a disk, a network or a limit of the machine did, anywhere in the chain, is neither.
+None of this is proof. `STATE_UNREADABLE` means that Spark read something and found it wrong, `STATE_NOT_LOADED` that it
+could not load it: reasons to compare the bytes with what they should be (`candidates`), before anything is abandoned. A
+failure of a disk, a network or a limit of the machine, anywhere in the chain, is neither.
 """
 
 import re
@@ -39,7 +39,7 @@ class FailureCause(StrEnum):
 
 _HINTS = {
     FailureCause.USER_CODE: (
-        "correct the pipeline's code, or the input that it fails on; nothing is lost, it goes on there"
+        "correct the pipeline's code, or the input that it fails on; nothing is lost, it resumes there"
     ),
     FailureCause.SOURCE: "look at what the query reads: is it there, readable and of the right format?",
     FailureCause.SINK: "look at where the query writes: is it there, writable and of the same columns?",
@@ -61,10 +61,10 @@ _HINTS = {
     ),
     FailureCause.FENCED: "stop one of the two deployments",
     FailureCause.SPARK_GONE: (
-        "start the process again; Spark's log, or the kernel's (killed for memory?), says why it went"
+        "start the process again; Spark's log, or the kernel's (killed for memory?), shows why it ended"
     ),
     FailureCause.STOPPED: (
-        "stop the job itself, by SIGTERM or its stop(): whoever stops only its query sees it started again"
+        "stop the job itself, by SIGTERM or its stop(): holdfast restarts a query that is stopped alone"
     ),
     FailureCause.UNKNOWN: "read Spark's log of that time: it has the whole chain of exceptions",
 }
@@ -72,17 +72,17 @@ _INPUT_DELETED = re.compile(
     r"KAFKA_DATA_LOSS|data may have been lost|\[DELTA_(LOG_FILE_NOT_FOUND|MISSING_FILES|STREAMING_TRAILING)_"
 )
 _DELETED_HINT = (
-    "put back what was deleted from the source, or go on without those rows: the source's option failOnDataLoss=false; "
+    "restore what was deleted from the source, or resume without those rows: the source's option failOnDataLoss=false; "
     "from then on let the source keep its data longer than the job may be down"
 )
 
 
 SUSPICIONS = (FailureCause.STATE_UNREADABLE, FailureCause.STATE_NOT_LOADED)
-"""Reasons to look at the work directory."""
+"""Reasons to check the work directory."""
 
 
 class StartFailed(Exception):
-    """The query could not be started; says so with the chain of exceptions."""
+    """The query could not be started; the message is the chain of exceptions."""
 
 
 class DirectoryBehind(Exception):
@@ -90,22 +90,22 @@ class DirectoryBehind(Exception):
 
 
 GONE = "Spark is gone"
-"""The beginning of a failure that no restart within this process can repair."""
-STOPPED = "somebody stopped the query, and not the job"
+"""Prefix of a failure that no restart within this process can repair."""
+STOPPED = "the query was stopped, but not the job"
 """A query with an endless trigger does not end by itself."""
 WHILE_STAGING = "while the sink staged a batch"
-"""The beginning of a failure that came out of a sink's `stage`."""
+"""Prefix of a failure that a sink's `stage` raised."""
 
 
 @dataclass(frozen=True)
 class QueryFailure:
     cause: FailureCause
     message: str
-    """One line: what was raised, innermost, and in a user's code also where."""
+    """One line: the innermost exception, and for user code also where."""
 
     @property
     def input_is_deleted(self) -> bool:
-        """The source has thrown away what the query was to read next: no restart brings it back."""
+        """The source has deleted what the query would read next: no restart brings it back."""
         return self.cause is FailureCause.SOURCE and bool(_INPUT_DELETED.search(self.message))
 
     @property
@@ -114,7 +114,7 @@ class QueryFailure:
         return _DELETED_HINT if self.input_is_deleted else self.cause.hint
 
     def repeats(self, other: "QueryFailure") -> bool:
-        """The same error again, whatever numbers it names."""
+        """The same error again, apart from the numbers in it."""
         return self.cause is other.cause and _without_numbers(self.message) == _without_numbers(other.message)
 
 
@@ -151,7 +151,7 @@ _OF_SPARK = (
         FailureCause.STORAGE,
         says=r"No space left on device|Disk quota exceeded|Read-only file system|Stale file handle",
     ),
-    # The query is another one than the directory's. No restart helps, and the directory is not to blame.
+    # The query differs from the directory's. No restart helps, and the directory is not damaged.
     _rule(
         FailureCause.INCOMPATIBLE,
         says=r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE"
@@ -162,7 +162,7 @@ _OF_SPARK = (
         r"|STREAMING_QUERY_EVOLUTION_ERROR|sources in the checkpoint offsets and now there are"
         r"|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
     ),
-    # Spark's own trouble with a store that is sound: another thread holds it, or it could not be written.
+    # Spark's own problem with a sound store: another thread holds it, or it could not be written.
     _rule(
         FailureCause.UNKNOWN, says=r"CANNOT_LOAD_STATE_STORE\.(UNRELEASED_THREAD_ERROR|FAILED_TO_GET_CHANGELOG_WRITER)"
     ),
@@ -182,7 +182,7 @@ _OF_SPARK = (
     ),
     _rule(FailureCause.STATE_UNREADABLE, kind=r"\.AssertionError$", within=r"\A.*assert\n.*\.initializeExecution\n"),
     _rule(FailureCause.STATE_UNREADABLE, kind=r"\.ChecksumException$"),
-    # It could not be loaded, for a reason that nobody here knows, or because a file was not found.
+    # It could not be loaded, for an unknown reason, or because a file was not found.
     _rule(
         FailureCause.STATE_NOT_LOADED,
         says=r"CANNOT_LOAD_STATE_STORE|MISSING_METADATA_FILE|^batch \d+ doesn't exist|delta file .* does not exist"
@@ -195,7 +195,7 @@ _OF_SPARK = (
         r"|PYTHON_STREAMING_DATA_SOURCE|UNABLE_TO_INFER_SCHEMA"
         r"|DELTA_(SOURCE_|STREAMING_|SCHEMA_CHANGED|LOG_FILE_NOT_FOUND|MISSING_FILES_UNEXPECTED_VERSION))",
     ),
-    # Its connector leaves out the name of the error that Spark's own messages begin with.
+    # Kafka's connector omits the error class with which Spark's own messages begin.
     _rule(FailureCause.SOURCE, says=r"not available in Kafka any more"),
     _rule(FailureCause.SOURCE, kind=r"^org\.apache\.spark\.sql\.kafka010\.", says=r"(?i)\boffset"),
     _rule(
@@ -204,7 +204,7 @@ _OF_SPARK = (
     ),
     _rule(FailureCause.SINK, kind=r"\.(ParentNotDirectoryException|FileAlreadyExistsException)$"),
     _rule(FailureCause.SINK, kind=r"^org\.apache\.kafka\.", says=r"not present in metadata after|^Expiring \d+ record"),
-    # Of an offset that is no longer there, what Spark says around it says more.
+    # For an offset that no longer exists, the enclosing message of Spark is more specific.
     _rule(FailureCause.SOURCE, kind=r"^org\.apache\.kafka\.(?!.*\bOffsetOutOfRangeException$)"),
     _rule(FailureCause.USER_CODE, kind=r"\.PythonException$|ForeachBatchUserFuncException$"),
     _rule(FailureCause.USER_CODE, says=r"\bSQLSTATE: (22|38|39)\w{3}"),
@@ -224,11 +224,11 @@ _OF_THE_MACHINE_BY_KIND = _rule(
     r"|BlockMissingException|CannotObtainBlockLengthException|SafeModeException|ConnectException|SocketException"
     r"|SocketTimeoutException|NoRouteToHostException|UnknownHostException|StandbyException|ClosedChannelException)$",
 )
-"""What the machine did while state was being read: it says nothing about the state, wherever it stands in a chain."""
+"""Failures of the machine while Spark reads state: they prove nothing about the state, anywhere in a chain."""
 
 
 def failure_of_text(text: str) -> QueryFailure:
-    """Why the query died that ended with this."""
+    """Why a query failed that ended with this text."""
     if text.startswith(GONE):
         return QueryFailure(FailureCause.SPARK_GONE, text.splitlines()[0])
     if text == STOPPED:
@@ -246,7 +246,7 @@ def failure_of_text(text: str) -> QueryFailure:
 
 
 def _of_the_machine(chain: tuple[Link, ...]) -> QueryFailure | None:
-    """Also when what stands further in was said of the state."""
+    """Applies even when an inner exception is about the state."""
     rules = (_OF_THE_MACHINE, _OF_THE_MACHINE_BY_KIND)
     link = next((link for link in reversed(chain) if any(rule.knows(link) for rule in rules)), None)
     return None if link is None else QueryFailure(FailureCause.STORAGE, link.line)

@@ -1,4 +1,4 @@
-"""A printed chain of exceptions, Java's and Python's, taken apart. Pure."""
+"""Parses a printed chain of exceptions, of Java and Python. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -24,18 +24,18 @@ class Link:
     """One exception of a chain."""
 
     kind: str
-    """Its class, as it was printed."""
+    """Its class, as printed."""
     message: str
     python: bool = False
-    """It was raised in Python."""
+    """Python raised it."""
     place: str = ""
-    """Where in the user's own Python code, as far as it was."""
+    """The place in the user's own Python code, if any."""
     frames: str = ""
-    """Java's methods that were being called, innermost first, one per line."""
+    """Java's stack frames, innermost first, one per line."""
 
     @property
     def line(self) -> str:
-        """For people, in one line."""
+        """One line for display."""
         first = next((line.strip() for line in self.message.splitlines() if line.strip()), "")
         if reason := _REASON.search(self.message):
             first = f"{first} {reason[1].strip()}"
@@ -50,15 +50,15 @@ def chain_of(text: str) -> tuple[Link, ...]:
 
 
 def _framed(links: Iterator[Link], frames: list[str]) -> list[Link]:
-    """The frames after a block are those of the exception that its message quotes last."""
+    """The frames after a block belong to the last exception that its message quotes."""
     *outer, last = links
     return [*outer, replace(last, frames="\n".join(frames[:_FRAMES_KEPT]))]
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
-    """What stands between Java's stack frames, and the frames.
+    """The text between Java's stack frames, and the frames.
 
-    Where a message of several lines says "Caused by" itself, no frame has come yet: the line is part of the message.
+    When a message of several lines contains "Caused by", no frame has come yet: the line is part of the message.
     """
     lines: list[str] = []
     frames: list[str] = []
@@ -76,7 +76,7 @@ def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _links(block: str) -> Iterator[Link]:
-    """A block is one exception, with those in it that its message quotes: of a task, or of Python."""
+    """A block is one exception, and those that its message quotes: of a task, or of Python."""
     if task := _TASK.search(block):
         yield from _links(block[: task.start()])
         yield from _links(block[task.end() :])
@@ -93,7 +93,7 @@ def _link(text: str) -> Link:
 
 
 def _python_link(traceback: str) -> Link:
-    """The exception of the last traceback: in one that was raised while another was handled, the later one."""
+    """The exception of the last traceback: when one was raised while another was handled, the later one."""
     lines = traceback.splitlines()
     frames = [(index, frame) for index, line in enumerate(lines) if (frame := _PYTHON_FRAME.match(line))]
     begin = frames[-1][0] + 1 if frames else 0

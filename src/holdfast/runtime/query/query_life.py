@@ -1,7 +1,7 @@
-"""The query's life within a run: barriers, failure, restart. Called on the loop's thread unless said otherwise.
+"""The query within a run: barriers, failure, restart. Called on the loop's thread unless noted otherwise.
 
-A query that died is started again in the same directory, or, when that is unreadable, from the next candidate. What
-`supervision` decides is done here. What follows for the rest of the run is returned, as happenings in their order.
+A query that failed restarts in the same directory, or, when that is unreadable, from the next candidate. `supervision`
+decides, this module acts. It returns the consequences for the rest of the run as happenings, in their order.
 """
 
 import logging
@@ -25,19 +25,19 @@ from holdfast.runtime.reports.alarms import Alarms
 from holdfast.showing import masked
 
 QUERY_DIED = "query_died"
-"""The alarm for a query that died; cleared when a batch completes again."""
+"""The alarm for a query that failed; cleared when a batch completes again."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """One look at the query and at the directory that it works in."""
+    """One check of the query and of its directory."""
 
     directory: RunDirectory
     end_reason: str | None
-    """As `Query.end_reason` says it."""
+    """The value of `Query.end_reason`."""
     barrier: BatchId | None
     unseen: StorageError | None = None
-    """Why the directory did not answer."""
+    """Why the directory could not be read."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class QueryResumed:
 
 @dataclass(frozen=True)
 class QueryDone:
-    """The query will not be started again: it came to its end, or failed permanently."""
+    """The query will not be restarted: it ended, or failed permanently."""
 
     failure: HoldfastError | None
 
@@ -89,20 +89,20 @@ class QueryLife:
         self._gone = False
         self._committed = False
         self._blind = False
-        """The work directory did not answer, which was said."""
+        """The work directory did not answer, and this was logged."""
         self._looking = False
         self._looks = 0
-        """Begun so far."""
+        """Number of checks begun."""
         self._look_again = False
-        """Something happened since the look that is under way began."""
+        """Something happened since the current check began."""
         self._after_look: list[tuple[int, Event]] = []
-        """What happens when the look of that number, or a later one, has ended."""
+        """Events to post when the check of that number, or a later one, has ended."""
         self.resumed = resumed
         self.running = True
         self.barrier: BatchId | None = None
         self.restarts = 0
         self.stop_asked = False
-        """From now on its end is no failure."""
+        """From now on the query's end is not a failure."""
 
     def poll(self, *, may_restart: bool) -> None:
         if self.running:
@@ -116,7 +116,7 @@ class QueryLife:
             self._begin_restart(self._restart)
 
     def stopped(self, seen: Seen) -> Happenings:
-        """It was stopped on request, and this was seen afterwards."""
+        """It was stopped on request; `seen` is from after the stop."""
         self._restart = None
         if not self.running:
             return ()
@@ -125,9 +125,9 @@ class QueryLife:
         return [*self._note_barrier(seen), QueryEnded(), *unseen]
 
     def look(self) -> Seen:
-        """On any lane: a mount that hangs, or a JVM that does not answer, must not hold up who decides.
+        """Runs on any lane: a hanging mount, or a JVM that does not answer, must not block the thread that decides.
 
-        QueryFailure first: what a query that has ended had committed is there to be seen afterwards.
+        The query's end is read first: then the check also sees everything that an ended query committed.
         """
         directory = self.resumed.directory
         end_reason = self._query.end_reason()
@@ -137,7 +137,7 @@ class QueryLife:
             return Seen(directory, end_reason, None, error)
 
     def look_then(self, event: Event) -> Happenings:
-        """`event` happens when everything is known that was committed before this call."""
+        """`event` happens when everything that was committed before this call has been seen."""
         if not self.running:
             return (event,)
         self._after_look.append((self._looks + 1, event))
@@ -145,7 +145,7 @@ class QueryLife:
         return ()
 
     def look_anew(self) -> None:
-        """Also when the query says that it ended: then that is noticed at once."""
+        """Also called when the query reports its end, so that the end is noticed at once."""
         if not self.running:
             return
         self._look_again = self._looking
@@ -153,7 +153,7 @@ class QueryLife:
             self._begin_look()
 
     def _begin_look(self) -> None:
-        """One at a time."""
+        """At most one at a time."""
         self._looking = True
         self._looks += 1
         self._lanes.submit("look", self._look)
@@ -179,11 +179,11 @@ class QueryLife:
         return [*happened, *due]
 
     def _note_barrier(self, seen: Seen) -> Happenings:
-        """A work directory on another machine may be unreachable. While the query runs, the next look may see more.
-        When the query has ended, there may be committed batches that no checkpoint has: then it has not ended well."""
+        """A work directory on another machine may be unreachable. While the query runs, a later check may succeed. When
+        the query has ended, there may be committed batches that no checkpoint has, so the run has failed."""
         if seen.unseen is not None:
             level = logging.DEBUG if self._blind else logging.WARNING
-            log.log(level, "no new batch can be seen: %s", seen.unseen.message)
+            log.log(level, "could not check for new batches: %s", seen.unseen.message)
         self._blind = seen.unseen is not None
         barrier = seen.barrier
         if barrier is None or (self.barrier is not None and barrier <= self.barrier):
@@ -202,7 +202,7 @@ class QueryLife:
             return ()
         failure = failure_of_text(seen.end_reason)
         if failure.cause is FailureCause.SPARK_GONE and not self._gone:
-            # A signal to the whole process group ends the JVM too, and our own handler may be a moment behind.
+            # A signal to the whole process group also ends the JVM, and our own handler may run slightly later.
             self._gone = True
             return ()
         self.running = False
@@ -242,7 +242,7 @@ class QueryLife:
             self._lanes.submit("query", lambda: self._restarting(restart, self._start_again))
 
     def _restarting(self, restart: Restart, start: Callable[[], Resumed]) -> None:
-        """On a lane."""
+        """Runs on a lane."""
         try:
             resumed = start()
         except Fenced as error:
@@ -274,7 +274,7 @@ class QueryLife:
         if isinstance(verdict, PermanentFailure):
             return (self._end_for(verdict),)
         self._warn(f"the restart failed ({failure.cause}), trying again: {failure.message}", failure)
-        # A directory that was abandoned stays abandoned: the sink may have discarded what was staged from it.
+        # An abandoned directory stays abandoned: the sink may have discarded what was staged from it.
         self._restart = replace(verdict, elsewhere=verdict.elsewhere or failed.elsewhere)
         self.restarts += 1
         return ()
@@ -289,7 +289,7 @@ class QueryLife:
         return (QueryResumed(resumed, replaced),)
 
     def _record(self, restart: Restart, seconds: float | None) -> None:
-        """A place in the history for each restart, with the time from the failure until the query ran again."""
+        """Records each restart in the history, with the time from the failure until the query ran again."""
         number, journal, failure = self.restarts, self._journal, restart.failure
 
         def record() -> None:

@@ -1,4 +1,4 @@
-"""What to do when the query dies. Pure."""
+"""Decides what to do when the query fails. Pure."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _ERRORS: dict[FailureCause, type[HoldfastError]] = {
 
 
 def ending_of(cause: FailureCause) -> type[HoldfastError]:
-    """The error that a job ends with when this cause is permanent."""
+    """The error of a job for which this cause is permanent."""
     return _ERRORS.get(cause, JobFailed)
 
 
@@ -25,7 +25,7 @@ def ending_of(cause: FailureCause) -> type[HoldfastError]:
 class Restart:
     at: float
     elsewhere: bool
-    """The work directory is under suspicion: look at it, and resume from the next candidate if it is to blame."""
+    """The work directory is suspected: check it, and resume from the next candidate if it is damaged."""
     failure: QueryFailure
 
 
@@ -41,8 +41,8 @@ class PermanentFailure:
 class Supervision:
     """Restarts with a growing delay, which progress resets.
 
-    The job fails permanently after `attempts` restarts without a completed batch in between. It does so earlier when
-    the pipeline's own code fails `same_error` times in the same way, or its input is found deleted as often.
+    The job fails permanently after `attempts` restarts without a completed batch in between. It fails earlier when the
+    pipeline's own code fails `same_error` times in the same way, or its input is found deleted as often.
     """
 
     def __init__(self, delay: float, attempts: int, same_error: int) -> None:
@@ -55,7 +55,8 @@ class Supervision:
         self._overridden = False
 
     def started(self, *, overridden: bool) -> None:
-        """`overridden`: although the query differs from its checkpoint. That counts until it has completed a batch."""
+        """`overridden`: the user forced a start although the query differs from its checkpoint. It counts until a batch
+        completes."""
         self._overridden = overridden
 
     def progressed(self) -> None:
@@ -64,7 +65,8 @@ class Supervision:
         self._previous = None
 
     def died(self, failure: QueryFailure, now: float, *, resumed: bool = False) -> Restart | PermanentFailure:
-        """`resumed` says that the query had come from somewhere: if that is unreadable, there may be another place."""
+        """`resumed`: the query resumed from a directory or checkpoint. If that is unreadable, there may be another
+        one."""
         failure = self.blamed(failure)
         self._repeated = self._repeated + 1 if self._previous and failure.repeats(self._previous) else 1
         self._previous = failure
@@ -75,7 +77,7 @@ class Supervision:
         return Restart(now + delay, failure.cause in SUSPICIONS, failure)
 
     def blamed(self, failure: QueryFailure) -> QueryFailure:
-        """State that cannot be read after a forced start is the changed query's fault, not the checkpoint's."""
+        """Unreadable state after a forced start is blamed on the changed query, not on the checkpoint."""
         if failure.cause in SUSPICIONS and self._overridden:
             return QueryFailure(FailureCause.INCOMPATIBLE, failure.message)
         return failure
@@ -88,13 +90,13 @@ class Supervision:
             case FailureCause.SPARK_GONE:
                 return f"{failure.message}; only a new process can start it again"
             case FailureCause.INCOMPATIBLE:
-                return f"Spark could not go on with this query: {failure.message}"
+                return f"Spark could not resume this query: {failure.message}"
             case FailureCause.USER_CODE if self._repeated >= self._same_error:
                 return f"the pipeline's own code failed {_times(self._repeated)} in the same way: {failure.message}"
             case FailureCause.SOURCE if failure.input_is_deleted and self._repeated >= self._same_error:
-                return f"what the query was to read next is no longer in its source: {failure.message}"
+                return f"the source no longer has what the query must read next: {failure.message}"
             case FailureCause.STATE_UNREADABLE if resumed:
-                return None  # each restart sets one place aside: recovery says when there is no other
+                return None  # each restart sets one directory aside: recovery raises when no candidate is left
         if self.restarts >= self._attempts:
             return (
                 f"the query died {_times(self.restarts + 1)} without completing a batch, the last time of "

@@ -1,8 +1,8 @@
-"""Who must agree before a job goes on from a point: the sink, which may have to take rows back, and the source, which
+"""What must agree before a job resumes from a point: the sink, which may have to take rows back, and the source, which
 may have to be read again. Asking changes nothing.
 
-They are asked before the claim, about what the journal alone can foresee: then a refusal leaves no trace at all. They
-are asked again when the directory to start in is there.
+Both are asked before the claim, about what the journal alone can predict: then a refusal leaves no trace. They are
+asked again when the directory to start in exists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ledger = Callable[[], tuple[StagedBatch, ...]]
 
 
 class Consent:
-    """Asks the sink and the source whether the job may go on from a point. Changes nothing."""
+    """Asks the sink and the source whether the job may resume from a point. Changes nothing."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Consent:
         still_owner: Callable[[], None] = lambda: None,
         say: Callable[..., None] = log.warning,
     ) -> None:
-        """`looked` is what the sink said before the claim, None when there is no sink. `older_home`: a person wants the
+        """`looked` is the sink's record before the claim, None when there is no sink. `older_home`: the user wants the
         home's newest checkpoint, although the sink shows more. `still_owner` raises `Fenced` when a newer run owns the
-        job by now: what it did since explains what is outside. `say` is told what follows for whoever goes on."""
+        job: its actions may explain what the sink shows. `say` logs the consequences for a job that resumes."""
         self._query = query
         self._known = known
         self._journal = journal
@@ -59,16 +59,16 @@ class Consent:
 
     @property
     def new_place(self) -> bool:
-        """The sink holds nothing of this life: what checkpoints say was staged lies elsewhere."""
+        """The sink has nothing of this lineage: what the checkpoints staged is elsewhere."""
         return self._looked is not None and is_new_place(self._looked, self._context.lineage)
 
     @property
     def context(self) -> SinkContext:
-        """What the sink is to be opened with."""
+        """The context for opening the sink."""
         return self._context
 
     def ask(self, point: Point) -> None:
-        """Raises `Conflict` when somebody does not agree."""
+        """Raises `Conflict` when the sink or the source does not agree."""
         self._require_one_line(point)
         self._require_seen(point)
         self._require_rewindable(point, self.published())
@@ -76,25 +76,25 @@ class Consent:
 
     @property
     def opened(self) -> bool:
-        """Whether the sink is open: from then on it is asked itself."""
+        """Whether the sink is open: from then on it answers itself."""
         return self._opened
 
     def sink_is_open(self) -> None:
-        """This run has opened it."""
+        """This run has opened the sink."""
         self._opened = True
 
     def published(self) -> BatchId | None:
-        """What the sink shows to this job."""
+        """The newest batch that the sink shows for this job."""
         sink = self._query.sink
         if sink is None or (not self._opened and self.new_place):
             return None
         return sink.published() if self._opened or self._looked is None else self._looked.published
 
     def _require_one_line(self, point: Point) -> None:
-        """What the sink shows up to the checkpoint's barrier must be of the line of batches that the checkpoint ends.
+        """What the sink shows up to the checkpoint's barrier must be of the checkpoint's own timeline.
 
-        A run over another copy of the home may have made those batches anew: cut elsewhere, they hold other rows. Every
-        batch of a checkpoint was staged by the run that made the checkpoint, or by one before it.
+        A run of another copy of the home may have run those batches again, with other rows in them. Every batch of a
+        checkpoint was staged by the run that made the checkpoint, or by an earlier one.
         """
         sink, durable = self._query.sink, point.durable
         if sink is None or durable is None or (self.new_place and not self._opened):
@@ -104,52 +104,52 @@ class Consent:
         if first is None or first > durable:
             return
         what = (
-            f"the home has batches up to {durable} as run {made_by} made them, and {sink.describe()} shows batches "
-            f"from {first} on as a later run made them anew"
+            f"batches up to {durable} in the home are of run {made_by}, and {sink.describe()} shows batches "
+            f"from {first} on of a later run, which ran them again"
         )
         if not self._context.accept:
             self._still_owner()
             raise Conflict(
-                f"could not go on from batch {durable}: {what}; rows would be missing, or stand there twice",
+                f"could not resume from batch {durable}: {what}; rows would be missing or duplicated",
                 hint="start with the home of that later run"
-                + self._back_to("go back to where the two part", lambda entry: entry.barrier_batch_id < first)
-                + f"; or go on from what is there as it is: --accept-sink{self._together}",
+                + self._back_to("go back to before the two diverge", lambda entry: entry.barrier_batch_id < first)
+                + f"; or accept the sink as it is: --accept-sink{self._together}",
             )
-        self._say("the sink is taken as it is, as was asked for: %s", what)
+        self._say("the sink is accepted as it is (--accept-sink): %s", what)
 
     def _require_seen(self, point: Point) -> None:
-        """A run opens the sink before it makes a batch. So a sink that does not know the run which made the checkpoint
-        was put back from a copy, and what it shows may be of another line of batches."""
+        """A run opens the sink before it runs a batch. So a sink without a record of the run that made the checkpoint
+        was restored from a backup, and may show batches of another timeline."""
         sink, looked = self._query.sink, self._looked
         if sink is None or looked is None or self._opened or self.new_place or self._context.accept:
             return
         made_by = self._known.made_by(point)
         if made_by is None or made_by <= looked.fencing_epoch:
             return
-        # Runs may have come and gone between the look and the claim.
+        # Other runs may have started and ended between the check and the claim.
         looked = self._looked = self._query.look_at_sink(self._context) or looked
         if made_by <= looked.fencing_epoch:
             return
         self._still_owner()
         shown = "nothing" if looked.published is None else f"batches up to {looked.published}"
         raise Conflict(
-            f"could not go on from batch {point.durable}: run {made_by} made it, and the newest run that "
+            f"could not resume from batch {point.durable}: run {made_by} made it, and the newest run that "
             f"{sink.describe()} knows is run {looked.fencing_epoch}: it was put back from an older copy, and shows "
             f"{shown}",
-            hint="put the sink back to what the last run left"
+            hint="restore the sink to its state after the last run"
             + self._back_to(
-                "make what is missing anew",
+                "run the missing batches again",
                 lambda entry: (
                     entry.fencing_epoch <= looked.fencing_epoch and covers(looked.published, entry.barrier_batch_id)
                 ),
             )
-            + f"; or go on from what is there as it is: --accept-sink{self._together}",
+            + f"; or accept the sink as it is: --accept-sink{self._together}",
         )
 
     def _back_to(self, what_for: str, fits: Callable[[CheckpointCompleted], bool]) -> str:
-        """The newest checkpoint that fits, as something to type."""
+        """The newest checkpoint that fits, as an option to type."""
         state = self._journal.state
-        done = state.went_back  # what was carried out once is not carried out again
+        done = state.went_back  # a rewind is carried out only once
         older = [
             entry.id
             for entry in state.restorable()
@@ -170,7 +170,7 @@ class Consent:
         plan = sink.plan_rewind(durable)
         if plan.obstacle is not None:
             raise Conflict(
-                f"could not {point.why}: {sink.describe()} shows batches up to {published} and cannot be taken back to "
+                f"could not {point.why}: {sink.describe()} shows batches up to {published} and cannot be rewound to "
                 f"batch {durable}: {plan.obstacle}",
                 hint=_way_on(point),
             )
@@ -183,13 +183,13 @@ class Consent:
         )
         if plan.rows_gone:
             self._say(
-                "%s more rows of these batches are not in the files that were published; where another writer has only "
-                "moved them (OPTIMIZE), they stay and will stand there twice: take them out by hand",
+                "%s more rows of these batches are not in the files that were published; if another writer has only "
+                "moved them (OPTIMIZE), they stay and will be duplicated: delete them by hand",
                 plan.rows_gone,
             )
 
     def require_may_take_back(self, sink: Sink, published: BatchId, durable: BatchId | None) -> None:
-        """Raises `Conflict` when nothing explains why it shows so much."""
+        """Raises `Conflict` when nothing explains why the sink shows so much."""
         if not self._may_take_back(published):
             self._still_owner()
             raise _unexplained(sink, published, durable)
@@ -199,15 +199,15 @@ class Consent:
         return self._older_home or (shown is not None and published <= shown)
 
     def _require_input(self, point: Point) -> None:
-        """Batches that are abandoned or taken back are made anew, out of the same input."""
+        """Abandoned or rewound batches run again, and need the same input."""
         if point.abandons is None and not self._older_home:
             return
         paths = sorted(set(_files_read(self._known.logs_of_sources(point), point.barrier)))
         missing = self._query.missing_input(paths) if paths else None
         if missing is None:
             self._say(
-                "to %s, batches after %s are made anew; whether their sources still have what they read cannot be "
-                "asked here",
+                "to %s, batches after %s run again; whether their sources still have their input cannot be "
+                "checked here",
                 point.why,
                 point.barrier,
             )
@@ -215,19 +215,19 @@ class Consent:
             self._refuse_without(point, missing, len(paths))
 
     def _refuse_without(self, point: Point, missing: tuple[str, ...], of: int) -> None:
-        gone = f"{len(missing)} of {of} files that must be read again are gone, {missing[0]} is one"
+        gone = f"{len(missing)} of {of} files that must be read again are gone, for example {missing[0]}"
         if not self._force:
             raise Conflict(
                 f"could not {point.why}: {gone}",
-                hint=f"put them back, or go on without their rows: --force. {_way_on(point)}",
+                hint=f"restore them, or resume without their rows: --force. {_way_on(point)}",
             )
-        self._say("going on without rows: %s", gone)
+        self._say("resuming without rows: %s", gone)
 
     def cost(self, barrier: BatchId) -> str | None:
-        """What going on from there would take back from readers, None for nothing."""
+        """What resuming there would take back from readers, None for nothing."""
         sink, published = self._query.sink, self.published()
         if sink is None:
-            return "makes batches anew that the query's own writer may have seen"
+            return "repeats batches that the query's own writer may have seen"
         if published is None or published <= barrier:
             return None
         plan = sink.plan_rewind(barrier)
@@ -235,8 +235,8 @@ class Consent:
         return f"takes {plan.batches} batches with {plan.rows} rows back from readers of {sink.describe()}{why}"
 
     def lost(self, directory: RunDirectory) -> str | None:
-        """What committed batches of the directory staged for the sink, is not shown yet and is gone, or cannot be told
-        from its ledger any more; None when nothing is."""
+        """Output that committed batches of the directory staged, that is not published yet, and that is gone or no
+        longer in the directory's ledger; None when there is none."""
         barrier = directory.newest_barrier()
         if barrier is None:
             return None
@@ -250,7 +250,7 @@ class Consent:
         if sink is None or (self.new_place and not self._opened):
             return None
         ledger = directory.ledger()
-        # Read after it: a run that is being overtaken forgets entries of what it has published.
+        # Read after the ledger: a run that is being taken over drops entries of what it has published.
         missing = missing_entries(sink.published(), barrier, ledger)
         return f"its ledger has no entry of {shown_runs(missing)}" if missing else None
 
@@ -267,14 +267,14 @@ class Consent:
             before, published = published, sink.published()
             if before == published:
                 break
-            # A run that is being overtaken has published them since, and cleared away where they were staged.
+            # A run that is being taken over has published them since, and removed the staged files.
         return (
             f"{len(files)} files that batches from {first} on staged for {sink.describe()} are gone or changed, "
-            f"{files[0]} is one"
+            f"for example {files[0]}"
         )
 
     def require_staged(self, point: Point, ledger: Ledger) -> None:
-        """What the checkpoint has staged, by its `ledger`, and the sink does not show yet must be there."""
+        """Staged output of the checkpoint, according to its `ledger`, that is not published yet must exist."""
         if point.durable is None or self._context.accept:
             return
         published = self.published()
@@ -283,10 +283,10 @@ class Consent:
             return
         self._still_owner()
         raise Conflict(
-            f"could not go on from batch {point.durable}: {lost}",
-            hint="put them back"
-            + self._back_to("make these batches anew", lambda entry: covers(published, entry.barrier_batch_id))
-            + f"; or go on without the rows of these batches: --accept-sink{self._together}",
+            f"could not resume from batch {point.durable}: {lost}",
+            hint="restore them"
+            + self._back_to("run these batches again", lambda entry: covers(published, entry.barrier_batch_id))
+            + f"; or resume without the rows of these batches: --accept-sink{self._together}",
         )
 
 
@@ -298,7 +298,7 @@ def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Con
     return Conflict(
         f"could not bring {sink.describe()} to batch {durable}: it shows batches up to {published}, and no entry of "
         f"the journal abandoned those: the home is older than its sink",
-        hint="put the newest copy of the home back; or go on from this one: --accept-older-home, which takes those "
+        hint="restore the newest copy of the home; or resume from this one: --accept-older-home, which takes those "
         "batches back from readers",
     )
 
@@ -307,13 +307,13 @@ def _way_on(point: Point) -> str:
     abandons = point.abandons
     if abandons is None:
         return (
-            "put the newest copy of the home back; or take rows of later batches that another writer has moved out by "
-            "hand, and go on from what is there: --accept-older-home --accept-sink"
+            "restore the newest copy of the home; or delete by hand the rows of later batches that another writer has "
+            "moved, and resume from what is there: --accept-older-home --accept-sink"
         )
     if abandons.back is not None:
-        return "Start without going back: nothing was changed, and the job goes on from where it was"
+        return "Start without going back: nothing was changed, and the job resumes where it was"
     ids = ", ".join(str(id) for id in abandons.passed_over)
-    return f"Repair checkpoint {ids}: holdfast verify --all --repair, or put its objects back from a copy of the home"
+    return f"Repair checkpoint {ids}: holdfast verify --all --repair, or restore its objects from a copy of the home"
 
 
 class _Read(msgspec.Struct):
@@ -323,12 +323,12 @@ class _Read(msgspec.Struct):
     batchId: int
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created here: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(_Read)
 
 
 def _files_read(logs: Iterable[bytes], after: BatchId | None) -> Iterable[str]:
-    """What other sources write there is not known here."""
+    """Only the file source's log is known; lines of other sources are ignored."""
     for log_of_batch in logs:
         for line in log_of_batch.splitlines()[1:]:
             try:

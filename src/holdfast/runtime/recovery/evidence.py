@@ -1,8 +1,8 @@
-"""Whether a work directory still holds the bytes of its checkpoint, and what follows when Spark cannot read it.
+"""Whether a work directory still has the bytes of its checkpoint, and what follows when Spark cannot read it.
 
-An error while reading is a reason to look, not a verdict: what cannot be read now may be intact. A directory whose
-bytes differ from the manifest is set aside, and the same checkpoint is restored. A checkpoint is damaged when its bytes
-in the home are wrong, or missing by two witnesses, or when Spark refuses them twice although they are right.
+A read error is a reason to check, not proof: what cannot be read now may be intact. A directory whose bytes differ from
+the manifest is set aside, and the same checkpoint is restored. A checkpoint is damaged when its bytes in the home are
+wrong, when both a read and a listing miss them, or when Spark refuses them twice although they are right.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from holdfast.errors import StorageUnreachable
 from holdfast.runtime.ports import RunDirectory
 
 _OURS = ("ledger/", "query/")
-"""holdfast changes what it keeps there; Spark does not read it."""
+"""holdfast changes its own files there; Spark does not read them."""
 REFUSALS = 2
-"""So often must Spark refuse what is proved to be the checkpoint's before that proves the checkpoint unreadable."""
+"""How often Spark must refuse bytes that are proved right before their checkpoint counts as unreadable."""
 
 
 class Verdict(Enum):
     KEEP = auto()
-    """Nothing is wrong with the directory, as far as can be known: try it again."""
+    """As far as can be determined, nothing is wrong with the directory: try it again."""
     SET_ASIDE = auto()
-    """The directory is to blame, or may be. Its checkpoint is not."""
+    """The directory is damaged, or may be. Its checkpoint is not."""
     CHECKPOINT = auto()
-    """The checkpoint itself cannot be read by Spark, right as its bytes are."""
+    """Spark cannot read the checkpoint itself, although its bytes are right."""
 
 
 def verdict(*, found_wrong: bool, different: bool, covered: bool, restored: bool, refusals: int) -> Verdict:
-    """`found_wrong`: Spark says that it read something wrong. `covered`: every file of the directory's barrier was
-    compared, else some are newer than the checkpoint. `refusals`: how often Spark has refused these bytes."""
+    """`found_wrong`: Spark reports that it read wrong data. `covered`: every file of the directory's barrier was
+    compared; otherwise some are newer than the checkpoint. `refusals`: how often Spark has refused these bytes."""
     if different:
         return Verdict.SET_ASIDE
     if not covered:
-        # What is newer than the checkpoint cannot be proved; without it nothing is lost that readers have seen.
+        # What is newer than the checkpoint cannot be verified; without it, nothing that readers have seen is lost.
         return Verdict.SET_ASIDE if found_wrong or refusals >= REFUSALS else Verdict.KEEP
     if not found_wrong:
         return Verdict.KEEP
@@ -45,15 +45,15 @@ def verdict(*, found_wrong: bool, different: bool, covered: bool, restored: bool
 
 
 def difference(directory: RunDirectory, manifest: Manifest) -> str | None:
-    """The first file that is not as the manifest says, None when there is none. Raises `StorageError` when that cannot
-    be told.
+    """The first file that differs from the manifest, None when there is none. Raises `StorageError` when that cannot be
+    determined.
 
-    A directory that has gone on since may have lost files of the checkpoint in the usual way.
+    In a directory in which later batches ran, Spark may have deleted files of the checkpoint as usual.
     """
     barrier = directory.newest_barrier()
     if barrier is None:
         raise StorageUnreachable(
-            f"could not look at {directory.location}: it holds no batch any more", hint="is its disk mounted?"
+            f"could not look at {directory.location}: it no longer holds a batch", hint="is its disk mounted?"
         )
     same_barrier = barrier == manifest.barrier_batch_id
     for file in manifest.files():

@@ -1,18 +1,18 @@
-"""Whether the home, the work directory and the sink remember the same job. Pure.
+"""Checks that the home, the work directory and the sink belong to the same job. Pure.
 
-The journal decides what is true of a job, but an empty journal is also what a missing mount looks like, and an old one
-what a backup looks like. So before a claim the journal is compared with what others know:
+The journal is the truth about a job, but a missing mount looks like an empty journal, and a backup like an old one. So
+before a claim the journal is compared with the other records:
 
-    who              life  run (number and claim)  newest entry  published
+    record        lineage  run (number and claim)  newest entry  published
     work marker       x              x                  x
     heartbeat                        x                  x
     sink              x              x                               x
 
-A new life begins only where nobody knows another one of that name. A home goes on only if it knows at least what they
-know; else it is older than they are, and rows that readers have seen would be taken back, or batches cut twice. Either
-is refused with both sides named, unless a person has asked for it. Output beyond the newest barrier is explained by an
-entry that abandons those batches, as long as the new timeline has no checkpoint: before it has one, the sink is
-rewound.
+A new lineage begins only where no record has another one of that name. A home is used only if its journal has at least
+what the records have. Otherwise it is older than they are: rows that readers have seen would be taken back, or batches
+would run twice. Either is refused with both sides named, unless the user asked for it. Output beyond the newest barrier
+is explained by an entry that abandons those batches, as long as the new timeline has no checkpoint: before it has one,
+the sink is rewound.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _NO_ENTRY = Sequence(0)
 
 @dataclass(frozen=True)
 class Memory:
-    """What one place besides the journal knows of a job name."""
+    """The record of a job name in one place besides the journal."""
 
     where: str
     life: int | None = None
-    """Fingerprint of the lineage, None when it does not say."""
+    """Fingerprint of the lineage, None when the record has none."""
     epoch: FencingEpoch = _NO_RUN
     claim: int | None = None
-    """Fingerprint of the claim of run `epoch`, None when it does not say."""
+    """Fingerprint of the claim of run `epoch`, None when the record has none."""
     head: Sequence = _NO_ENTRY
     published: BatchId | None = None
 
     def __bool__(self) -> bool:
-        """Whether it knows the job at all."""
+        """Whether it has any record of the job."""
         return self.life is not None or self.epoch > _NO_RUN
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ def of_sink(where: str, state: SinkState) -> Memory:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person has asked for, knowing of it."""
+    """What the user has explicitly asked for."""
 
     new_life: bool = False
     older_home: bool = False
@@ -83,24 +83,24 @@ class Asked:
 @dataclass(frozen=True)
 class Agreement:
     begins: bool = False
-    """A life begins with this run."""
+    """This run begins a new lineage."""
     new_life: bool = False
-    """Somebody knows another one, and a person asked for it all the same."""
+    """Another place has another lineage, and the user asked for a new one."""
     older_home: bool = False
-    """The home knows less than others, and a person wants it so: nothing but its checkpoints counts."""
+    """The home is older than the other records, and the user accepts that: only its checkpoints count."""
     above: Sequence = _NO_ENTRY
-    """The run's number must be higher than this: somebody obeys the higher number."""
+    """The run's fencing epoch must exceed this: other places accept only the higher number."""
 
 
 def agree(job: JobName, home: str, state: JobState, memories: Many[Memory], asked: Asked) -> Agreement:
-    """Raises `Conflict` when a person must choose."""
+    """Raises `Conflict` when the user must choose."""
     known = [memory for memory in memories if memory]
     above = Sequence(max((max(memory.epoch, memory.head) for memory in known), default=0))
     lineage = state.lineage
     strangers = [memory for memory in known if lineage is None or _of_another_life(memory, lineage)]
     if strangers and not asked.new_life:
         raise _birth(job, home, strangers) if lineage is None else _another_life(job, home, state, strangers)
-    # Who does not say of which life it knows may know the other one, which a person has spoken about.
+    # A record without a lineage may be of the other lineage, which the user has decided about.
     ours = [memory for memory in known if memory not in strangers and (memory.life is not None or not strangers)]
     reasons = {memory.where: why for memory in ours if (why := ahead(state, memory))}
     if reasons and not asked.older_home:
@@ -113,7 +113,7 @@ def _of_another_life(memory: Memory, lineage: str) -> bool:
 
 
 def ahead(state: JobState, memory: Memory) -> str | None:
-    """What `memory` knows that the journal does not, None when the journal knows at least as much."""
+    """What `memory` has that the journal does not, None when the journal has at least as much."""
     if memory.epoch > state.fencing_epoch and not _is_before_a_jump(state, memory.epoch):
         return f"knows run {memory.epoch}, the home's newest is run {state.fencing_epoch}"
     if memory.head > state.head:
@@ -130,7 +130,7 @@ def ahead(state: JobState, memory: Memory) -> str | None:
 
 
 def _another_run(state: JobState, memory: Memory) -> str | None:
-    """Runs are compared by number and claim: a home that was put back hands the same number out again."""
+    """Runs are compared by number and claim: a home restored from a backup assigns the same number again."""
     if memory.epoch == _NO_RUN or memory.claim is None or _is_before_a_jump(state, memory.epoch):
         return None
     run = next((run for run in state.runs if run.fencing_epoch == memory.epoch), None)
@@ -143,13 +143,13 @@ def _another_run(state: JobState, memory: Memory) -> str | None:
 
 
 def _may_be_folded(state: JobState, epoch: FencingEpoch) -> bool:
-    """A fold keeps an old run for the sake of its savepoint, and not the runs that came after it."""
+    """A fold keeps an old run because of its savepoint, but not the runs after it."""
     return state.folded is not None and epoch <= state.folded.upto
 
 
 def _is_before_a_jump(state: JobState, epoch: FencingEpoch) -> bool:
-    """The journal went on above these numbers on purpose: they are also those of the home that it was copied from, or
-    of runs that were lost and abandoned."""
+    """The journal skipped these numbers on purpose: they also belong to the home that it was copied from, or to runs
+    that were lost and abandoned."""
     return any(epoch < (run.next_sequence or 0) for run in state.runs)
 
 
@@ -165,7 +165,7 @@ def covers(durable: BatchId | None, published: BatchId) -> bool:
 def abandoned_but_shown(state: JobState) -> BatchId | None:
     """The newest batch that a sink may still show although an entry abandoned it: the sink is not rewound yet.
 
-    Once the new line has a checkpoint, the sink was rewound before it, and an old entry explains nothing any more.
+    Once the new timeline has a checkpoint, the sink was rewound before it, and an old entry explains nothing.
     """
     newest = state.newest_of_the_line()
     since = newest.sequence if newest is not None else 0
@@ -176,11 +176,11 @@ def abandoned_but_shown(state: JobState) -> BatchId | None:
 
 
 def may_return(state: JobState, is_dead: Callable[[RunStarted], bool]) -> list[CheckpointCompleted]:
-    """Checkpoints that were passed over and may come back when every byte is right again, the newest first.
+    """Checkpoints that were passed over and are usable again when every byte is right, the newest first.
 
-    Nothing was completed since, so nothing was published on the other line of batches, nobody asked to go elsewhere,
-    and every run on that line has said that it ended, or is seen to be dead: none of them wakes up and clears away what
-    is needed.
+    This requires that nothing was completed since, so nothing was published on the other timeline; that no rewind
+    elsewhere was requested; and that every run on that timeline has recorded its end or is visibly dead, so none of
+    them can resume and remove what is needed.
     """
     since = max((entry.sequence for entry in state.completed.values()), default=_NO_ENTRY)
     if state.went_back is not None:
@@ -221,7 +221,7 @@ def _another_life(job: JobName, home: str, state: JobState, strangers: list[Memo
 
 def _new_life(strangers: list[Memory]) -> str:
     stays = [memory.where for memory in strangers if memory.published is not None]
-    rows = f", and the rows in {', '.join(stays)} stay, so what is read again stands there twice" if stays else ""
+    rows = f", and the rows in {', '.join(stays)} stay, so rows that are read again are duplicated" if stays else ""
     return f"Or go on with this home: --new-life; what it has not read is read from the source's beginning{rows}"
 
 
@@ -231,6 +231,6 @@ def _older(job: JobName, home: str, state: JobState, reasons: dict[str, str]) ->
     return Conflict(
         f"could not start job {job!r} on {home}: the home is older than what it is compared with: "
         + "; ".join(f"{where} {why}" for where, why in reasons.items()),
-        hint="put the newest copy of the home back, or start where that one is; or go on from this one: "
+        hint="restore the newest copy of the home, or start where that one is; or resume from this one: "
         f"--accept-older-home, which rewinds the output {to}",
     )

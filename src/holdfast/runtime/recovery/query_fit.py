@@ -1,4 +1,4 @@
-"""The verdict about a query that differs from its checkpoint, and how it is told."""
+"""The verdict about a query that differs from its checkpoint, and its report."""
 
 import logging
 
@@ -11,7 +11,7 @@ from holdfast.job_log import log
 
 
 def require_compatible(job: JobName, barrier: BatchId, held: QueryFacts, coming: QueryFacts, *, force: bool) -> bool:
-    """True when refusals were overridden by `force`. Raises `Incompatible` when there are some and it was not given."""
+    """True when `force` overrode refusals. Raises `Incompatible` when there are refusals without `force`."""
     found = differences(held, coming)
     if not found:
         return False
@@ -23,13 +23,13 @@ def require_compatible(job: JobName, barrier: BatchId, held: QueryFacts, coming:
 
 
 def refusal(job: JobName, barrier: BatchId, held: QueryFacts, coming: QueryFacts) -> Incompatible | None:
-    """What `require_compatible` would raise, without a word to anybody."""
+    """What `require_compatible` would raise, without logging anything."""
     found = differences(held, coming)
     return _refusal(job, barrier, found) if any(difference.refused for difference in found) else None
 
 
 def tell(job: JobName, barrier: BatchId, found: tuple[Difference, ...], *, refused: bool) -> None:
-    # The differences go along for handlers that can show a table better than as text.
+    # Passed along for log handlers that can show them as a table.
     log.log(
         logging.ERROR if refused else logging.WARNING,
         "the query of job %r differs from its checkpoint at batch %s:\n%s",

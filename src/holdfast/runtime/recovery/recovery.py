@@ -1,19 +1,19 @@
-"""Where a run begins: one algorithm for the first start, a restart, another host, and a damaged home.
+"""Chooses where a run resumes: one algorithm for the first start, a restart, another host, and a damaged home.
 
-0. The checkpoint that somebody asked to go back to, once.
+0. The checkpoint that the user asked to go back to, once.
 1. Else the previous run's directory on this host, when it is intact, no other run came in between, and the sink still
    has what its batches staged.
-2. Else the newest checkpoint whose every byte is there and right; then the one before it, and so on.
-3. Nothing at all only when the job has never completed a checkpoint.
+2. Else the newest checkpoint whose every byte is present and right; then the one before it, and so on.
+3. Batch 0, only when the job has never completed a checkpoint.
 
-One that is proved damaged may be passed over. One that cannot be read now is not damaged: an older one is taken in its
-place only when no row is taken back from readers by that; else somebody must ask for it.
+A checkpoint that is proved damaged may be passed over. One that cannot be read now is not damaged: recovery uses an
+older one only when that takes no row back from readers; otherwise the user must ask for it.
 
-This module makes a directory and decides nothing yet. `resuming` asks everyone who must agree, and then calls
-`record_abandonment`: the journal says which checkpoints lie after the chosen one. Their history ends here. Choosing one
+This module makes a directory and records no decision. `resuming` asks query, sink and source, and then calls
+`record_abandonment`: the journal names the checkpoints after the chosen one. Their timeline ends here. Choosing one
 of them later would put two different histories of the same batches in the sink. A checkpoint that was only found
-damaged while its batches went on does not rule out the previous run's directory: the sink stays at its barrier. It
-comes back when its bytes do. One that was passed over comes back only until the other timeline has a checkpoint
+damaged while its batches continued does not rule out the previous run's directory: the sink stays at its barrier. It
+is usable again when its bytes are. One that was passed over is so only until the other timeline has a checkpoint
 (`memory.may_return`).
 """
 
@@ -40,35 +40,35 @@ from holdfast.storage.retrying import patience_of, pauses
 
 @dataclass(frozen=True)
 class Abandonment:
-    """What must be in the journal before the sink may be touched."""
+    """What the journal must record before the sink is changed."""
 
     back: GoBack | None = None
     passed_over: Mapping[CheckpointId, str] = field(default_factory=dict)
-    """Checkpoints that are newer than the chosen one, and why they were not taken."""
+    """Checkpoints that are newer than the chosen one, and why they were not used."""
 
     @property
     def why(self) -> str:
         if self.back is not None:
             return f"go back to {self.back.asked}"
-        return f"go on without checkpoint {', '.join(str(id) for id in self.passed_over)}"
+        return f"resume without checkpoint {', '.join(str(id) for id in self.passed_over)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """Where a line of batches goes on."""
+    """Where a timeline continues."""
 
     barrier: BatchId | None
-    """The newest committed batch in the directory; the query goes on with the one after it."""
+    """The newest committed batch in the directory; the query continues with the next one."""
     durable: BatchId | None
-    """The barrier of the newest checkpoint that this line of batches contains. Output is shown up to here."""
+    """The barrier of the newest checkpoint that this timeline contains. Output is published up to here."""
     durable_id: CheckpointId | None = None
-    """That checkpoint; None when there is none, or it is damaged and its barrier needs another one."""
+    """That checkpoint; None when there is none, or it is damaged and its barrier needs a new one."""
     abandons: Abandonment | None = None
 
     @property
     def why(self) -> str:
         """Completes "to …"."""
-        return self.abandons.why if self.abandons is not None else "go on from the home's newest checkpoint"
+        return self.abandons.why if self.abandons is not None else "resume from the home's newest checkpoint"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +79,12 @@ class Resumed(Point):
 
     @property
     def is_local(self) -> bool:
-        """It goes on in what the run before left, with what Spark had planned there."""
+        """The job resumes in the previous run's directory, with the batches that Spark had planned there."""
         return self.checkpoint is None and self.barrier is not None
 
 
 def foreseen(state: JobState, back: GoBack | None) -> Point | None:
-    """Where the job goes on, as far as the journal alone can tell; None when it cannot."""
+    """Where the job resumes, as far as the journal alone shows; None when it does not."""
     chosen = back.to if back is not None else state.newest_of_the_line()
     if chosen is None or chosen.id in state.corrupt:
         return None
@@ -93,26 +93,26 @@ def foreseen(state: JobState, back: GoBack | None) -> Point | None:
 
 
 Cost = Callable[[BatchId], str | None]
-"""What would be taken back from readers by resuming at that barrier, None for nothing."""
+"""What resuming at that barrier would take back from readers, None for nothing."""
 
 Lost = Callable[[RunDirectory], str | None]
-"""What the batches of a directory staged and is gone, None for nothing."""
+"""Staged output of a directory's batches that is gone, None for nothing."""
 
 
 class Known:
-    """What the home says of the checkpoints that its journal has. Only reads."""
+    """Reads what the home holds about the checkpoints in its journal. Only reads."""
 
     def __init__(self, store: ObjectStore, journal: Journal) -> None:
         self._store = store
         self._journal = journal
 
     def made_by(self, point: Point) -> FencingEpoch | None:
-        """The run that made the checkpoint at `point.durable`, as the sink knows it; None when that is not known."""
+        """The run that made the checkpoint at `point.durable`, as recorded by the sink; None when that is unknown."""
         state = self._journal.state
         newest = state.newest_of_the_line() if point.durable_id is None else state.completed[point.durable_id]
         if newest is None:
             return None
-        # The entry of a copy names the run that copied; the manifest is the one that was copied.
+        # In a copy, the entry names the run that copied; the manifest is the original.
         return self.manifest(newest.id).fencing_epoch if is_copied(state, newest.id) else newest.fencing_epoch
 
     def manifest(self, id: CheckpointId) -> Manifest:
@@ -125,7 +125,7 @@ class Known:
         return tuple(sorted((ledger.decoded(self._read(file), file.path) for file in files), key=_batch_id))
 
     def logs_of_sources(self, point: Point) -> Iterator[bytes]:
-        """What Spark wrote of its sources in the abandoned batches, as far as the home can say."""
+        """Spark's logs of the sources in the abandoned batches, as far as the home has them."""
         state, abandons = self._journal.state, point.abandons
         if abandons is None:
             return
@@ -135,7 +135,7 @@ class Known:
                 files = [file for file in self.manifest(id).files() if _is_source_log(file, point.barrier)]
                 logs = [self._read(file) for file in files]
             except (Corrupt, StorageError) as error:
-                log.debug("checkpoint %s does not say what its batches read: %s", id, error.message)
+                log.debug("could not read which input the batches of checkpoint %s used: %s", id, error.message)
                 continue
             yield from logs
             return
@@ -170,8 +170,7 @@ class Recovery(Known):
         self, *, local: bool, back: GoBack | None = None, damaged: Mapping[CheckpointId, str] | None = None
     ) -> Resumed:
         """Build the directory to start in. `local` allows the previous run's directory; `damaged` names checkpoints
-        that Spark refuses although their bytes are right. Call
-        `record_abandonment` before the sink is touched."""
+        that Spark refuses although their bytes are right. Call `record_abandonment` before the sink is changed."""
         self._refused |= set(damaged or ())
         if back is not None:
             return self._going_back(back)
@@ -186,25 +185,25 @@ class Recovery(Known):
             self.mark_corrupt(back.to.id, error.message, passed_over=False)
             raise Corrupt(
                 f"could not go back to {back.asked}: it is damaged: {error.message}",
-                hint="start without it: the job goes on from where it was",
+                hint="start without it: the job resumes where it was",
             ) from error
         log.info("going back to %s: resuming at batch %s", back.asked, back.to.barrier_batch_id)
         return self._resumed(directory, back.to, Abandonment(back))
 
     def _from_previous_run(self) -> Resumed | None:
-        """It leads on from the newest checkpoint of the line if it has its barrier, whatever became of the
-        checkpoint's copy in the home."""
+        """The directory follows the newest checkpoint of the timeline if it has its barrier, even when the checkpoint's
+        copy in the home is damaged."""
         previous = self._journal.state.previous_run
         if previous is None:
             return None
         state = self._journal.state
         newest = state.newest_of_the_line()
         if any(id > (newest.id if newest else 0) for id in state.abandoned):
-            # A newer checkpoint was abandoned. The directory may belong to its line of batches: the sink goes back
-            # behind it, and what the directory's ledger has forgotten could not be shown again.
+            # A newer checkpoint was abandoned. The directory may belong to its timeline: the sink is rewound past it,
+            # and what the directory's ledger has dropped could not be published again.
             return None
         if state.returned is not None and state.returned.sequence > previous.sequence:
-            return None  # it went on from an older checkpoint, on the line of batches that was left again
+            return None  # it resumed from an older checkpoint, on a timeline that was abandoned
         directory = self._workplace.intact(previous)
         if directory is None:
             return None
@@ -212,14 +211,14 @@ class Recovery(Known):
         if barrier is None or (newest is not None and newest.barrier_batch_id > barrier):
             return None
         if (lost := self._lost(directory)) is not None:
-            log.warning("the previous run's directory %s is left: %s", directory.location, lost)
+            log.warning("the previous run's directory %s is not used: %s", directory.location, lost)
             return None
         try:
             adopted = self._workplace.adopt(directory, self._journal.fencing_epoch)
         except StorageUnreachable:
-            self._journal.require_standing()  # a newer run takes directories away
+            self._journal.require_standing()  # a newer run takes over directories
             raise
-        # A query that outlived its driver may have committed one more, and what was taken over has it.
+        # A query that outlived its driver may have committed one more batch, which the takeover includes.
         barrier = adopted.newest_barrier()
         log.info("resuming at batch %s from the previous run's directory %s", barrier, directory.location)
         if newest is None:
@@ -253,21 +252,21 @@ class Recovery(Known):
                 self.mark_corrupt(id, detail, passed_over=False)
             raise Corrupt(
                 "could not resume: no checkpoint of this job verifies, and starting from scratch would lose its state",
-                hint="if the machine was to blame, repair it and run `holdfast verify --all --mark`, which brings back "
-                "what is sound; or put a copy of the home back; or start from scratch with a new job name and a sink "
+                hint="if the machine caused this, repair it and run `holdfast verify --all --mark`, which brings back "
+                "what is sound; or restore a copy of the home; or start from scratch with a new job name and a sink "
                 "of its own, since the same one would get every row again",
             )
         log.info("there is no checkpoint yet: beginning at batch 0")
         return Resumed(directory=self._workplace.fresh(self._journal.fencing_epoch), barrier=None, durable=None)
 
     def _require_no_cost(self, chosen: CheckpointCompleted, unreadable: Mapping[CheckpointId, StorageError]) -> None:
-        """What cannot be read now may be readable tomorrow: rows are not taken back for that by itself."""
+        """What cannot be read now may be readable later: recovery does not take rows back for that on its own."""
         for id, error in unreadable.items():
             if (cost := self._cost(chosen.barrier_batch_id)) is not None:
                 raise type(error)(
                     f"could not resume from checkpoint {id}: {error.message}. Checkpoint {chosen.id} at batch "
-                    f"{chosen.barrier_batch_id} can be read, but going on from it {cost}",
-                    hint=f"make checkpoint {id} readable (holdfast verify --all tells what is not), or accept that: "
+                    f"{chosen.barrier_batch_id} can be read, but resuming from it {cost}",
+                    hint=f"make checkpoint {id} readable (holdfast verify --all shows what is not), or accept that: "
                     f"--from-checkpoint {chosen.id}",
                 )
 
@@ -283,7 +282,7 @@ class Recovery(Known):
         )
 
     def _restored(self, entry: CheckpointCompleted) -> RunDirectory:
-        """Read twice before it is passed over, which is for ever: bytes that came wrong may lie right."""
+        """Read twice before it is passed over, which is final: bytes that arrive wrong may be stored right."""
         try:
             return self._restore(entry)
         except Corrupt as error:
@@ -297,22 +296,23 @@ class Recovery(Known):
             raise
 
     def _wait_out(self) -> None:
-        """What lies between here and the store can answer with pages of its own for seconds, and they look like
-        objects. Once for all checkpoints."""
+        """A proxy in front of the store can answer with its own pages for seconds, and they look like objects. Waits
+        once for all checkpoints."""
         if not self._waited:
             for _ in pauses(patience_of(self._store)):
                 pass
             self._waited = True
 
     def _require_absent(self, entry: CheckpointCompleted, error: Corrupt) -> None:
-        """What one answer denied is missing only when a listing says so too."""
+        """An object that one answer reports as missing is missing only when a listing agrees."""
         keys = {manifest_key(entry.manifest)}
         if not absent_among(self._store, keys):
             keys = {file.key for file in load_manifest(self._store, entry).files()}
             if not absent_among(self._store, keys):
                 raise StorageUnreachable(
-                    f"could not read checkpoint {entry.id}: an object was denied and is there: {error.message}",
-                    hint="start again; if it stays so, ask whoever runs the storage",
+                    f"could not read checkpoint {entry.id}: a read reports an object as missing, a "
+                    f"listing shows it: {error.message}",
+                    hint="start again; if it happens again, contact the operator of the storage",
                 ) from error
 
     def _restore(self, entry: CheckpointCompleted) -> RunDirectory:
@@ -320,14 +320,15 @@ class Recovery(Known):
         return self._workplace.restore(self._store, manifest, self._journal.fencing_epoch)
 
     def _passed_over(self, chosen: CheckpointCompleted, damaged: Mapping[CheckpointId, str]) -> dict[CheckpointId, str]:
-        """Every damaged checkpoint newer than the chosen one, those found damaged long ago included."""
+        """Every damaged checkpoint newer than the chosen one, including those found damaged earlier."""
         state = self._journal.state
         known = {id: entry.detail for id, entry in state.corrupt.items() if id not in state.retired}
         behind = {id: detail for id, detail in sorted({**known, **damaged}.items()) if id > chosen.id}
         return {id: detail for id, detail in behind.items() if id not in state.passed_over}
 
     def record_abandonment(self, resumed: Resumed, published: BatchId | None) -> None:
-        """Say what lies behind: after this the sink may be rewound. `published` is the newest batch that it shows."""
+        """Record what is abandoned: after this the sink may be rewound. `published` is the newest batch that it
+        shows."""
         abandons = resumed.abandons
         if abandons is None:
             return
@@ -365,7 +366,7 @@ class Recovery(Known):
             return False
 
     def bring_back(self, id: CheckpointId) -> None:
-        """It was passed over, and is chosen again from here on."""
+        """It was passed over, and may be chosen again from here on."""
         detail = "every byte was read and is right again, and nothing was published since it was passed over"
         mark_repaired(self._journal, id, detail, returns=True)
 
@@ -382,6 +383,6 @@ def _is_source_log(file: ManifestFile, after: BatchId | None) -> bool:
 
 
 def is_copied(state: JobState, id: CheckpointId | None) -> bool:
-    """Whether the checkpoint was brought here by a copy of the job: then no pipeline wrote its entry."""
+    """Whether a copy of the job brought the checkpoint here: then no pipeline wrote its entry."""
     epochs = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
     return id is not None and id in state.completed and state.completed[id].fencing_epoch not in epochs

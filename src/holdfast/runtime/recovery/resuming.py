@@ -1,14 +1,14 @@
-"""Ask everyone, then decide, then do.
+"""Ask query, sink and source, then decide, then act.
 
     restored   a directory to start in (`recovery`)
-    query      does it fit what the directory holds?
-    sink       can it take back what lies behind, and may it?
-    source     is what must be read again still there?
-    journal    what is abandoned, in one go
+    query      does it fit the directory?
+    sink       can it take back the later batches, and may it?
+    source     does it still have the input that must be read again?
+    journal    records what is abandoned, in one append
     sink       opened, rewound or published up to the barrier, the rest discarded
 
-Whoever refuses does so before the journal says anything: the next start goes on as if this one had not been. Sink and
-source are asked before the claim, too, about what the journal alone can foresee: then a refusal leaves no trace at all.
+A refusal comes before any entry in the journal: the next start resumes as if this one had not happened. Sink and
+source are also asked before the claim, about what the journal alone can predict: then a refusal leaves no trace.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Resuming:
         is_dead: Callable[[RunStarted], bool],
         step: Step,
     ) -> None:
-        """`is_dead` says of a run that its process can be seen to be gone."""
+        """`is_dead` returns whether a run's process is visibly gone."""
         self._query = query
         self._consent = consent
         self._recovery = recovery
@@ -48,7 +48,8 @@ class Resuming:
         self._step = step
 
     def go_on(self, resumed: Resumed) -> bool:
-        """Whether differences of the query were overridden that Spark may break on. After this the query may start."""
+        """Whether the user overrides differences of the query that Spark may fail on. After this the query may
+        start."""
         overridden = self._query.preflight(resumed.directory, resumed.barrier)
         published = self._consent.published()
         self._consent.require_staged(resumed, resumed.directory.ledger)
@@ -60,11 +61,11 @@ class Resuming:
         return overridden
 
     def bring_back(self) -> None:
-        """Of the checkpoints that were passed over, the newest that the job can go on from as if nothing had been: its
-        bytes are right, and the sink shows what it showed or has all that is to be shown again."""
+        """Brings back the newest checkpoint that was passed over and that the job can resume from as if it had not
+        been: its bytes are right, and the sink shows what it showed, or has everything that must be published again."""
         for entry in may_return(self._journal.state, self._is_dead):
             if self._can_return(entry) and self._recovery.is_sound(entry):
-                log.warning("checkpoint %s was passed over and is whole again: the job goes on from it", entry.id)
+                log.warning("checkpoint %s was passed over and is intact again: the job resumes from it", entry.id)
                 self._recovery.bring_back(entry.id)
                 return
 
@@ -85,7 +86,7 @@ class Resuming:
             require_unbroken(published, barrier, staged)
             return not sink.lost(staged)
         except HoldfastError as error:
-            log.debug("checkpoint %s cannot come back: %s", entry.id, error.message)
+            log.debug("checkpoint %s stays passed over: %s", entry.id, error.message)
             return False
 
     def align(self, resumed: Resumed) -> None:
@@ -110,8 +111,8 @@ class Resuming:
 def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False, accept: bool = False) -> None:
     """Make the visible output that of batches up to `durable`; keep staged only what the directory has committed.
 
-    In a new place the output begins after `durable`: what was staged up to there lies elsewhere. With `accept`, batches
-    are left out of which a staged file is gone.
+    At a new location the output begins after `durable`: what was staged up to there is elsewhere. With `accept`,
+    batches with a missing staged file are left out.
     """
     directory, durable = resumed.directory, resumed.durable
     directory.drop_ledger_after(resumed.barrier)
@@ -121,7 +122,7 @@ def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False, accept:
         sink.rewind(None)
     elif published is None or published < durable:
         if new_place:
-            log.warning("%s has no output of this job yet: it begins after batch %s", sink.describe(), durable)
+            log.warning("%s has no output of this job yet: output begins after batch %s", sink.describe(), durable)
         sink.publish(durable, () if new_place else _whole(sink, ledger, published, durable) if accept else ledger)
     elif published > durable:
         sink.rewind(durable)
@@ -132,13 +133,13 @@ def align_sink(sink: Sink, resumed: Resumed, *, new_place: bool = False, accept:
 def _whole(
     sink: Sink, ledger: tuple[StagedBatch, ...], published: BatchId | None, durable: BatchId
 ) -> tuple[StagedBatch, ...]:
-    """What is to be published, without batches of which something is gone: a person has asked for it."""
+    """What is to be published, without batches whose staged files are gone: the user asked for that."""
     first = 0 if published is None else published + 1
     wanted = [batch for batch in ledger if first <= batch.batch_id <= durable]
     left_out = [batch for batch in wanted if sink.lost((batch,))]
     if left_out:
         log.warning(
-            "%s goes on without %s rows of batches %s, as was asked for: what they staged is gone",
+            "%s continues without %s rows of batches %s, as --accept-sink allows: their staged files are gone",
             sink.describe(),
             sum(file.rows for batch in left_out for file in batch.files),
             ", ".join(str(batch.batch_id) for batch in left_out),
