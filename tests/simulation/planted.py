@@ -473,18 +473,14 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
     patch.setattr(Scrubbing, "_check_object", check_object)
 
 
-@defect(flipped_read=0.2, crash=0.01)
+@defect(**DAMAGING)
 def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on(patch: Patch) -> None:
     def may_return(state: JobState, is_dead: object) -> list[CheckpointCompleted]:
         return [state.completed[id] for id in sorted(state.passed_over, reverse=True) if id not in state.retired]
 
     patch.setattr(resuming, "may_return", may_return)
     patch.setattr(Resuming, "_can_return", lambda self, entry: True)
-
-
-@defect(flipped_read=0.06, crash=0.02, retained=3, has_links=False, interval="500ms")
-def a_checkpoint_that_was_passed_over_on_a_wrong_verdict_never_comes_back(patch: Patch) -> None:
-    patch.setattr(Resuming, "bring_back", lambda self: None)
+    patch.setattr(Recovery, "is_sound", lambda self, entry: True)
 
 
 @defect(dying=0.06, before=0.08)
