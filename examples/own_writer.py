@@ -2,9 +2,9 @@
 
     python examples/own_writer.py
 
-After a crash the query resumes from the newest checkpoint, and the batches after it run again, perhaps with other rows
-under the same batch ids. So a writer of your own must accept rows twice and skip no batch id: this one replaces rows by
-their key, which makes the result right.
+After a crash the query resumes from the newest checkpoint, and the batches after it run again: with the same rows under
+the same batch ids when their plans are in the home, else perhaps with other rows. So a writer of your own must accept
+rows twice and skip no batch id: this one replaces rows by their key, which makes the result right.
 """
 
 import logging

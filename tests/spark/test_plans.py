@@ -96,3 +96,30 @@ def test_sparks_file_sink_has_every_row_once_after_a_lost_disk(job: Job, tmp_pat
     rows = job.read()
     assert rows == sorted([*expected, "e", *([] if stateful else ["f"])])
     assert len(rows) == len(set(rows)) == 6 + 10 + 1 + (0 if stateful else 11)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("asked", [False, True], ids=["cannot be asked", "says how far it is"])
+def test_a_function_gets_the_same_rows_under_the_same_id(job: Job, tmp_path: Path, asked: bool) -> None:
+    written: list[tuple[int, list[str]]] = []
+
+    def write(batch: DataFrame, number: int) -> None:
+        written.append((number, sorted(row.value for row in batch.collect())))
+
+    def build(spark: SparkSession) -> Any:
+        return job.lines().writeStream.foreachBatch(write).trigger(availableNow=True)
+
+    position = {"sink_position": lambda: max((number for number, _ in written), default=None)} if asked else {}
+    job.put("a")
+    job.run(build, plans="require", **position)
+    shutil.copytree(tmp_path / "home", tmp_path / "backup")
+    job.put("b")
+    job.put("c")
+    job.run(build, plans="require", **position)
+    first = list(written)
+    assert [number for number, _ in first] == [0, 1, 2]
+    job.lose_the_disk(tmp_path / "backup")
+    job.put("d")
+    job.run(build, plans="require", **position)
+    again = [] if asked else first[1:]
+    assert written == [*first, *again, (3, ["d"])]
