@@ -969,9 +969,9 @@ def test_a_start_that_may_accept_a_loss_says_that_the_next_one_may_too(
 ) -> None:
     """Left in a unit file it would accept what nobody has looked at."""
     job.lived(1)
-    assert "take it out again" not in caplog.text
+    assert "is for this start only" not in caplog.text
     for _ in range(2):
         caplog.clear()
         job.lived(1, **{flag: True})
-        assert f"--{flag.replace('_', '-')} is for this start: take it out again" in caplog.text
+        assert f"--{flag.replace('_', '-')} is for this start only: remove it" in caplog.text
     job.require_rows(3)

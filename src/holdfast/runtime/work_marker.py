@@ -1,8 +1,8 @@
-"""Whose a place for work directories is: `<work>/<job>/job.json`.
+"""The owner of a folder of work directories: `<work>/<job>/job.json`.
 
-The marker is the claim on the place. It is created where there is none and changed only by runs of the same home, so of
-two homes that are given one place the second is refused. It also remembers what the journal was like when a run last
-looked: a home that knows less than its work directory was put back from an older copy.
+The marker is the claim on the folder. It is created where there is none and changed only by runs of the same home, so
+of two homes with the same folder the second is refused. It also records the journal's newest entry at the last run: a
+home that has less than its work directory was restored from an older copy.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ NAME = "job.json"
 
 
 class WorkMarker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What markers of the first versions do not say is empty."""
+    """Fields that markers of the first versions lack are empty."""
 
     job: JobName
     home: str
     lineage: str
     home_id: str = ""
     epoch: FencingEpoch = FencingEpoch(0)
-    """Of the newest run that worked here."""
+    """The epoch of the newest run that worked here."""
     claim: AttemptId = AttemptId("")
     """The attempt id of that run's `run-started`."""
     head: Sequence = Sequence(0)
-    """The newest entry of the journal that a run here has known."""
+    """The newest journal entry that a run here has read."""
     process: Process | None = None
-    """Of that run."""
+    """The process of that run."""
 
     def is_of(self, job: JobName, home: str, home_id: str) -> bool:
-        """A home is known by its identity, wherever it is mounted. One that lost it, or had none, is known by its URL;
-        whether it is another one there is told by the lineage."""
+        """A home is identified by its identity, wherever it is mounted. One that lost it, or had none, is identified by
+        its URL; the lineage then shows whether it is another home."""
         return self.job == job and (self.home == home or (bool(home_id) and self.home_id == home_id))
 
 
 def read_marker(root: WorkDirectory) -> WorkMarker | None:
-    """None only when there is none: a marker that cannot be read is somebody's all the same."""
+    """None only when there is none: an unreadable marker still has an owner."""
     path = f"{root.location}/{NAME}"
     with storage_errors(f"read {path}"):
         try:
@@ -56,15 +56,15 @@ def read_marker(root: WorkDirectory) -> WorkMarker | None:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidSettings(
-            f"could not tell whose work directory {root.location} is: {path} is damaged: {error}",
-            hint=f"move {root.location} away, or give this job another work directory: --work DIR",
+            f"could not determine the owner of the work directory {root.location}: {path} is damaged: {error}",
+            hint=f"move {root.location} elsewhere, or give this job another work directory: --work DIR",
         ) from error
 
 
 def take_place(work: WorkDirectory, mine: WorkMarker, *, new_life: bool) -> None:
-    """Make the folder of its job in `work` the place of `mine`. Raises `Conflict` when it is somebody else's.
+    """Make the folder of its job in `work` the folder of `mine`. Raises `Conflict` when it belongs to another job.
 
-    With `new_life` what another life left there is set aside, not removed: it may be all that is left of it.
+    With `new_life` what another lineage left there is set aside, not removed: it may be the only copy.
     """
     root = work.at(mine.job)
     with storage_errors(f"use the work directory {root.location}"):
@@ -85,7 +85,7 @@ def take_place(work: WorkDirectory, mine: WorkMarker, *, new_life: bool) -> None
 
 
 def remember_head(root: WorkDirectory, mine: WorkMarker, head: Sequence) -> None:
-    """A run that was taken over leaves what the newer one wrote."""
+    """A run that was taken over keeps what the newer one wrote."""
     standing = read_marker(root)
     if standing is not None and (standing.epoch, standing.claim) == (mine.epoch, mine.claim) and standing.head < head:
         with storage_errors(f"write {root.location}/{NAME}"):
@@ -101,7 +101,7 @@ def somebody_elses(root: WorkDirectory, marker: WorkMarker) -> Conflict:
 
 
 def _require_over(root: WorkDirectory, theirs: WorkMarker, mine: WorkMarker) -> None:
-    """A directory is not taken from under a process that can be seen to live."""
+    """A directory is not taken from a process that is visibly alive."""
     process, here = theirs.process, mine.process
     if process is None or here is None or process == here or not process.boot_id:
         return
@@ -115,7 +115,7 @@ def _require_over(root: WorkDirectory, theirs: WorkMarker, mine: WorkMarker) -> 
 
 
 def _created(root: WorkDirectory, mine: WorkMarker) -> WorkMarker:
-    """The marker that stands there then: `mine`, or that of whoever was quicker."""
+    """The resulting marker: `mine`, or that of a run that was faster."""
     with suppress(FileExistsError):
         root.create(NAME, msgspec.json.encode(mine))
     standing = read_marker(root)
@@ -132,5 +132,5 @@ def _set_aside(root: WorkDirectory, work: WorkDirectory, name: str) -> None:
             return
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created here: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(WorkMarker)

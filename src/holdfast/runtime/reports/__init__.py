@@ -1,4 +1,4 @@
-"""What a run says of itself: alarms, its status, its state file, what hangs, what its history shows.
+"""What a run reports about itself: alarms, status, state file, work that hangs, findings in its history.
 
 Imports `ownership`. Never blocks the thread that decides, and never harms the pipeline.
 """

@@ -1,7 +1,7 @@
-"""Alarms: told to the log and to whoever the user named. An alarm that cannot be delivered never harms the pipeline.
+"""Alarms: sent to the log and to the user's receivers. An alarm that cannot be delivered never harms the pipeline.
 
-Receivers are the user's code: one may raise, be slow, or never return. Each has a thread and a queue of its own, so
-none can hold up another, and none the thread that raises the alarm, which decides about everything else in the run.
+Receivers are user code: one may raise, be slow, or never return. Each has its own thread and queue, so none can block
+another, nor the thread that raises the alarm, which makes all decisions of the run.
 """
 
 import logging
@@ -18,20 +18,20 @@ from holdfast.runtime.clock import Clock
 
 _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 _WAITING = 100
-"""Alarms that a receiver may be behind. Of more the oldest are dropped: the newest say how things are."""
+"""How many alarms may wait for a receiver. Beyond that the oldest are dropped: the newest show the current state."""
 
 
 class Delivery(Protocol):
-    """The way of alarms to one receiver."""
+    """Delivers alarms to one receiver."""
 
     def send(self, alarm: Alarm) -> None:
-        """In the order of these calls. Never waits for the receiver where somebody decides meanwhile."""
+        """Keeps the order of these calls. Never waits for the receiver on the thread that decides."""
 
     def close(self) -> None:
         """Nothing more is sent."""
 
     def ended_within(self, limit: float) -> bool:
-        """After `close`: whether the receiver has got everything, waiting for it so many seconds at most."""
+        """After `close`: whether the receiver has returned from every alarm; waits this many seconds at most."""
 
 
 class Alarms:
@@ -44,7 +44,8 @@ class Alarms:
         self.active: dict[str, Alarm] = {}
 
     def raise_alarm(self, code: str, severity: Severity, message: str, hint: str, brief: str | None = None) -> None:
-        """With `brief`, what happened is in the log already: so much of it is said at first and when it gets worse."""
+        """With `brief`, the log already has the details: it gets only the brief text, at first and when the alarm gets
+        worse."""
         alarm = Alarm(self._job, code, severity, message, hint, self._clock.wall())
         before = self.active.get(code)
         self.active[code] = alarm
@@ -59,13 +60,13 @@ class Alarms:
         self._deliver(Alarm(self._job, code, "info", message, "", self._clock.wall(), cleared=True))
 
     def close(self, limit: float) -> None:
-        """Let receivers have what they were sent, for so many seconds together; name those that were not done."""
+        """Wait this many seconds in total for the receivers, then name those that have not returned."""
         ends = time.monotonic() + limit  # noqa: TID251
         for delivery in self._deliveries:
             delivery.close()
         for delivery in self._deliveries:
             if not delivery.ended_within(ends - time.monotonic()):  # noqa: TID251
-                log.warning("alarm receiver %r did not return: what it was told last may not have arrived", delivery)
+                log.warning("alarm receiver %r did not return: its last alarms may be lost", delivery)
 
     def _deliver(self, alarm: Alarm) -> None:
         for delivery in self._deliveries:
@@ -73,7 +74,7 @@ class Alarms:
 
 
 class AtOnce:
-    """Calls the receiver where the alarm is raised: for simulation and tests, where no thread decides meanwhile."""
+    """Calls the receiver on the thread that raises the alarm: for simulation and tests."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -89,7 +90,7 @@ class AtOnce:
 
 
 class InThread:
-    """A thread per receiver, from its first alarm on."""
+    """One thread per receiver, from its first alarm on."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver

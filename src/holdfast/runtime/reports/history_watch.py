@@ -1,4 +1,4 @@
-"""Looks at the job's own history now and then, and raises alarms about what it finds there."""
+"""Checks the job's own history now and then, and raises alarms about its findings."""
 
 from collections.abc import Callable, Sequence
 
@@ -43,7 +43,7 @@ class HistoryWatch:
     # On the loop's thread.
 
     def poll(self, now: float) -> None:
-        """Nothing new in the journal means nothing new to find."""
+        """Without a new journal entry there is no new finding."""
         if self._looking or now < self._next or self._journal.state.head == self._seen:
             return
         self._next = now + LOOK_S
@@ -59,7 +59,7 @@ class HistoryWatch:
             else:
                 self._alarms.clear(command.code, command.message)
 
-    # On the journal's lane: nothing is appended meanwhile.
+    # On the journal lane: no append happens meanwhile.
 
     def _look(self) -> None:
         findings = history_findings(

@@ -1,7 +1,7 @@
-"""What this run reports about itself: in its heartbeat, and in a state file on this host.
+"""Reports this run's state: in its heartbeat, and in a state file on this host.
 
-The state file is written on a lane of its own whenever the deciding thread asks for it. So its age shows whether that
-thread is alive, whatever else hangs. It also has what cannot be written to the home.
+The state file is written on its own lane whenever the thread that decides requests it. So its age shows whether that
+thread is alive, even when other threads hang. It also has what cannot be written to the home.
 """
 
 from dataclasses import dataclass
@@ -64,12 +64,12 @@ class StateReporter:
         """Any thread may read it."""
 
     def starting(self) -> None:
-        """As long as there is no thread yet that decides: from any thread."""
+        """Until the thread that decides exists: from any thread."""
         if self.latest.phase == "starting":
             self._submit()
 
     def report(self, report: SelfReport, *, due: bool) -> None:
-        """On the thread that decides. What nobody is woken up for is written when a heartbeat is `due`."""
+        """On the thread that decides. Changes that are not urgent are written when a heartbeat is `due`."""
         if self.latest.phase == "ended":
             return
         due = due or _urgent(report) != _urgent(self.latest)
@@ -89,21 +89,21 @@ class StateReporter:
         self._submit()
 
     def _submit(self) -> None:
-        """One at a time: those that a frozen disk holds up are not made up for."""
+        """One write at a time: writes that a frozen disk delays are not repeated."""
         if self._file is None or self._waiting:
             return
         self._waiting = True
         self._lanes.submit("state_file", self._write)
 
     def _write(self) -> None:
-        self._waiting = False  # what is reported from here on is written once more
+        self._waiting = False  # a report after this line is written again
         if self._file is not None:
             self._file.write(self.latest)
 
 
 @dataclass(frozen=True)
 class BothBeats:
-    """Until there is a thread that decides, the state file, too: first, because the home may keep one waiting."""
+    """Until the thread that decides exists, also writes the state file: first, because the home may not answer."""
 
     reporter: StateReporter
     watch: Beats

@@ -1,4 +1,4 @@
-"""What `RunningJob.status()` answers: an immutable value."""
+"""The result of `RunningJob.status()`: an immutable value."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from holdfast.storage.prices import dollars_a_month
 
 @dataclass(frozen=True)
 class StorageUse:
-    """What this run asked of its home since it started."""
+    """This run's requests to its home since it started."""
 
     usage: Usage
     put: Latency | None
-    """How long the newest writes took; None before the first."""
+    """Latency of the newest writes; None before the first."""
     get: Latency | None
     dollars_a_month: float | None
-    """What going on like this costs in requests, by list price; None where requests are free."""
+    """Projected cost of requests at list price; None where requests are free."""
 
 
 def storage_use(url: str, meter: Meter) -> StorageUse:
@@ -39,7 +39,7 @@ class JobStatus:
     barrier: BatchId | None
     """The newest batch that Spark has committed."""
     published: BatchId | None
-    """The newest batch whose output readers see, as far as this run knows."""
+    """The newest published batch, as far as this run knows."""
     restarts: int
     statistics: Statistics
     recent: tuple[CheckpointRecord, ...]
@@ -48,7 +48,7 @@ class JobStatus:
 
 
 def last_words(status: JobStatus) -> str:
-    """What became of a run, in one line."""
+    """The result of a run, in one line."""
     counts = status.statistics
     failed = f", {counts.failed} failed" if counts.failed else ""
     restarts = f", {status.restarts} restarts of the query" if status.restarts else ""

@@ -1,5 +1,5 @@
-"""Notices work that does not come back: a mount that is frozen, a server that accepts and stays silent, a sink that
-hangs. Nothing can end such a call from outside, so a person is told which one it is and since when."""
+"""Detects work that does not return: a frozen mount, a server that accepts and never answers, a sink that hangs.
+Nothing can end such a call from outside, so an alarm names it and its duration."""
 
 from collections.abc import Callable, Mapping
 
@@ -18,15 +18,15 @@ LIMITS_S: Mapping[Lane, float] = {
     "look": 60.0,
     "copy": 300.0,
 }
-"""After so long without an end the work of a lane is called stuck. Stores that try again give up well before; a query
-with much state may take minutes to start. The lanes that are not named here do nothing that anybody waits for."""
+"""After this long without an end, the work of a lane counts as stuck. Retrying stores fail well before; a query with
+much state may take minutes to start. Nothing waits for the lanes that are not listed."""
 
 _HINTS: Mapping[Lane, str] = {
-    "publish": "look at the sink's storage: does `ls` of it return? Batches go on being staged, nothing is lost",
-    "look": "look at the file system of the work directory: does `ls` of it return? No checkpoint can begin meanwhile",
-    "query": "look at Spark: its log, a thread dump of the driver, the file system of the work directory",
+    "publish": "check the sink's storage: does `ls` of it return? Batches are still staged, nothing is lost",
+    "look": "check the file system of the work directory: does `ls` of it return? No checkpoint can begin meanwhile",
+    "query": "check Spark: its log, a thread dump of the driver, the file system of the work directory",
 }
-_HOME_HINT = "look at the home's storage: does `ls` of it return, does its server answer? The pipeline runs on"
+_HOME_HINT = "check the home's storage: does `ls` of it return, does its server answer? The pipeline keeps running"
 
 
 class StuckWatch:
@@ -34,12 +34,12 @@ class StuckWatch:
         self._raise = raise_alarm
         self._clear = clear_alarm
         self._stuck: dict[Lane, float] = {}
-        """Which lanes were reported, with the beginning of the work that was meant."""
+        """The reported lanes, with the start time of the stuck work."""
 
     def look(self, busy_since: Mapping[Lane, float], now: float) -> None:
         for lane in [lane for lane, began in self._stuck.items() if busy_since.get(lane) != began]:
             del self._stuck[lane]
-            self._clear(_code(lane), f"{DOING[lane]} has come to an end")
+            self._clear(_code(lane), f"{DOING[lane]} has returned")
         for lane, limit in LIMITS_S.items():
             began = busy_since.get(lane)
             if began is not None and now - began >= limit and lane not in self._stuck:

@@ -1,4 +1,4 @@
-"""The asker's side of the mailbox: a command that wants something from the running owner of a job."""
+"""The command's side of the mailbox: it requests something from the running owner of a job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Asker:
-    """Who asks, and what asking depends on."""
+    """The command and its dependencies."""
 
     clock: Clock
     sleep: Callable[[float], None]
     process: Process
     new_id: Callable[[], str]
     on_entry: Callable[[AnyEntry], None] = lambda entry: None
-    """Hears of every journal entry that comes while waiting."""
+    """Called with every new journal entry during the wait."""
 
 
 def ask(
@@ -40,7 +40,7 @@ def ask(
     timeout: float,
     asker: Asker,
 ) -> RequestAnswered:
-    """Have it done by the owner, and wait for the answer. `state` is that of the job just before.
+    """Send the request to the owner, and wait for the answer. `state` is the job's state just before.
 
     The answer may be a failure. Raises `CheckpointFailed` when none came in time, or the run ended without one.
     """
@@ -84,12 +84,12 @@ class _Waiting:
             self._asker.sleep(POLL_S)
 
     def _look(self) -> RequestAnswered | None:
-        """A home that does not answer for a moment is asked again, until the time is over."""
+        """Retries until the timeout when the home does not answer."""
         try:
             self._placed = self._placed or place_request(self._store, self._request)
             return self._read_on()
         except StorageError as error:
-            log.warning("could not ask, trying on: %s", error.message)
+            log.warning("could not read the answer, retrying: %s", error.message)
             return None
 
     def _read_on(self) -> RequestAnswered | None:

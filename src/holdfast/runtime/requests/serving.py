@@ -1,7 +1,6 @@
-"""The owner's side of the mailbox: takes one request at a time, has it done, answers in the journal.
+"""The owner's side of the mailbox: handles one request at a time and answers in the journal.
 
-Requests are looked for on a lane of their own, answers are written on the journal lane, and everything else happens on
-the loop's thread.
+Its own lane checks for requests, the journal lane writes answers, and everything else happens on the loop's thread.
 """
 
 from collections.abc import Callable
@@ -44,7 +43,7 @@ class Serving:
         retire: Callable[[], None],
         collect: Callable[[Reply], None],
     ) -> None:
-        """`retire` applies retention, `collect` frees what retention and failures left; both in the background."""
+        """`retire` applies retention, `collect` deletes what retention and failures left; both in the background."""
         self._store = store
         self._journal = journal
         self._clock = clock
@@ -55,10 +54,10 @@ class Serving:
         self._looking = False
         self._serving: Request | None = None
         self._unwritten: RequestOutcome | None = None
-        """The answer to `_serving`, when it could not be written yet."""
+        """The answer to `_serving` that could not be written yet."""
 
     def poll(self) -> None:
-        """Look for a request, one look at a time."""
+        """Check for a request, one check at a time."""
         if self._unwritten is not None:
             self._lanes.submit("journal", self._write_answer)
         elif not self._looking:
@@ -66,12 +65,12 @@ class Serving:
             self._lanes.submit("requests", self._look)
 
     def _look(self) -> None:
-        """One GET. What is found is taken up on the loop's thread."""
+        """One GET. The loop's thread handles the result."""
         request: Request | None = None
         try:
             request = read_request(self._store)
         except StorageError as error:
-            log.debug("whether there is a request is not known: %s", error.message)  # the heartbeat says the same
+            log.debug("could not check for a request: %s", error.message)  # the heartbeat reports the same
         finally:
             self._post(lambda: self._looked(request))
 
@@ -82,14 +81,14 @@ class Serving:
 
     def _take(self, request: Request) -> None:
         if self._serving is not None:
-            return  # this one, or one that came since and waits its turn
+            return  # this one, or a later one that waits for its turn
         self._serving = request
         state = self._journal.state
         if request.id in state.answers:
             self._lanes.submit("journal", self._finish)
             return
         if state.is_void(request.id, request.head):
-            log.warning("a request that may have been answered before is removed; its asker is told to ask again")
+            log.warning("removed a request that may already have an answer; its sender must ask again")
             self._lanes.submit("journal", self._finish)
             return
         log.info("asked by %s, pid %s: %s %s", request.asker.host, request.asker.pid, request.kind, request.name or "")
@@ -119,7 +118,8 @@ class Serving:
                 )
 
     def _stop(self, request: Request, made: CheckpointId | None) -> None:
-        """Refused before anything stops when the name is taken. Made already when the run that was asked first died."""
+        """Refused before anything stops when the name is taken. The savepoint exists already when the previous run
+        failed after it."""
         if request.name is not None and made is None and self._journal.state.savepoint(request.name) is not None:
             self._reply(_refused("name_taken", f"savepoint {request.name!r} exists", "choose another name"))
             return
@@ -132,13 +132,13 @@ class Serving:
         self._post(StopWanted(None if made is not None else request.name, stopped))
 
     def _made_since(self, request: Request) -> CheckpointId | None:
-        """The savepoint, when it was made after the asker saw that there was none: by a run that died before it
-        answered, or by somebody else who wanted the same."""
+        """The savepoint, when it was made after the command saw that there was none: by a run that failed before it
+        answered, or on another request for the same name."""
         entry = self._journal.state.savepoint(request.name) if request.name else None
         return entry.id if entry is not None and entry.sequence > request.head else None
 
     def _deleted(self, request: Request) -> CheckpointId:
-        """Also by a run that died before it answered."""
+        """Also when a run deleted it and failed before it answered."""
         for sequence, entry in reversed(self._journal.state.sequences):
             if sequence <= request.head:
                 break
@@ -189,22 +189,22 @@ class Serving:
             self._post(RunFenced(error.message))
             return
         except StorageError as error:
-            log.warning("could not answer a request, trying on: %s", error.message)
+            log.warning("could not answer a request, retrying: %s", error.message)
             return
         self._unwritten = None
         self._finish()
 
     def _finish(self) -> None:
-        """The answer is in the journal. When the object cannot be removed now, the next look finds it answered."""
+        """The answer is in the journal. When the object cannot be removed now, the next check finds it answered."""
         request = self._serving
         try:
             if request is not None:
-                self._journal.require_standing()  # a home that was put back has the request again, and no answer
+                self._journal.require_standing()  # a restored home has the request again, without the answer
                 remove_request(self._store, request)
         except Fenced as error:
             self._post(RunFenced(error.message))
         except StorageError as error:
-            log.warning("could not remove a request that was answered, trying on: %s", error.message)
+            log.warning("could not remove an answered request, retrying: %s", error.message)
         self._post(self._be_free)
 
     def _be_free(self) -> None:

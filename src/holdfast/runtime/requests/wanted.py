@@ -1,4 +1,4 @@
-"""What a person or a program wants of a run: said to its loop, and answered."""
+"""Requests of a user or a program to a run's loop, with their answers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Answer = Callable[[AnswerRequest], None]
 
 @dataclass(frozen=True)
 class CheckpointWanted:
-    """One that holds every batch which was committed before."""
+    """A checkpoint that includes every batch committed before the request."""
 
     kind: Kind
     name: str | None
@@ -20,8 +20,8 @@ class CheckpointWanted:
 
 @dataclass(frozen=True)
 class StopWanted:
-    """Stop the query, checkpoint what it committed, end the run. `answer` comes early enough for an entry before the
-    run records its end."""
+    """Stop the query, checkpoint what it committed, end the run. `answer` is called early enough for an entry before
+    the end of the run is recorded."""
 
     savepoint: str | None
     answer: Answer

@@ -1,4 +1,4 @@
-"""One run of a job, from the preflight to its last entry: put together, recovered, driven by the loop.
+"""One run of a job, from the preflight to its last entry: assembled, recovered, driven by the loop.
 
-Imports every other room but `commands`. Never calls anything that can block on the thread that decides.
+Imports every other sub-package but `commands`. Never makes a blocking call on the thread that decides.
 """

@@ -1,4 +1,4 @@
-"""Puts a run together: storage and journal, checkpointing, the query. Everything goes through constructors."""
+"""Assembles a run: storage and journal, checkpointing, the query. Everything goes through constructors."""
 
 from holdfast.alarm import Receiver
 from holdfast.coordination.coordinator import Coordinator
@@ -55,13 +55,13 @@ def storage_parts(
     receivers: tuple[Receiver, ...],
     threads: Threads,
 ) -> StorageParts:
-    """`claiming` is the journal with which the job was claimed."""
+    """`claiming` is the journal that claimed the job."""
     around, store = location.around, location.store
     blobs = Blobs(_limited(store, location.settings.bytes_per_second), claimed.fencing_epoch)
     manifests = Manifests()
 
     def settled(entry: AnyEntry) -> None:
-        """On the journal lane: it is in the journal after all."""
+        """On the journal lane: an append with an unknown outcome turned out to exist."""
         if isinstance(entry, CheckpointCompleted):
             if (manifest := manifests.get(entry.id)) is not None:
                 blobs.commit_manifest(manifest)
@@ -109,7 +109,7 @@ def storage_parts(
 def checkpoint_parts(
     storage: StorageParts, query: Query, leftovers: tuple[str, ...], threads: Threads
 ) -> CheckpointParts:
-    """`leftovers` are the manifests that were there before the claim."""
+    """`leftovers` are the manifests that existed before the claim."""
     settings, around, journal = storage.location.settings, storage.location.around, storage.journal
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, storage.alarms)
     meter = storage.location.meter

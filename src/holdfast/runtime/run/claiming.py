@@ -1,4 +1,4 @@
-"""May the job be claimed, and the claim: the one entry by which a run becomes the owner."""
+"""Checks whether the job may be claimed, and claims it: the one entry that makes a run the owner."""
 
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -28,7 +28,7 @@ _READINGS = 3
 
 
 def require_claimable(location: JobLocation, journal: Journal) -> Silence | None:
-    """What had to be watched. Loads the journal. Raises `OwnedByAnotherRun`."""
+    """The silence that was watched, if any. Loads the journal. Raises `OwnedByAnotherRun`."""
     if location.settings.on_conflict == "takeover":
         journal.load()
         return None
@@ -42,7 +42,8 @@ def require_claimable(location: JobLocation, journal: Journal) -> Silence | None
 
 
 def agreed(location: JobLocation, journal: Journal, compare: Callable[[JobState], T]) -> T:
-    """A conflict counts when the journal, read again behind it, has not moved; a busy one is read a few times."""
+    """A conflict counts only when the journal, read again after it, has not changed; a busy journal is read a few
+    times."""
     for _ in range(_READINGS):
         head = journal.state.head
         try:
@@ -55,7 +56,7 @@ def agreed(location: JobLocation, journal: Journal, compare: Callable[[JobState]
 
 
 def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: str, plans: Mode | None) -> RunStarted:
-    """Losing the race for the claim is the same as having come second."""
+    """Losing the race for the claim raises the same error as an existing owner."""
     settings = location.settings
     heartbeat, work = settings.heartbeat_s, location.work.at(location.job).location
     try:
@@ -110,7 +111,7 @@ def home_identity(location: JobLocation) -> str:
 
 
 def marker_of(location: JobLocation, claimed: RunStarted, home_id: str) -> WorkMarker:
-    """What the work directory is to say of its owner."""
+    """The marker that this run writes into the work directory."""
     return WorkMarker(
         job=location.job,
         home=location.home,
@@ -124,13 +125,13 @@ def marker_of(location: JobLocation, claimed: RunStarted, home_id: str) -> WorkM
 
 
 def _taking_numbers(claim: MakeEntry, upto: Sequence) -> MakeEntry:
-    """All numbers below `upto` are taken at once, so that the next run is newer than any that others know of."""
+    """The claim takes all numbers below `upto` at once, so that the next run is newer than any recorded elsewhere."""
 
     return lambda stamp: msgspec.structs.replace(claim(stamp), next_sequence=max(upto, Sequence(stamp["sequence"] + 1)))
 
 
 def _telling(claim: MakeEntry, location: JobLocation, sink: str, plans: Mode | None) -> MakeEntry:
-    """What a reader judges the run by."""
+    """Adds the settings by which readers judge the run."""
     interval, file = location.settings.interval_s, str(location.state_file or "")
     return lambda stamp: msgspec.structs.replace(
         claim(stamp), interval_s=interval, state_file=file, sink=sink, plans=plans or ""

@@ -1,7 +1,7 @@
-"""Gathers what is known of a job outside of its journal, for `memory` to compare. Leaves no trace.
+"""Collects the records of a job outside of its journal, for `memory` to compare. Leaves no trace.
 
-Marker, heartbeat and sink are read after the journal. When one of them seems to be newer, the journal is read again: a
-run that claims the job meanwhile is no conflict.
+Marker, heartbeat and sink are read after the journal. When one of them seems newer, the journal is read again: a run
+that claims the job meanwhile is not a conflict.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from holdfast.workdir.interface import WorkDirectory
 
 @dataclass(frozen=True)
 class Outside:
-    """What was found there, and what was agreed on."""
+    """What was found outside the journal, and the agreement."""
 
     agreement: Agreement
     sink: SinkState | None
-    """None when the query has a writer of its own."""
+    """None when the query has its own writer."""
     new_place: bool = False
-    """The sink holds nothing of this life of the job, which has checkpoints."""
+    """The sink has nothing of this lineage of the job, which has checkpoints."""
     accepts: bool = False
-    """The sink is meant to be what it is: what was staged there may be gone."""
+    """The user accepts the sink as it is: what was staged there may be gone."""
 
     @property
     def may_resume_locally(self) -> bool:
-        """The directory of the run before counts on what that run had published."""
+        """The previous run's directory relies on what that run had published."""
         return not (self.agreement.older_home or self.agreement.new_life or self.new_place or self.accepts)
 
     def context(self, location: JobLocation, claimed: RunStarted) -> SinkContext:
@@ -65,7 +65,7 @@ class Outside:
 
 
 def known_to(location: JobLocation, state: JobState) -> SinkContext:
-    """What the journal knows before this run."""
+    """What the journal holds before this run."""
     run = state.run
     return SinkContext(
         location.job,
@@ -78,12 +78,12 @@ def known_to(location: JobLocation, state: JobState) -> SinkContext:
 
 
 def compare_here(location: JobLocation, state: JobState) -> Agreement:
-    """What can be compared without Spark. Raises `Conflict`."""
+    """Compares what is visible without Spark. Raises `Conflict`."""
     return agree(location.job, location.home, state, _memories_here(location), _asked(location))
 
 
 def compare(location: JobLocation, state: JobState, sink: SinkState | None, described: str) -> Outside:
-    """Raises `Conflict` when a person must choose."""
+    """Raises `Conflict` when the user must choose."""
     memories = _memories_here(location)
     if sink is not None:
         memories.append(of_sink(described, sink))
@@ -96,8 +96,8 @@ def compare(location: JobLocation, state: JobState, sink: SinkState | None, desc
 
 
 def compare_outside(location: JobLocation, journal: Journal, query: Query) -> Outside:
-    """What others know of the job is read after the journal. Who seems to know more may be right: then the journal has
-    moved on since, and is read again."""
+    """The other records are read after the journal. When one has more, the journal may have advanced since, so it is
+    read again."""
     described = query.sink.describe() if query.sink is not None else ""
 
     def compared(state: JobState) -> Outside:
@@ -110,9 +110,8 @@ def compare_outside(location: JobLocation, journal: Journal, query: Query) -> Ou
 
 
 def compare_again(location: JobLocation, journal: Journal, query: Query, before: Outside) -> Outside:
-    """The claim stands behind entries that nobody has compared: the run that wrote them may have opened the sink since.
-    What a person was asked about stays agreed on. Whoever claims from here on explains what does not agree: then this
-    run is fenced."""
+    """The claim follows entries that were not compared: the run that wrote them may have opened the sink since. What
+    the user accepted stays accepted. A later claim explains any disagreement: then this run is fenced."""
     described = query.sink.describe() if query.sink is not None else ""
     try:
         found = query.look_at_sink(known_to(location, journal.state))
@@ -125,7 +124,8 @@ def compare_again(location: JobLocation, journal: Journal, query: Query, before:
 def ask_beforehand(
     location: JobLocation, journal: Journal, query: Query, outside: Outside, context: SinkContext
 ) -> None:
-    """Sink, source and query, about what the journal alone can foresee: who refuses is heard before the claim."""
+    """Asks sink, source and query about what the journal alone can predict, so that a refusal comes before the
+    claim."""
     back = decide(journal.state, Wanted(location.settings.from_savepoint, location.settings.from_checkpoint))
     point = foreseen(journal.state, back if isinstance(back, GoBack) else None)
     if point is not None:
@@ -142,7 +142,7 @@ def ask_beforehand(
         )
         consent.ask(point)
         consent.require_staged(point, lambda: _ledger_as_far_as_readable(known, point))
-        if not journal.state.passed_over:  # one of those may come back
+        if not journal.state.passed_over:  # a passed-over checkpoint may become usable again
             query.look_ahead(_ahead(location, journal.state, known, outside, point))
 
 
@@ -151,7 +151,7 @@ def _ledger_as_far_as_readable(known: Known, point: Point) -> tuple[StagedBatch,
     try:
         return () if point.durable_id is None else known.ledger_of(point.durable_id)
     except (Corrupt, NewerFormat, StorageError) as error:
-        log.debug("what batches up to %s have staged is found out after the claim: %s", point.durable, error.message)
+        log.debug("the staged output of batches up to %s is checked after the claim: %s", point.durable, error.message)
         return ()
 
 
@@ -200,13 +200,13 @@ def _asked(location: JobLocation) -> Asked:
 
 
 def _require_no_output(location: JobLocation, state: JobState, newest: CheckpointCompleted, described: str) -> None:
-    """The sink knows nothing of a job that has published: it was emptied or replaced, or it is another one."""
+    """The sink has no record of a job that has published: it was emptied or replaced, or it is another sink."""
     durable = newest.barrier_batch_id
     if location.settings.accept_sink or is_copied(state, newest.id):
         return
     raise Conflict(
         f"could not start job {location.job!r} on {location.home}: it has a checkpoint at batch {durable}, and "
         f"{described} holds no output of it",
-        hint="put the sink back, or name the one that the job wrote to; or let the output begin there after batch "
+        hint="restore the sink, or name the one that the job wrote to; or let the output begin there after batch "
         f"{durable}: --accept-sink",
     )

@@ -1,4 +1,4 @@
-"""What a run is made of, in three parts. `assembly` makes them."""
+"""The components of a run, in three parts. `assembly` makes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,18 +37,18 @@ from holdfast.storage.interface import ObjectStore
 
 @dataclass(frozen=True)
 class QueryNoticed:
-    """The query says that something has become of it."""
+    """The query signals that its state has changed."""
 
 
 Item = Event | QueryResumed | QueryDone | QueryNoticed | CheckpointWanted | StopWanted | Callable[[], Happenings | None]
-"""What the loop is told. A function is called on the loop's thread, and says what has happened by it."""
+"""Input of the loop. A function is called on the loop's thread and returns what has happened."""
 
 Post = Callable[[Item], None]
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Where a run works: on lanes; and how it tells its loop of it."""
+    """The lanes of a run, and how they post results to its loop."""
 
     lanes: Lanes
     post: Post
@@ -56,7 +56,7 @@ class Threads:
 
 @dataclass(frozen=True)
 class StorageParts:
-    """The home and the journal as their owner holds them, and what the run says of itself."""
+    """The home and the journal of the owner, and the run's reports."""
 
     location: JobLocation
     claimed: RunStarted
@@ -73,7 +73,7 @@ class StorageParts:
 
 @dataclass(frozen=True)
 class CheckpointParts:
-    """Who decides about checkpoints, who makes them, and who frees and checks what the home holds."""
+    """Decides about checkpoints, makes them, and deletes and verifies objects in the home."""
 
     coordinator: Coordinator
     checkpointing: Checkpointing
@@ -87,7 +87,7 @@ class CheckpointParts:
 
 @dataclass(frozen=True)
 class QueryParts:
-    """Where the query goes on, who agrees to that, and when it is started again."""
+    """Where the query resumes, what must agree, and when it restarts."""
 
     query: Query
     workplace: Workplace

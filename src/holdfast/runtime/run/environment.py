@@ -1,4 +1,4 @@
-"""What a run depends on besides its settings; the simulation brings its own."""
+"""What a run depends on besides its settings; the simulation provides its own."""
 
 import random
 import time
@@ -27,17 +27,17 @@ class Environment:
     jitter: Callable[[], float]
     step: Step
     readers: int = READERS
-    """Threads that read the journal and the manifests at start; 1 for none besides the caller's."""
+    """Threads that read the journal and the manifests at start; 1 for only the caller's."""
     beating: Callable[[Beats, float], AbstractContextManager[None]] = lambda watch, interval: nullcontext()
-    """Keeps the heartbeat alive until the loop runs."""
+    """Keeps the heartbeat going until the loop runs."""
     deliver: Callable[[Receiver], Delivery] = AtOnce
-    """How alarms get to their receivers."""
+    """How alarms reach their receivers."""
     sleep: Callable[[float], None] = time.sleep  # noqa: TID251
-    """Between two looks at another run's heartbeat."""
+    """Between two checks of another run's heartbeat."""
     alive: Callable[[], None] = lambda: None
-    """Hears again and again that the thread which decides moves. Must not block."""
+    """Called repeatedly while the thread that decides makes progress. Must not block."""
     report: Callable[[str], None] = log.info
-    """Hears what is being waited for."""
+    """Called with what the start waits for."""
 
     @classmethod
     def real(cls, step: Step = no_step, identity: str | None = None) -> "Environment":

@@ -1,4 +1,4 @@
-"""Where a job lives: its home, its work directory, and what is known of both before a run claims it."""
+"""Where a job is: its home, its work directory, and what is known of both before a run claims it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from holdfast.workdir.interface import WorkDirectory
 
 @dataclass(frozen=True)
 class JobLocation:
-    """A job in its home, looked at and found free. Nothing has been written yet."""
+    """A job in its home that may be claimed. Nothing has been written yet."""
 
     job: JobName
     home: str
@@ -23,12 +23,12 @@ class JobLocation:
     settings: RunSettings
     around: Environment
     meter: Meter | None = None
-    """Counts what is asked of the home."""
+    """Counts the requests to the home."""
     begins: bool = True
     """It has no completed checkpoint."""
     silence: Silence | None = None
-    """What was watched, and did not change, before the job was found free."""
+    """The silence that was watched before the job was found claimable."""
     root: ObjectStore | None = None
-    """The home itself, which has an identity; None where it has none."""
+    """The root of the home, which has an identity; None where it has none."""
     state_file: Path | None = None
-    """Where the run tells this host how it is, also while the home cannot be written."""
+    """The run's state file on this host, also written while the home is unreachable."""

@@ -1,6 +1,6 @@
-"""From a job that may be claimed to a job that runs: compare, claim, assemble, recover, start the query.
+"""Starts a run of a job that may be claimed: compare, claim, assemble, recover, start the query.
 
-This is where a run is put together, for the product, the simulation and the tests alike.
+This is the composition root, for production, the simulation and the tests alike.
 """
 
 from collections.abc import Callable
@@ -34,29 +34,29 @@ from holdfast.settings import RunSettings
 from holdfast.storage.interface import ObjectStore
 
 WorkplaceOf = Callable[[WorkMarker, bool], Workplace]
-"""The job's work directories, for the owner that the marker names; True for another life of the job."""
+"""The job's work directories, for the owner in the marker; True for a new lineage of the job."""
 
 
 @dataclass
 class _Begun:
-    """How far a start has come."""
+    """The progress of a start."""
 
     touched: bool = False
-    """It has a directory of its own, and may go on to the sink. On HDFS that is the one of the run before, renamed."""
+    """It has its own directory, and may open the sink. On HDFS that is the previous run's directory, renamed."""
     planned: BatchId | None = None
-    """How far a writer of the query's own has come at most, None when that is not known."""
+    """The newest batch that the query's own writer may have, None when that is unknown."""
 
 
 @dataclass(frozen=True)
 class _Claimed:
-    """The job is this run's."""
+    """This run owns the job."""
 
     journal: Journal
     entry: RunStarted
     outside: Outside
     home_id: str
     leftovers: tuple[str, ...]
-    """Manifests that were in the home before."""
+    """Manifests that were in the home before the claim."""
 
 
 def launch(
@@ -67,8 +67,8 @@ def launch(
     receivers: tuple[Receiver, ...] = (),
     workplace_of: WorkplaceOf | None = None,
 ) -> Runtime:
-    """Compare what is known of the job, claim it, recover, and start the query. The caller drives the runtime that
-    comes back. `receivers` get the alarms."""
+    """Compare the records of the job, claim it, recover, and start the query. The caller drives the returned runtime.
+    `receivers` get the alarms."""
     claimed = _claimed(location, query)
     storage = storage_parts(location, claimed.journal, claimed.entry, query, receivers, threads)
     begun = _Begun()
@@ -83,7 +83,7 @@ def launch(
         _keep_beating(storage, threads)
         resumed = _started(storage, parts, outside, begun)
     except (Exception, StopAsked) as error:
-        # Also when a signal asks the process to stop: the next start need not wait for the heartbeat to go stale.
+        # Also when a signal stops the process: the next start need not wait for the heartbeat to go stale.
         query.stop()
         _record_failed_start(storage, begun, error)
         raise
@@ -110,7 +110,7 @@ def _workplace(location: JobLocation, claimed: _Claimed, make: WorkplaceOf | Non
 
 
 def _keep_beating(storage: StorageParts, threads: Threads) -> None:
-    """From the first moment on the job is seen as owned: recovery can take longer than a heartbeat's life."""
+    """The job shows as owned from the first moment: recovery can take longer than the heartbeat timeout."""
     beats = BothBeats(storage.reporter, storage.watch)
     beats.beat()
     threads.lanes.every("heartbeat", storage.location.settings.heartbeat_s, beats.beat)
@@ -131,36 +131,36 @@ def _record_failed_start(storage: StorageParts, begun: _Begun, error: Exception 
 
 
 def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
-    """Before the claim, so that none is of a newer run: what nobody needs of them can be deleted later."""
+    """Listed before the claim, so none is of a newer run: the unneeded ones can be deleted later."""
     try:
         return tuple(item.key for item in listed_manifests(store))
     except StorageError as error:
-        log.warning("manifests that earlier runs left behind stay until the next start: %s", error.message)
+        log.warning("leftover manifests of earlier runs stay until the next start: %s", error.message)
         return ()
 
 
 _ACCEPTS = {
-    "new_life": "begins another life of the job where home, work directory and sink do not agree, and rows stand twice",
-    "accept_older_home": "takes rows back from readers when the home was put back from a backup",
-    "accept_sink": "goes on without the rows that a sink has lost by then",
+    "new_life": "begins another life of the job where home, work directory and sink do not agree, and duplicates rows",
+    "accept_older_home": "takes rows back from readers when the home was restored from a backup",
+    "accept_sink": "resumes without rows that the sink has lost by then",
 }
 
 
 def _remind_of_acceptances(settings: RunSettings) -> None:
-    """They are meant for what a person has looked at, and a unit file gives them to every start after it, too."""
+    """The user accepts one situation with them; in a unit file they would apply to every later start, too."""
     for name, will in _ACCEPTS.items():
         if getattr(settings, name):
             log.warning(
-                "--%s is for this start: take it out again. Left in, the next one %s, without asking",
+                "--%s is for this start only: remove it. Otherwise the next start %s, without asking",
                 name.replace("_", "-"),
                 will,
             )
 
 
 def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
-    """The directory to start in, and the sink at the same point.
+    """The directory to start in, with the sink at the same point.
 
-    A query that does not fit its checkpoint is refused before anything is abandoned: the next run goes on as before.
+    A query that does not fit its checkpoint is refused before anything is abandoned: the next run resumes as before.
     """
     location, state = storage.location, storage.journal.state
     location.around.step("run.claimed")
@@ -181,14 +181,14 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
 
 
 def _way_back(settings: RunSettings, state: JobState) -> GoBack | None:
-    """Where the job is to go back to, None when it goes on."""
+    """The checkpoint to go back to, None when the job resumes as usual."""
     wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
     answer = decide(state, wanted)
     if not isinstance(answer, AlreadyBack):
         return answer
     other = f"from_checkpoint={answer.to}" if wanted.savepoint else "a savepoint's name"
     log.warning(
-        "the job has gone back to %s before and has gone on since; it does not go back again. Try: %s, to do so",
+        "the job has already gone back to %s and continued since; it does not go back again. Try: %s, to do so",
         wanted,
         other,
     )

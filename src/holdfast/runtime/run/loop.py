@@ -1,7 +1,7 @@
-"""The loop of one run: lets the coordinator decide about what happens, and has it performed.
+"""The loop of one run: passes events to the coordinator and performs its commands.
 
-All decisions are taken on one thread, the loop's, by calling `turn` and `poll`. Everything that can block runs on a
-lane and comes back as an item: an event, or a function to be called on the loop's thread.
+One thread, the loop's, makes all decisions, by calling `turn` and `poll`. Everything that can block runs on a lane and
+comes back as an item: an event, or a function to call on the loop's thread.
 """
 
 from collections.abc import Callable
@@ -44,10 +44,10 @@ from holdfast.runtime.run.publishing import Publisher
 from holdfast.runtime.run.run_end import RunEnd
 
 POLL_S = 0.2
-"""How often the work directory is looked at for a new barrier, and the query for signs of life."""
+"""How often to check the work directory for a new barrier, and whether the query still runs."""
 
 Finished = Callable[[HoldfastError | None], None]
-"""Hears that the run is over, and of its failure."""
+"""Called when the run has ended, with its failure, if any."""
 
 
 class Runtime:
@@ -78,7 +78,7 @@ class Runtime:
         self._failure: HoldfastError | None = None
         self.status = self._snapshot()
 
-    # Driven by the loop's thread.
+    # On the loop's thread.
 
     def begin(self) -> None:
         """The query has been started on the directory of its recovery."""
@@ -89,12 +89,12 @@ class Runtime:
         self.poll()
 
     def turn(self, item: Item) -> None:
-        """Let the coordinator decide about one item, and perform what it says."""
+        """Let the coordinator decide about one item, and perform its commands."""
         self._take(item)
         self._show(due=False)
 
     def poll(self) -> None:
-        """Look at what does not report by itself: the commit log, the query, the clock."""
+        """Check what does not report by itself: the commit log, the query, the clock."""
         now = self._clock.monotonic()
         self._next_poll = now + POLL_S
         self._around.alive()
@@ -120,22 +120,22 @@ class Runtime:
         return self._next_poll if deadline is None else min(deadline, self._next_poll)
 
     def close_alarms(self, limit: float) -> None:
-        """The run is over: receivers get so many seconds for what they were told last."""
+        """The run has ended: receivers get this many seconds for their last alarms."""
         self._storage.alarms.close(limit)
 
-    # Asked for by the user, from any thread.
+    # Called by the user, from any thread.
 
     def request(self, kind: Kind, name: str | None, answer: Answer) -> None:
-        """It holds every batch that was committed before."""
+        """The checkpoint includes every batch committed before this call."""
         self._post(CheckpointWanted(kind, name, answer))
 
     def stop(self, savepoint: str | None, answer: Answer) -> None:
         """Stop the query, checkpoint what it committed, end the run."""
-        # At once: a signal to the whole process group ends the JVM too, and that death is no failure.
+        # At once: a signal to the whole process group also ends the JVM, and that is not a failure.
         self._life.stop_asked = True
         self._post(StopWanted(savepoint, answer))
 
-    # What happens, and what follows from it.
+    # Happenings and their consequences.
 
     def _take(self, item: Item) -> None:
         match item:
@@ -173,8 +173,8 @@ class Runtime:
             self._perform(command)
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
-        """On the query's lane."""
-        log.info("stopping: the query ends, then a last checkpoint is taken of what it has committed")
+        """On the query lane."""
+        log.info("stopping: the query stops, then the job takes a last checkpoint")
         self._query.query.stop()
         seen = self._life.look()
         self._post(lambda: self._query_stopped(savepoint, answer, seen))
@@ -247,7 +247,7 @@ class Runtime:
             finished=self._finished,
         ).begin()
 
-    # What is shown of it.
+    # Status.
 
     def _show(self, *, due: bool) -> None:
         self.status = self._snapshot()

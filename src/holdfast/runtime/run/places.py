@@ -1,6 +1,6 @@
-"""Home, work directories and sink must lie apart. Pure but for symbolic links, which are followed.
+"""Home, work directories and sink must not contain one another. Pure, except that it follows symbolic links.
 
-Whoever cleans one of them up (a VACUUM of the table, the sweep of a home, a new restore) would clean up the other.
+A cleanup of one of them (VACUUM of the table, the sweep of a home, a new restore) would delete the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from holdfast.errors import InvalidSettings
 
 _SAME = {"": "file", "s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _NAME_NODE = ":8020"
-"""The port of a NameNode that a URL need not say."""
+"""The default port of a NameNode."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def spot(what: str, place: str) -> Spot:
 
 
 def require_apart(home: str, work: str, sink: str | None) -> None:
-    """Refuse places of which one lies in another, before anything is touched. `sink` is what the sink says of itself,
-    such as `delta:/data/orders`; of a sink that is not ours the place is not known."""
+    """Refuse locations of which one contains another, before anything is changed. `sink` is the sink's description,
+    such as `delta:/data/orders`; the location of a custom sink is unknown."""
     spots = [spot("home", home), spot("work", work)]
     kind, _, place = (sink or "").partition(":")
     if kind in ("delta", "files"):
@@ -52,7 +52,7 @@ def require_apart(home: str, work: str, sink: str | None) -> None:
         outer, inner = (one, other) if one.holds(other) else (other, one)
         if outer.holds(inner):
             raise InvalidSettings(
-                f"{inner.what} {inner.shown} lies in {outer.what} {outer.shown}: whoever cleans up the one would "
-                f"clean up the other",
+                f"{inner.what} {inner.shown} lies in {outer.what} {outer.shown}: a cleanup of the one would "
+                f"delete the other",
                 hint=f"choose another place for one of them: --{outer.what} or --{inner.what}",
             )

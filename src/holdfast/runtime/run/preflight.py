@@ -1,4 +1,4 @@
-"""What is refused before anything is touched, and before Spark takes its seconds to start."""
+"""What is refused before anything is changed, and before Spark spends seconds on its start."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,9 @@ def preflight(
     sink: str | None = None,
     state_file: Path | None = None,
 ) -> JobLocation:
-    """Everything that can be refused without touching anything, in the order of how quickly it can be said.
+    """Checks everything that can be refused without a change, the fastest checks first.
 
-    `sink` is what the sink says of itself. What it holds is compared in `launch`: that takes Spark.
+    `sink` is the sink's description. What it holds is compared in `launch`: that needs Spark.
     """
     require_apart(home, work.location, sink)
     meter = Meter(around.clock.monotonic)

@@ -1,4 +1,4 @@
-"""Shows the sink's readers what a checkpoint holds, and lets the sink forget what no checkpoint leads back to."""
+"""Publishes a checkpoint's output at the sink, and lets the sink forget what no checkpoint needs."""
 
 from collections.abc import Callable
 
@@ -25,14 +25,14 @@ class Publisher:
         post: Callable[[Event | Callable[[], Happenings]], None],
         step: Step,
     ) -> None:
-        """`sink` is None when the query writes by itself. `published` is what its readers see now."""
+        """`sink` is None when the query has its own writer. `published` is the newest batch that readers see now."""
         self._sink = sink
         self._journal = journal
         self._lanes = lanes
         self._post = post
         self._step = step
         self._forgotten: BatchId | None = None
-        """Batches up to here the sink was told to forget."""
+        """The sink has been asked to forget batches up to here."""
         self.published = published
         self.busy = False
 
@@ -51,7 +51,7 @@ class Publisher:
         self._lanes.submit("publish", lambda: self._publish(sink, upto, directory))
 
     def forget_behind(self) -> None:
-        """No checkpoint leads back behind the oldest one that is kept."""
+        """No checkpoint can rewind past the oldest one that is retained."""
         self._lanes.submit("journal", self._forget_behind)
 
     def _succeeded(self, upto: BatchId) -> Happenings:
@@ -61,7 +61,7 @@ class Publisher:
 
     def _failed(self, upto: BatchId, why: str) -> Happenings:
         self.busy = False
-        log.warning("publishing up to batch %s failed, it will be tried again: %s", upto, why)
+        log.warning("publishing up to batch %s failed, retrying later: %s", upto, why)
         return (PublishFailed(upto, why),)
 
     # On lanes.
@@ -80,7 +80,7 @@ class Publisher:
             self._post(lambda: self._succeeded(upto))
 
     def _forget_behind(self) -> None:
-        """On the journal lane, behind the retirement that it follows from."""
+        """On the journal lane, after the retirement that allows it."""
         sink, state = self._sink, self._journal.state
         barriers = [entry.barrier_batch_id for entry in state.retained() if entry.id not in state.abandoned]
         oldest = min(barriers, default=None)

@@ -1,4 +1,4 @@
-"""The end of a run: the query is stopped, who asked is answered, and the last entry says how it ended.
+"""The end of a run: stops the query, answers the requests, and records how the run ended in its last entry.
 
 With that entry the next run need not wait for the heartbeat to go stale.
 """
@@ -28,9 +28,9 @@ class RunEnd:
     job: JobName
     command: EndRun
     failure: HoldfastError | None
-    """Of the query, when that is why the run ends."""
+    """The query's failure, when it ends the run."""
     answers: list[tuple[RequestId, Answer]]
-    """Who asked for the stop."""
+    """The callbacks of stop requests."""
     query: Query
     life: QueryLife
     journal: Journal
@@ -47,12 +47,12 @@ class RunEnd:
         self.lanes.submit("journal", self._answer)
 
     def _answer(self) -> None:
-        self.query.stop()  # once more: this lane may have started it elsewhere meanwhile
+        self.query.stop()  # again: this lane may have restarted it meanwhile
         failure = self._failure()
         failed = (FailureReason.RUN_STOPPED, failure.message) if failure else None
         for request, answer in self.answers:
             answer(AnswerRequest(request, failure=failed))
-        self.lanes.submit("journal", self._leave)  # behind what those who were answered have to write
+        self.lanes.submit("journal", self._leave)  # after the entries of those who were answered
 
     def _leave(self) -> None:
         failure = self._failure()
@@ -74,14 +74,14 @@ class RunEnd:
             reason = failure.message if failure else "stopped"
             record_run_end(self.journal, reason, self._written(), failed=failure is not None)
         else:
-            log.warning("the end of the run is not recorded: the home has just failed to take an entry")
+            log.warning("could not record the end of the run: the home has just failed to take an entry")
 
     def _written(self) -> BatchId | None:
-        """How far a writer of the query's own may have got, for the next run; the query has stopped."""
+        """The newest batch that the query's own writer may have, for the next run; the query has stopped."""
         try:
             taken = self.query.own_writer(self.life.resumed.directory)
         except Exception as error:
-            log.debug("how far the query's own writer is: %s", message_of(error))
+            log.debug("could not read the newest batch of the query's own writer: %s", message_of(error))
             return None
         if taken is None:
             return None
@@ -98,7 +98,7 @@ def record_run_end(
     never_ran: bool = False,
     untouched: bool = False,
 ) -> None:
-    """Best effort: a run that cannot say it is found dead after a while."""
+    """Best effort: without the entry, later runs find this one dead when its heartbeat is stale."""
     try:
         journal.append(
             lambda stamp: RunEnded(
@@ -117,7 +117,7 @@ def record_run_end(
 def _taken(job: JobName, owner: str) -> Fenced:
     if is_of_maintenance(owner):
         return FencedByMaintenance(
-            f"job {job!r} was taken by a command while this run was silent, this run stops: {owner}",
-            hint="start it again, it goes on from where it was; and see why it was silent",
+            f"job {job!r} was taken by a command while this run sent no heartbeat, this run stops: {owner}",
+            hint="start it again, it resumes where it was; and find out why it sent no heartbeat",
         )
     return Fenced(f"job {job!r} was taken over, this run stops: {owner}", hint="stop one of the two deployments")

@@ -1,4 +1,4 @@
-"""What the owner does in the background: retire, delete, read back, load the index of what is uploaded.
+"""Background work of the owner: retire, delete, scrub, load the index of uploaded objects.
 
 Imports `checkpoints` and `requests`. Never deletes what the journal has not retired.
 """

@@ -1,16 +1,16 @@
-"""Deletes, in the background, what nobody needs any more.
+"""Deletes objects that are no longer needed, in the background.
 
-All of it happens on the lane `collect`, a slice at a time: no checkpoint waits for it, and the loop only asks now and
-then whether a slice is due (`poll`). A deletion that fails is tried again after a growing pause, and one key that
-cannot be deleted does not keep the others.
+All of it happens on the lane `collect`, a slice at a time: no checkpoint waits for it, and the loop only checks now and
+then whether a slice is due (`poll`). A failed deletion is retried after a growing pause, and one key that
+cannot be deleted does not block the others.
 
 Invariants
-- A key is deleted only after the journal retired every checkpoint that names it, longer ago than the grace, or when
+- A key is deleted only after the journal retired every checkpoint that names it, more than the grace ago, or when
   none ever did; and not while this run is using it (`Blobs.reserve_for_deletion`).
 - Of what other runs may have written only keys of earlier epochs are deleted, and manifests that existed before this
   run claimed the job: a run that stalls here can harm no newer one.
-- Journal entries are deleted in ascending order, and only those that an official fold stands for.
-- Nothing is deleted in a home that does not hold this run's newest entry: in one that was put back from a copy, other
+- Journal entries are deleted in ascending order, and only those that an official fold replaces.
+- Nothing is deleted in a home that does not hold this run's newest entry: in one restored from a copy, other
   checkpoints may need it.
 """
 
@@ -39,13 +39,13 @@ from holdfast.runtime.lanes import Lanes, Work
 from holdfast.storage.interface import ObjectStore
 
 SLICE = 20
-"""Deletions at a time."""
+"""Concurrent deletions."""
 _ERRORS_IN_A_ROW = 3
-"""After so many the store is taken to be down."""
+"""After this many failures the store counts as down."""
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 300.0
 _IN_USE_PAUSE_S = 2.0
-"""Before it is asked again whether a key that a checkpoint under way uses is free."""
+"""Pause before checking again whether a key of a checkpoint in progress is free."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DeletionPace:
 
 @dataclass(frozen=True)
 class PendingDeletions:
-    """How many objects are going to be deleted."""
+    """How many objects will be deleted."""
 
     ready: int
     in_grace: int
@@ -83,7 +83,7 @@ class Collector:
         lanes: Lanes,
         missing: Callable[[frozenset[str]], None] = lambda keys: None,
     ) -> None:
-        """`missing` hears, on the lane, of objects that retained checkpoints name and the home has lost."""
+        """`missing` is called, on the lane, with objects that retained checkpoints name and the home has lost."""
         self._store = store
         self._journal = journal
         self._blobs = blobs
@@ -95,12 +95,12 @@ class Collector:
         self._busy = False
         self._due = math.inf
         self._look_due = math.inf
-        # From here on only the lane looks.
+        # From here on only the lane uses these.
         self._deletions = DeletionQueue()
         self._folded = False
-        """Whether entries may be left that a fold stands for."""
+        """Whether entries that a fold replaces may be left."""
         self._leftovers: tuple[str, ...] | None = None
-        """Manifests to be looked through in the sweep that is still to be done."""
+        """Manifests to check in the sweep that is still due."""
         self._earlier_manifests: set[str] = set()
         self._asking: list[OnSweep] = []
         self._failures = 0
@@ -110,7 +110,7 @@ class Collector:
     # Called by the loop.
 
     def poll(self) -> None:
-        """Let a slice of the work be done, if one is due and none is under way."""
+        """Do a slice of the work, if one is due and none is in progress."""
         if self._clock.monotonic() >= self._look_due:
             self._look_due = self._clock.monotonic() + LOOKS_EVERY_S
             self._submit(self._expect_look)
@@ -121,16 +121,16 @@ class Collector:
     # Called on any lane.
 
     def sweep(self, manifests: tuple[str, ...]) -> None:
-        """Free what earlier runs left behind. Objects of this run are not looked at: they may be in use.
+        """Delete what earlier runs left. Objects of this run are not checked: they may be in use.
 
-        `manifests` are the keys that existed before this run claimed the job. Their names do not tell who wrote them,
-        and a run that stalls here must not take the manifests of a newer one for leftovers.
+        `manifests` are the keys that existed before this run claimed the job. Their names do not identify the run that
+        wrote them, and a run that stalls here must not treat the manifests of a newer one as leftovers.
         """
         self._look_due = self._clock.monotonic() + LOOKS_EVERY_S
         self._submit(lambda: self._expect_sweep(manifests))
 
     def sweep_again(self, on_sweep: OnSweep) -> None:
-        """Somebody asked. Calls `on_sweep` on the lane with how much will be deleted, or why that is not known."""
+        """On request. Calls `on_sweep` on the lane with how much will be deleted, or why that is unknown."""
         self._submit(lambda: self._expect_sweep_again(on_sweep))
 
     def retired(self, checkpoints: Sequence[CheckpointCompleted]) -> None:
@@ -138,30 +138,34 @@ class Collector:
         self._submit(lambda: self._schedule_retired(checkpoints))
 
     def orphaned(self, keys: frozenset[str]) -> None:
-        """Objects of this run that nothing names, nor ever did."""
+        """Objects of this run that no manifest ever named."""
         if keys:
             self._submit(lambda: self._schedule(keys, 0.0))
 
     def folded(self) -> None:
-        """The journal was folded: what the fold stands for can go."""
+        """The journal was folded: the replaced entries can be deleted."""
         self._submit(self._expect_folded)
 
     def is_there(self, newest: CheckpointCompleted) -> bool:
-        """Whether the home has the checkpoint that older ones are retired for. If not, what it names is looked for.
+        """Whether the home has the checkpoint for which older ones are retired. If not, `missing` gets what it names.
 
-        Its objects were proved before its entry was appended. A home that was put back from a copy in between may have
-        the same journal, and not the objects. The manifest was uploaded last: a copy that has it has the rest.
+        Its objects were proved before its entry was appended. A home that was restored from a copy in between may have
+        the same journal without the objects. The manifest was uploaded last: a copy that has it has the rest.
         """
         key = manifest_key(newest.manifest)
         if not proven_absent(self._store, key):
             return True
-        log.error("checkpoint %s was completed, and %s is gone from the home: none is retired for it", newest.id, key)
+        log.error(
+            "checkpoint %s was completed, but %s is missing from the home: no older checkpoint is retired",
+            newest.id,
+            key,
+        )
         manifest = self._manifests.get(newest.id)
         self._missing(frozenset({key}) | (_keys_in(manifest) if manifest is not None else frozenset()))
         return False
 
     def look_at_packs(self) -> None:
-        """A checkpoint has completed: some packs may be worn out by it."""
+        """A checkpoint has completed: it may have made some packs sparse."""
         self._submit(self._mark_sparse)
 
     def _submit(self, work: Work) -> None:
@@ -171,7 +175,7 @@ class Collector:
 
         self._lanes.submit("collect", and_then_plan)
 
-    # What is to be done.
+    # The work to do.
 
     def _expect_sweep(self, manifests: tuple[str, ...]) -> None:
         self._leftovers = manifests
@@ -215,7 +219,7 @@ class Collector:
             self._blobs.mark_for_repack(frozenset(pack.key for pack in sparse))
 
     def _plan(self) -> None:
-        """Say when the next slice is due."""
+        """Set when the next slice is due."""
         if self._leftovers is not None or self._folded:
             self._due = self._paused_until
         else:
@@ -227,7 +231,7 @@ class Collector:
         try:
             not_swept = _problem_of(self._sweep)
             self._answer(not_swept)
-            # Each for itself: an entry that cannot be deleted does not keep the objects.
+            # Separately: an entry that cannot be deleted does not block the objects.
             problem = not_swept or _problem_of(self._clear_folded)
             problem = _problem_of(self._delete_some) or problem
             if problem is not None:
@@ -243,7 +247,7 @@ class Collector:
         pause = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self._failures, 20))
         self._failures += 1
         self._paused_until = self._clock.monotonic() + pause
-        log.warning("deletion is late, it will be tried again in %.0f s: %s", pause, error.message)
+        log.warning("deletion failed, retrying in %.0f s: %s", pause, error.message)
 
     def _sweep(self) -> None:
         if self._leftovers is None:
@@ -256,7 +260,7 @@ class Collector:
                 self._blobs.add_pack(item.key, item.size)
             if is_of_earlier_run(item.key, self._journal.fencing_epoch):
                 stored.append(item.key)
-        # In this order: what is live no more is in a manifest by then, and what is needed no more is in its grace.
+        # In this order: what is no longer live is in a manifest by then, and what is no longer needed is in its grace.
         unused = frozenset(stored) - self._blobs.live_keys()
         garbage = unused - self._needed(unused)
         state = self._journal.state
@@ -277,7 +281,7 @@ class Collector:
         return frozenset(key for entry in retained if entry.id in manifests for key in _keys_in(manifests[entry.id]))
 
     def _report_missing(self, keys: frozenset[str]) -> None:
-        """The listing that says what is too much also says what is missing."""
+        """The listing that shows leftovers also shows what is missing."""
         if keys and (gone := absent_among(self._store, sorted(keys)) & self._named_by_retained()):
             log.error("%d objects that checkpoints need are missing from the home, such as %s", len(gone), min(gone))
             self._missing(gone)
@@ -288,11 +292,11 @@ class Collector:
             self._folded = not clear_folded(self._store, folded.upto, SLICE, guard_of(self._journal.state))
 
     def _delete_some(self) -> None:
-        """Delete what is chosen and not needed.
+        """Delete the chosen keys that are not needed.
 
-        A key may be needed again after it was retired: a later checkpoint found its bytes in the home. As long as that
-        one is under way the key is live; from then on its manifest counts. So it is asked once more what is needed
-        after `reserve_for_deletion`, when no further reference can be made.
+        A key may be needed again after it was retired: a later checkpoint found its bytes in the home. While that
+        checkpoint is in progress the key is live; afterwards its manifest counts. So the needed keys are computed again
+        after `reserve_for_deletion`, when no new reference can be made.
         """
         chosen = frozenset(self._deletions.next(self._clock.monotonic(), SLICE))
         if not chosen or not self._owns_the_home():
@@ -308,11 +312,11 @@ class Collector:
             self._blobs.deleted(reserved - doubtful)
 
     def _owns_the_home(self) -> bool:
-        """Raises `HomeReplaced` when it is not the one that this run wrote to any more."""
+        """Raises `HomeReplaced` when it is no longer the home that this run wrote to."""
         try:
             self._journal.require_standing()
         except Fenced:
-            return False  # the heartbeat says so; the newer run goes on with it
+            return False  # the heartbeat reports it; the newer run continues the deletion
         return True
 
     def _delete(self, keys: Sequence[str], doubtful: set[str]) -> None:
@@ -351,8 +355,8 @@ class Collector:
     def _needed(self, keys: Iterable[str]) -> frozenset[str]:
         """Those that a retained checkpoint names, as far as their manifests could be read.
 
-        Also those of a checkpoint of which it is not known yet whether it completed, and of one that was retired but
-        not scheduled yet: it has the whole grace before it.
+        Also those of a checkpoint whose completion is unknown, and of one that was retired but not scheduled yet: its
+        whole grace is still ahead.
         """
         manifests = self._manifests.all()
         self._named = {id: self._named.get(id) or _keys_in(manifest) for id, manifest in manifests.items()}

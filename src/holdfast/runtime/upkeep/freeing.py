@@ -1,4 +1,4 @@
-"""Carries out a planned collection while no pipeline runs. The caller owns the job."""
+"""Performs a planned collection while no pipeline runs. The caller owns the job."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +19,12 @@ from holdfast.storage.limited import Allowance, LimitedStore
 
 _DELETERS = 8
 _BETWEEN_LOOKS = 200
-"""Deletions between two looks whether this is still one's own home. No newer run could be harmed: making way for it is
-only polite. But a home that was put back from a copy may need what goes."""
+"""Deletions between two checks of ownership and home. A newer run could not be harmed: the check only lets it proceed
+sooner. But a home that was restored from a copy may need what would be deleted."""
 
 Progress = Callable[[int], None]
 Look = Callable[[], None]
-"""Raises `Fenced` when a newer run has come, `HomeReplaced` when this is another home."""
+"""Raises `Fenced` when a newer run owns the job, `HomeReplaced` when this is another home."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ def append_retirement(journal: Journal, ids: tuple[CheckpointId, ...]) -> None:
 
 
 def fold(journal: Journal, grace_s: float, now: datetime) -> bool:
-    """Fold the journal when that is worth it, and say so. What the fold stands for can be deleted then."""
+    """Fold the journal when that is worthwhile; returns whether it did. Then the replaced entries can be deleted."""
     plan = plan_fold(journal.state, in_grace(journal.state, grace_s, now))
     if plan is not None:
         journal.fold(plan.dropped, plan.answers_lost_upto)
@@ -49,8 +49,8 @@ def fold(journal: Journal, grace_s: float, now: datetime) -> bool:
 
 
 def clear(store: ObjectStore, journal: Journal) -> None:
-    """Delete the entries that the newest fold stands for. Raises what `Look` raises: in a home that was put back, they
-    are all that there is."""
+    """Delete the entries that the newest fold replaces. Raises what `Look` raises: in a home that was restored from a
+    backup, they may be all there is."""
     folded, cleared = journal.state.folded, False
     while folded is not None and not cleared:
         journal.require_standing()
@@ -60,11 +60,11 @@ def clear(store: ObjectStore, journal: Journal) -> None:
 def free_without_owning(
     store: ObjectStore, state: JobState, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress
 ) -> Freed:
-    """For a home so full that not even a claim can be written: what needs no entry.
+    """For a home so full that not even a claim can be written: deletes what needs no entry.
 
-    When the newest run has ended, nobody is there who could still refer to what it left or retired; a run that comes
-    meanwhile refers only to what retained checkpoints name. When it has not, only what dead writers left goes. In a
-    home that was put back since `state` was read, nothing goes.
+    When the newest run has ended, no run can still reference what it left or retired; a run that starts meanwhile
+    references only what retained checkpoints name. When it has not ended, only leftovers of dead writers are deleted.
+    In a home that was restored from a copy since `state` was read, nothing is deleted.
     """
     ready = [item for item in objects if not item.wait_s]
     harmless = ready if state.ended is not None else [item for item in ready if item.why is Why.TEMPORARY]
@@ -74,7 +74,7 @@ def free_without_owning(
 def free(
     store: ObjectStore, objects: Iterable[Unneeded], allowance: Allowance, progress: Progress, look: Look
 ) -> Freed:
-    """Delete these, no faster than allowed; one that cannot be deleted does not keep the others.
+    """Delete these, no faster than allowed; one that cannot be deleted does not block the others.
 
     Raises what `look` raises.
     """
@@ -86,8 +86,8 @@ def free(
             try:
                 look()
             except Fenced as error:
-                hint = "that run goes on with it by itself"
-                raise Fenced(f"could not go on collecting: {error.message}", hint=hint) from error
+                hint = "that run continues the collection"
+                raise Fenced(f"could not continue the collection: {error.message}", hint=hint) from error
             _free_some(pool, paced, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
     return freed
 

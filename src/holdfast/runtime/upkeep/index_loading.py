@@ -1,8 +1,7 @@
-"""What earlier runs have uploaded, learnt while the query already runs: nothing of it is uploaded again.
+"""Loads the index of what earlier runs have uploaded, while the query already runs: none of it is uploaded again.
 
-Runs on the lane `journal`, as the first thing on it: the first checkpoint begins when it is known what need not be
-uploaded. A home whose manifests cannot be read keeps nobody: checkpoints then upload what they need, nothing of earlier
-runs is deleted, and it is tried again later.
+Runs first on the journal lane: the first checkpoint begins when the index is known. Manifests that cannot be read block
+nothing: checkpoints then upload what they need, nothing of earlier runs is deleted, and loading is retried later.
 """
 
 import math
@@ -37,7 +36,8 @@ class IndexLoader:
         lanes: Lanes,
         done: Callable[[], None],
     ) -> None:
-        """`manifests` gets what was read. `readers` is how many are read at once. `done` is called when all were."""
+        """`manifests` receives what was read. `readers` is the number of concurrent reads. `done` is called when all
+        were read."""
         self._store = store
         self._journal = journal
         self._blobs = blobs
@@ -49,7 +49,7 @@ class IndexLoader:
         self._due = -math.inf
 
     def poll(self) -> None:
-        """Called by the loop: begin when it is due, which it is at first, and after each failure."""
+        """Called by the loop: begin when due, which is at first and after each failure."""
         if self._clock.monotonic() >= self._due:
             self._due = math.inf
             self._lanes.submit("journal", self._remember)
@@ -59,7 +59,7 @@ class IndexLoader:
         try:
             found = self._read(entries)
         except StorageError as error:
-            log.warning("what earlier runs uploaded is not known yet, it may be uploaded again: %s", error.message)
+            log.warning("could not load the index of uploaded objects, they may be uploaded again: %s", error.message)
             self._due = self._clock.monotonic() + _TRY_AGAIN_AFTER_S
             return
         for entry, manifest in zip(entries, found, strict=True):
@@ -71,7 +71,7 @@ class IndexLoader:
         self._done()
 
     def _read(self, entries: Sequence[CheckpointCompleted]) -> list[Manifest | None]:
-        """The newest alone at first: when it cannot be read, the others are not waited for."""
+        """The newest first, alone: when it cannot be read, the others are not tried."""
         newest_first = sorted(entries, key=lambda entry: -entry.id)
         manifests = {entry.id: self._load(entry) for entry in newest_first[:1]}
         others = newest_first[1:]
@@ -83,7 +83,7 @@ class IndexLoader:
         return [manifests[entry.id] for entry in entries]
 
     def _load(self, entry: CheckpointCompleted) -> Manifest | None:
-        """None when it is damaged, or a newer version wrote it: then what it names is simply not known."""
+        """None when it is damaged, or written by a newer version: then its objects stay unknown."""
         try:
             return load_manifest(self._store, entry)
         except (Corrupt, NewerFormat):

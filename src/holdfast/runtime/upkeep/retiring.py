@@ -1,6 +1,6 @@
-"""Retention, carried out by the owner: retire in the journal first, delete later.
+"""Retention by the owner: retire in the journal first, delete later.
 
-Everything here runs on the lane `journal`. What may be deleted is handed to the collector, which has a lane of its own.
+Everything here runs on the journal lane. The collector, which has its own lane, deletes.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Retiring:
         self._lanes.submit("journal", self._retire)
 
     def collect(self, reply: Reply) -> None:
-        """On request: apply retention and look for leftovers now. What there is is deleted in the background."""
+        """On request: apply retention and look for leftovers now. The deletion follows in the background."""
 
         def on_sweep(pending: PendingDeletions, problem: StorageError | None) -> None:
             reply(_outcome(pending, problem))
@@ -65,7 +65,7 @@ class Retiring:
 
     def _retire(self) -> None:
         try:
-            self._journal.settle()  # what is in doubt may name what would be retired
+            self._journal.settle()  # an unknown entry may name what would be retired
             newest = next(iter(self._journal.state.restorable()), None)
             if newest is not None and not self._collector.is_there(newest):
                 return
@@ -78,7 +78,7 @@ class Retiring:
             self._post(RunFenced(error.message))
             return
         except StorageError as error:
-            log.warning("retention is late, it will be tried after the next checkpoint: %s", error.message)
+            log.warning("retention failed, retrying after the next checkpoint: %s", error.message)
             return
         self._collector.orphaned(self._blobs.unclaimed() | self._checkpointing.orphaned_manifests())
         self._collector.look_at_packs()

@@ -1,11 +1,12 @@
-"""The background scrub: every retained object is read once per period, and damage is dealt with before it is needed.
+"""The background scrub: reads every retained object once per period, so that damage is found before the object is
+needed.
 
-Runs on a lane of its own, an object at a time, evenly spread over the period, and not while a checkpoint is under way
-unless it has fallen far behind. Objects are taken in the order of their digests, from a random place on: a job that is
-restarted often does not read the same objects again and again.
+Runs on its own lane, an object at a time, evenly spread over the period, and not during a checkpoint unless it has
+fallen far behind. Objects are taken in the order of their digests, from a random position: a job that restarts often
+does not read the same objects again and again.
 
-Damage is read twice, then repaired. What cannot be repaired is marked in the journal, and not referred to any more: the
-next checkpoint uploads those bytes anew, and is wanted even when no batch was committed since.
+Damage is confirmed by a second read, then repaired. What cannot be repaired is marked in the journal, and no longer
+referenced: the next checkpoint uploads those bytes again, and is due even when no batch was committed since.
 """
 
 from bisect import bisect_right
@@ -33,14 +34,14 @@ DAMAGED = "checkpoints_damaged"
 _COST_PER_OBJECT = 64 << 10
 """A request takes about as long as reading this many bytes."""
 _STEP = 0.001
-"""Of everything: at least this much is read in one step."""
+"""The fraction of all bytes that one step reads at least."""
 _SHORTEST_S = 0.2
-"""Steps do not follow each other more quickly."""
+"""The minimum pause between two steps."""
 _AT_ONCE = 64 << 20
-"""A step that reads more than this lets others go first."""
+"""A step that reads more than this waits for other work."""
 _WAIT_AFTER_ERROR_S = 60.0
 _BEHIND = 0.25
-"""Of the period: so late, the scrub no longer waits for a moment without a checkpoint."""
+"""As a fraction of the period: when the scrub is this late, it also runs during checkpoints."""
 
 RaiseAlarm = Callable[[str, Severity, str, str], None]
 
@@ -61,7 +62,8 @@ class Scrubbing:
         raise_alarm: RaiseAlarm,
         clear_alarm: Callable[[str, str], None],
     ) -> None:
-        """`period` in seconds, None for no scrub. `begin_at`, from 0 to 1, is where among the objects it begins."""
+        """`period` in seconds, None for no scrub. `begin_at`, from 0 to 1, is the starting position among the
+        objects."""
         self._store = store
         self._journal = journal
         self._blobs = blobs
@@ -77,7 +79,7 @@ class Scrubbing:
         self._under_way = False
         self._inventory: tuple[frozenset[CheckpointId], dict[str, StoredFiles]] = (frozenset(), {})
         self._damage: dict[str, str] = {}
-        """Key → what is wrong, of objects that could not be repaired."""
+        """Key → damage, of objects that could not be repaired."""
         self._lap_found = False
         self._silent = False
         self._suspected: set[str] = set()
@@ -86,7 +88,7 @@ class Scrubbing:
     # On the loop's thread.
 
     def poll(self, now: float, directory: RunDirectory, *, busy: bool) -> None:
-        """Begin the next step when it is due. What is suspected goes first, also where there is no scrub."""
+        """Begin the next step when it is due. Suspected objects come first, even when there is no scrub."""
         if self._suspected and not self._under_way and now >= self._suspects_due:
             keys, self._suspected = frozenset(self._suspected), set()
             self._under_way = True
@@ -99,14 +101,14 @@ class Scrubbing:
         self._lanes.submit("scrub", lambda: self._step(directory))
 
     def suspect(self, keys: frozenset[str]) -> None:
-        """Objects that seem to be gone: they are repaired, or marked and not referred to any more. From any thread."""
+        """Objects that seem to be missing: they are repaired, or marked and no longer referenced. From any thread."""
         self._post(lambda: self._suspected.update(keys))
 
     def _stepped(self, wait: float) -> None:
         self._under_way = False
         self._next_at = self._clock.monotonic() + wait
 
-    # On the scrub's lane.
+    # On the scrub lane.
 
     def _step(self, directory: RunDirectory) -> None:
         wait = _WAIT_AFTER_ERROR_S
@@ -115,7 +117,7 @@ class Scrubbing:
             self._silent = False
         except StorageError as error:
             if not self._silent:
-                log.warning("the scrub could not go on, trying on: %s", error.message)
+                log.warning("the scrub failed, retrying: %s", error.message)
             self._silent = True
         finally:
             self._post(lambda: self._stepped(wait))
@@ -129,7 +131,7 @@ class Scrubbing:
                 if manifest_key(entry.manifest) in keys:
                     self._check_manifest(entry.id, entry.manifest)
         except StorageError as error:
-            log.warning("what seems to be missing could not be looked for, trying on: %s", error.message)
+            log.warning("could not check objects that seem to be missing, retrying: %s", error.message)
             self.suspect(keys)
             self._suspects_due = self._clock.monotonic() + _WAIT_AFTER_ERROR_S
         finally:
@@ -139,7 +141,7 @@ class Scrubbing:
         self._under_way = False
 
     def _read_some(self, directory: RunDirectory) -> float:
-        """Read the next objects; the answer is how long to wait until the ones after them are due."""
+        """Read the next objects; returns how long to wait until the following ones are due."""
         assert self._period is not None
         objects = self._objects()
         self._mark_what_was_completed_since(objects)
@@ -187,7 +189,7 @@ class Scrubbing:
                 self._clear(stored.checkpoints)
             return
         if stored.key not in self._objects():
-            return  # retired and deleted meanwhile
+            return  # it was retired and deleted meanwhile
         self._lap_found = True
         here = LocalFiles(directory.location, directory.pieces)
         where = Repair(self._store, objects, [here]).put_right(stored)
@@ -208,15 +210,14 @@ class Scrubbing:
         elif id in {entry.id for entry in self._journal.state.retained()}:
             self._lap_found = True
             if known is not None and Repair(self._store, {}).put_manifest_right(known, digest):
-                self._tell("warning", f"{key} was damaged and is repaired: this run still knew what was in it")
+                self._tell("warning", f"{key} was damaged and is repaired: this run still had its contents")
                 self._damage.pop(key, None)
                 self._clear((id,))
             else:
                 self._cannot_repair(key, digest, found)
 
     def _check_entry(self, key: str, data: bytes) -> None:
-        """An entry, or a fold, that is damaged or missing would stop the next start. As long as this run lives, it
-        knows what was in it."""
+        """A damaged or missing entry, or fold, would stop the next start. While this run lives, it has the contents."""
         if any(self._reads_as(key, data) for _ in range(2)) or key not in self._journal.objects():
             return
         self._lap_found = True
@@ -237,7 +238,7 @@ class Scrubbing:
         self._lanes.submit("journal", lambda: self._appending(lambda: self._mark(damage)))
 
     def _mark_what_was_completed_since(self, objects: Mapping[str, StoredFiles]) -> None:
-        """A checkpoint that was under way when the damage was found may name the object all the same."""
+        """A checkpoint in progress when the damage was found may still name the object."""
         manifests = {manifest_key(entry.manifest) for entry in self._journal.state.retained()}
         self._damage = {key: detail for key, detail in self._damage.items() if key in objects or key in manifests}
         if self._damage:
@@ -245,7 +246,7 @@ class Scrubbing:
             self._lanes.submit("journal", lambda: self._appending(lambda: self._mark(damage)))
 
     def _clear(self, ids: tuple[CheckpointId, ...]) -> None:
-        """Marked ones of these that verify whole now."""
+        """Clears the marks of those that verify completely now."""
         state = self._journal.state
         marked = [state.completed[id] for id in ids if id in state.corrupt and id not in state.passed_over]
         sound = [e.id for e in marked if verify(self._store, e.id, e.manifest, parallelism=1).sound]
@@ -253,10 +254,10 @@ class Scrubbing:
             self._lanes.submit("journal", lambda: self._appending(lambda: self._mark_repaired(sound)))
 
     def _tell(self, severity: Severity, message: str) -> None:
-        hint = "look at the storage: what it holds changes without being written; holdfast verify reads all of it"
+        hint = "check the storage: its contents change without being written; holdfast verify reads all of it"
         self._post(lambda: self._raise_alarm(DAMAGED, severity, message, hint))
 
-    # On the journal's lane.
+    # On the journal lane.
 
     def _appending(self, append: Callable[[], None]) -> None:
         try:
@@ -264,7 +265,7 @@ class Scrubbing:
         except Fenced as error:
             self._post(RunFenced(error.message))
         except StorageError as error:
-            log.warning("damage could not be recorded, it will be tried again: %s", error.message)
+            log.warning("could not record damage, retrying: %s", error.message)
 
     def _mark(self, damage: Mapping[str, str]) -> None:
         state = self._journal.state
@@ -272,25 +273,24 @@ class Scrubbing:
         new = {id: detail for id, detail in found.items() if id not in state.corrupt}
         for id, detail in new.items():
             mark_corrupt(self._journal, id, detail, passed_over=False)
-        # From here on those bytes are uploaded anew. Each time: a checkpoint completed meanwhile brings them back.
+        # From here on those bytes are uploaded again. Repeated each time: a checkpoint that completed meanwhile
+        # references them again.
         self._blobs.forget(damage.keys())
         for id in new:
             self._post(CheckpointDamaged(id))
         if new:
             left = len(self._journal.state.restorable())
             ids = ", ".join(str(id) for id in sorted(new))
-            message = (
-                f"damage was found that cannot be repaired: checkpoints {ids} are not chosen any more, {left} are left"
-            )
+            message = f"damage was found that cannot be repaired: checkpoints {ids} are no longer used, {left} are left"
             self._tell("warning" if left else "critical", message)
 
     def _put_back(self, key: str, data: bytes) -> None:
-        """Only the owner may, in its own home, and only what no fold stands for: this lane folds."""
+        """Only the owner may repair it, in its own home, and only what no fold replaces: this lane folds."""
         if self._journal.objects().get(key) != data or self._reads_as(key, data):
             return
         self._journal.require_standing()
         self._store.upload(key, [data])
-        self._tell("warning", f"{key} was damaged or lost and is repaired: this run still knew what was in it")
+        self._tell("warning", f"{key} was damaged or lost and is repaired: this run still had its contents")
 
     def _mark_repaired(self, ids: list[CheckpointId]) -> None:
         state = self._journal.state
@@ -301,5 +301,5 @@ class Scrubbing:
 
 
 def _name(key: str) -> str:
-    """The digest in a key, which spreads all kinds of objects evenly."""
+    """The digest in a key: it spreads all kinds of objects evenly."""
     return key.rpartition("/")[2]
