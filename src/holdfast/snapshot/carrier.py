@@ -1,8 +1,8 @@
-"""Copies the shards of a plan into the home, in groups, while Spark goes on writing.
+"""Copies the shards of a plan into the home, in groups, while Spark continues to write.
 
-A group is copied by one thread, here or (`remote_copier`) in another process. Its small files share packs, so that a
-query of two hundred partitions writes a handful of objects per checkpoint. A file that is no longer the one that was
-planned makes the copy decline; nothing copied before is lost by that, since the next attempt finds it in the home.
+One thread copies a group, here or (`remote_copier`) in another process. Its small files share packs, so that a query of
+two hundred partitions writes a handful of objects per checkpoint. If a file is no longer the planned one, the copy
+fails with `ShardDeclined`. Files copied before are not lost: the next attempt finds them in the home.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _COST_PER_FILE = 64 << 10
 """Opening and hashing a small file takes about as long as copying this many bytes."""
 
 _WORTH_A_GROUP = PACK_TARGET
-"""Less work than this is not divided: a second thread would save little, and write one more pack."""
+"""Less work than this is not split: a second thread would save little, and write one more pack."""
 
 READ_WHOLE = 68 << 20
 """A file up to this size is held in memory, so that it is read and hashed once. Compaction makes SSTs of 64 MiB."""
@@ -61,7 +61,7 @@ class ShardCopy:
 
 
 class Carrier(Protocol):
-    """Brings every file of a group of shards into the home and says where each one is."""
+    """Copies every file of a group of shards into the home and returns where each one is."""
 
     def __call__(
         self,
@@ -76,9 +76,9 @@ class Carrier(Protocol):
 def grouped(
     shards: Sequence[ShardPlan], groups: int, is_new: Callable[[WorkFile], bool] = lambda file: True
 ) -> tuple[tuple[ShardPlan, ...], ...]:
-    """At most `groups` groups of about equal cost, none empty. Depends on nothing but the arguments.
+    """At most `groups` groups of about equal cost, none empty. Deterministic.
 
-    Only files that are new cost something. Little work makes few groups, because each one writes a pack of its own.
+    Only new files have a cost. Little work makes few groups, because each group writes its own pack.
     """
     costs_of = {shard.shard: _cost(shard, is_new) for shard in shards}
     worthwhile = max(1, -(-sum(costs_of.values()) // _WORTH_A_GROUP))
@@ -118,9 +118,9 @@ class _Packed:
 
 @dataclass(frozen=True, slots=True)
 class _Proven:
-    """The bytes of a file, of which the last piece comes only after all of them have proved to have `digest`.
+    """The bytes of a file. Yields the last piece only after all pieces are proved to have `digest`.
 
-    They can be had again, from the beginning: an upload that breaks is repeated.
+    Can be iterated again from the beginning, to retry an upload.
     """
 
     handle: Handle
@@ -214,7 +214,7 @@ class _GroupCopy:
         self._same_content = []
 
     def _add_large(self, shard: ShardId, file: WorkFile) -> None:
-        """Hash first, then send: most large files are in the home already, and need no sending."""
+        """Hash first, then upload: most large files are in the home already."""
         with self._directory.open_planned(file) as handle:
             digest, content = self._content(handle, file)
             if not self._reuse(file, digest):
@@ -225,7 +225,7 @@ class _GroupCopy:
         self._blobs.recognise(file, digest)
 
     def _content(self, handle: Handle, file: WorkFile) -> tuple[Digest, Iterable[bytes]]:
-        """The digest of the file, and its bytes with that digest, which can be had again."""
+        """The digest of the file, and its bytes, which can be iterated again."""
         if file.size <= READ_WHOLE:
             data = whole(handle, file)
             return digest_of(data), [data]

@@ -1,8 +1,8 @@
-"""Copying a group of shards in another process, which may be on another machine: what it is told, and what it answers.
+"""Copies a group of shards in another process, perhaps on another machine: the task, and its report.
 
-The process has the work directory and the home before it, or it is unfit and says so. It gets no credentials: it finds
-them in its own environment, as every process that opens a home. What it uploads has the keys that the run itself would
-have given it.
+The process must reach the same work directory and the same home; otherwise it reports `WorkerUnavailable`. It gets no
+credentials: like every process that opens a home, it finds them in its own environment. Its uploads have the same keys
+as uploads of the run itself.
 """
 
 import os
@@ -24,25 +24,26 @@ from holdfast.storage.urls import open_store
 from holdfast.workdir.interface import WorkDirectory
 
 _BURST_SECONDS = 0.1
-"""A limited copy task begins with so little that many short ones keep to the limit, too."""
+"""Initial burst of a rate-limited copy task: small, so that many short tasks keep to the limit too."""
 
 
 class WorkerUnavailable(Exception):
-    """This process cannot do the copy task, another one may."""
+    """This process cannot run the copy task; another one may."""
 
 
 @dataclass(frozen=True)
 class CopyPlace:
-    """Where a copy task is done. Two machines can have different directories of one name, so each proves its own."""
+    """Where a copy task reads and writes. A path can be another directory on another machine, so each process checks
+    it."""
 
     home: str
     job: str
     storage_deadline: float
     witness: str
-    """Key of an entry of the journal that this run has seen: a home that has not got it is another home."""
+    """Key of a journal entry that this run has seen: a home without it is another home."""
     witness_digest: Digest
     directory: WorkDirectory
-    """With the pins that this run holds."""
+    """Includes the pins of this run."""
     directory_identity: str
 
 
@@ -51,9 +52,9 @@ class CopyTask:
     place: CopyPlace
     fencing_epoch: FencingEpoch
     shards: tuple[ShardPlan, ...]
-    """Only files of which it is not known where the home has them."""
+    """Only files whose object in the home is not known."""
     expected: tuple[ManifestFile, ...]
-    """What the home probably has of them; a file with other bytes is uploaded."""
+    """Objects that probably hold these files; a file with other bytes is uploaded."""
     damaged: frozenset[str]
     bytes_per_second: float | None = None
 
@@ -63,15 +64,15 @@ class CopyReport:
     host: str
     pid: int
     found: tuple[ManifestFile, ...]
-    """The files that the home has now, all of them or as far as it went."""
+    """The files that are in the home now: all, or those copied before the failure."""
     written: tuple[tuple[ShardId, int, int], ...]
-    """Of each shard the new bytes and objects; empty when it was not done."""
+    """New bytes and objects of each shard; empty after a failure."""
     usage: Usage
     failure: ShardDeclined | HoldfastError | WorkerUnavailable | None = None
 
 
 def run_copy_task(copy_task: CopyTask) -> CopyReport:
-    """Called in the other process. Whatever stands in the way is in the report."""
+    """Called in the other process. The report contains any failure."""
     return in_the_background(lambda: _perform(copy_task))
 
 
@@ -124,8 +125,8 @@ def _limited(store: ObjectStore, bytes_per_second: float | None) -> ObjectStore:
 
 @dataclass(frozen=True)
 class _SentOnce:
-    """What is there is not sent again. A copy task that was cut short, or whose answer got lost, has left things there
-    that nobody knows of."""
+    """Does not upload objects that exist. An interrupted copy task, or one whose answer was lost, leaves objects that
+    are in no index."""
 
     uploads: Uploads
     store: ObjectStore

@@ -13,10 +13,10 @@ _NICE = 10
 
 
 def in_the_background(work: Callable[[], T]) -> T:
-    """Do it in a thread that yields the processor to others, and wait for it.
+    """Run it in a thread of low priority, and wait for it.
 
-    On Linux a thread has a priority of its own, which may be lowered but not raised again: so the thread ends with the
-    work. Elsewhere it runs as any other.
+    On Linux a thread has its own priority, which can be lowered but not raised again, so the thread ends with the work.
+    On other systems it has the usual priority.
     """
     done: Future[T] = Future()
 

@@ -1,7 +1,7 @@
-"""The carrier that has groups of shards copied by other processes.
+"""The carrier that lets other processes copy groups of shards.
 
-What the home is known to have is not asked for. What others cannot do, or what is not worth their while, is copied
-here: a checkpoint does not fail because of how it was going to be made.
+Files that are known to be in the home are left out. Groups that other processes cannot copy, or that are too small, are
+copied here: a checkpoint does not fail because no worker is available.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,15 +24,15 @@ from holdfast.workdir.interface import WorkDirectory
 
 class TaskRunner(Protocol):
     def at_once(self) -> int:
-        """How many tasks are done at the same time, at most."""
+        """How many tasks run at the same time, at most."""
 
     def send(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport:
-        """Have it done. Raises `Cancelled`, or `WorkerUnavailable` when there is nobody to do it."""
+        """Run it. Raises `Cancelled`, or `WorkerUnavailable` when no process can run it."""
 
 
 @dataclass(frozen=True)
 class Home:
-    """The job's home, as this process uses it and as others are told to."""
+    """The job's home, as this process uses it and as it is sent to others."""
 
     url: str
     job: str
@@ -106,7 +106,7 @@ class RemoteCopier:
         return self._witness
 
     def _sent(self, copy_task: CopyTask, cancelled: Callable[[], bool]) -> CopyReport | None:
-        """None when nobody could do it."""
+        """None when no process could run it."""
         try:
             report = self._runner.send(copy_task, cancelled)
             if self._home.meter is not None:
@@ -121,7 +121,7 @@ class RemoteCopier:
         return report
 
     def _tell(self, why: str) -> None:
-        """Once, as long as nothing else is the matter."""
+        """Logs each reason once, until another one occurs."""
         if why != self._warned:
             self._warned = why
             log.warning("the driver copies by itself: %s", why)

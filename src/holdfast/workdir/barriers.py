@@ -23,8 +23,8 @@ def newest_barrier(directory: WorkDirectory) -> BatchId | None:
 
 
 def has_planned(directory: WorkDirectory, barrier: BatchId) -> bool:
-    """Whether the batch behind the barrier was planned, and a power cut has left its offsets whole: a version, the
-    batch's own line, and one line for each source."""
+    """Whether the batch after the barrier was planned and its offsets file is complete (after a power loss it may not
+    be): a version, the batch's own line, and one line for each source."""
     try:
         data = directory.read(f"offsets/{barrier + 1}")
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def has_planned(directory: WorkDirectory, barrier: BatchId) -> bool:
 def plan(directory: WorkDirectory, barrier: BatchId, *, planned: bool = False) -> SnapshotPlan:
     """What to copy for `barrier`, which must have been seen as committed. Raises `NotPlannable`.
 
-    With `planned` also the offsets of a batch that was planned behind it.
+    With `planned` also the offsets of the planned batch after it.
     """
     return layout.plan_snapshot(
         barrier,
@@ -47,15 +47,15 @@ def plan(directory: WorkDirectory, barrier: BatchId, *, planned: bool = False) -
 
 
 def files_of(directory: WorkDirectory) -> tuple[WorkFile, ...]:
-    """Every regular file, hidden ones included. Files that vanish meanwhile may or may not be in the answer."""
+    """Every regular file, hidden ones included. Files that are deleted meanwhile may or may not be included."""
     return (*directory.scan(skip=_SOURCES), *_settled(directory, _SOURCES))
 
 
 def _settled(directory: WorkDirectory, folder: str) -> tuple[WorkFile, ...]:
-    """The files of a log that grows while it is read, without holes.
+    """The files of a log that grows while it is read, without gaps.
 
-    One listing may miss entry k and show k+1. A source restored so would skip the input that k names. Two equal
-    listings in a row cannot: whatever existed when the first one ended is in the second.
+    One listing may miss entry k and show k+1. A source restored from it would skip the input that k names. Two equal
+    listings in a row cannot: every file that existed when the first one ended is in the second.
     """
     newest = tuple(directory.scan(folder))
     for _ in range(_SETTLING_SCANS):
@@ -83,12 +83,12 @@ class _ArchiveMetadata(msgspec.Struct):
     logFiles: list[_LogFile] = []
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _ARCHIVE_DECODER = msgspec.json.Decoder(_ArchiveMetadata)
 
 
 def referenced_files(archive: bytes, shown: str) -> dict[str, int]:
-    """The files that a RocksDB archive refers to, with their sizes (-1: not said)."""
+    """The files that a RocksDB archive refers to, with their sizes (-1: unknown)."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as opened:
             text = opened.read("metadata")

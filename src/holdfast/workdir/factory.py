@@ -1,4 +1,4 @@
-"""Which work directory a path or URL means. A new kind of place gets its line in `_PLACES`."""
+"""Creates the work directory for a path or URL. A new kind of place gets its line in `_PLACES`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.workdir.mounted import MountedDirectory
 
 
 def work_directory(given: str | Path) -> WorkDirectory:
-    """Spark writes there as to any file system; holdfast must be able to read it. Nothing is touched."""
+    """Spark writes there as to any file system; holdfast must be able to read it. Does no I/O."""
     scheme, colon, _ = str(given).partition("://")
     if not colon:
         return MountedDirectory(Path(given))
@@ -30,8 +30,8 @@ def default_work(home: str) -> WorkDirectory:
 
 
 def local_place(work: str | Path | None, home: str) -> Path:
-    """Where a job keeps on this machine what does not belong into the work directory itself: beside it, or where it
-    would be by default when it is not mounted."""
+    """Where a job keeps local files that do not belong into the work directory itself: beside it or, when it is not
+    mounted, at the default place."""
     given = work_directory(work).mounted_at if work is not None else None
     return given or _default_path(home)
 
@@ -44,7 +44,7 @@ def _mounted(url: str) -> WorkDirectory:
 
 
 def _hdfs(url: str) -> WorkDirectory:
-    """Nothing in it is escaped: Spark takes it as it is."""
+    """The URL is not escaped: Spark uses it unchanged."""
     parts = urlsplit(url)
     if "@" in parts.netloc or parts.query or parts.fragment or not parts.hostname:
         raise InvalidSettings.of(
@@ -69,7 +69,7 @@ def _not_usable(given: str) -> InvalidSettings:
 
 
 def _default_path(home: str) -> Path:
-    """Below the user's data directory, apart for each home, so that equal job names of two homes do not meet."""
+    """Below the user's data directory, separate for each home, so that equal job names of two homes do not collide."""
     data = os.environ.get("XDG_DATA_HOME") or _home_directory() / ".local" / "share"
     return Path(data) / "holdfast" / "work" / hashlib.sha256(home.rstrip("/").encode()).hexdigest()[:12]
 

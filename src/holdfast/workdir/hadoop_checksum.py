@@ -13,7 +13,7 @@ _MAGIC = b"crc\0"
 
 
 def checksum_name(name: str) -> str:
-    """What Hadoop calls the checksum of the file with this name, in the same folder."""
+    """The name of Hadoop's checksum file for this file, in the same folder."""
     return f".{name}.crc"
 
 
@@ -23,7 +23,7 @@ def _checksum_of(path: str) -> str:
 
 
 def matches_checksum(directory: WorkDirectory, path: str) -> bool:
-    """Whether the file's bytes are those that were written; True when there is no checksum to tell by."""
+    """Whether the file's bytes match its checksum; True when there is no checksum."""
     try:
         stored = directory.read(_checksum_of(path))
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def matches_checksum(directory: WorkDirectory, path: str) -> bool:
 
 
 def fits_length(directory: WorkDirectory, path: str) -> bool:
-    """Whether the checksum is that of a file with so many pieces. Hadoop does not notice when some are missing."""
+    """Whether the checksum file covers as many pieces as the file has. Hadoop does not notice when some are missing."""
     checksum = _checksum_of(path)
     try:
         with directory.open(checksum) as file:

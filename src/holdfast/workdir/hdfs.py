@@ -1,9 +1,10 @@
-"""A directory of HDFS, which has no links: what is planned is read as long as Spark leaves it, and the directory of the
-run before is taken over by renaming it.
+"""A directory of HDFS, which has no hard links: planned files can be read until Spark deletes them, and the directory
+of the previous run is taken over by renaming it.
 
-That takes it away from whatever of that run is still alive. All that Spark and holdfast write there they write by name,
-and the old name leads elsewhere from then on: a batch that was under way is in what was taken over, with its commit, or
-can never be committed there. A file that is open for writing goes along, and no barrier needs it.
+The rename also fences processes of that run that are still alive. Spark and holdfast write by path, and the old path
+does not lead to the directory any more: a batch in progress was committed before the rename and is in the renamed
+directory, or can never be committed there. A file that is open for writing moves with the directory, and no barrier
+needs it.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class HdfsCluster:
     """Where a NameNode is. Nothing is loaded or connected before the first use."""
 
     def __init__(self, address: str, patience: float | None = None) -> None:
-        """`address` is hdfs://host:port or hdfs://nameservice. `patience` is how long an answer, of the NameNode or
-        with a few bytes, may take; None for the usual times."""
+        """`address` is hdfs://host:port or hdfs://nameservice. `patience` is the timeout for an answer of the NameNode
+        and for a few bytes; None for the defaults."""
         self.address = address
         self._patience = patience
 
@@ -47,7 +48,7 @@ class HdfsCluster:
     @cached_property
     def connection(self) -> HdfsConnection:
         try:
-            # Loaded here: other places do not need it.
+            # Imported here: other places do not need it.
             from holdfast.storage.hdfs_connection import HdfsConnection
         except ModuleNotFoundError as error:
             rule = f"HDFS needs the package {error.name}"
@@ -63,7 +64,7 @@ class HdfsDirectory:
     mounted_at = None
 
     def __init__(self, cluster: HdfsCluster, path: str) -> None:
-        """`path` is absolute and as HDFS knows it: nothing in it is escaped."""
+        """`path` is absolute and not escaped."""
         self._cluster = cluster
         self._path = path
 
@@ -87,7 +88,7 @@ class HdfsDirectory:
     # --- looking ---
 
     def identity(self) -> str:
-        """HDFS tells no numbers: it is when the query's id was written."""
+        """HDFS exposes no inode numbers, so it is the time when the query's id was written."""
         return str(self._below("metadata").stat().st_mtime_ns)
 
     def exists(self, path: str = "") -> bool:
@@ -124,8 +125,8 @@ class HdfsDirectory:
 
     @contextmanager
     def open_planned(self, file: WorkFile) -> Iterator[Handle]:
-        """A handle does not tell which file it is of. But the planned file was there before it was opened; if it is
-        there after that, it is what was opened. One that is deleted then can perhaps not be read to its end."""
+        """A handle does not identify its file. But if the planned file exists before and after the open, it is the file
+        that was opened. If it is deleted later, the read may fail before its end."""
         path = self._below(file.path)
         with opening():
             handle = path.open("rb")
@@ -210,7 +211,7 @@ class _HdfsBuilding:
                 file.write(chunk)
 
     def take(self, file: WorkFile) -> None:
-        """Through this process: HDFS has neither links nor copies of its own."""
+        """Copies through this process: HDFS has neither hard links nor server-side copies."""
         assert self._taking_from is not None
         with self._taking_from.open_planned(file) as handle:
             self.write(file.path, iter(lambda: handle.read(1 << 20), b""))

@@ -1,10 +1,10 @@
 """A file or directory of HDFS, with as much of `pathlib.Path` as `hdfs` needs, and under the same names.
 
-What goes wrong is an `OSError`, as with local files. No call waits for ever (`hdfs_connection`).
+Failures are `OSError`s, as with local files. Every call has a timeout (`hdfs_connection`).
 
-A file has no number here: it is known by its size and the time when it was closed, in milliseconds. A handle reads the
-blocks of the file that it opened. When that file is deleted they vanish some time later, and reading fails; it never
-goes on with the bytes of a file that took the name.
+A file has no inode number here: its identity is its size and the time when it was closed, in milliseconds. A handle
+reads the blocks of the file that it opened. When that file is deleted, HDFS removes the blocks some time later, and
+reading fails; it never continues with the bytes of another file under the same name.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CHUNK = 4 << 20
-"""So small that a slow DataNode is not taken for a dead one."""
+"""Small enough that a slow DataNode does not count as dead."""
 _DIRECTORY_MODE = 0o755
 _TEMPORARY = ".tmp-"
-"""Spark and holdfast pass over names that begin with a dot."""
+"""Spark and holdfast ignore names that begin with a dot."""
 _NAMED = (FileNotFoundError, FileExistsError, IsADirectoryError)
 
 
@@ -48,7 +48,7 @@ class HdfsStatus:
 
 class HdfsPath:
     def __init__(self, connection: HdfsConnection, path: str, listed: FileStatus | None = None) -> None:
-        """`path` is absolute and as HDFS knows it: nothing in it is escaped. `listed` is what a listing said of it."""
+        """`path` is absolute and not escaped. `listed` is its status from a listing."""
         self._connection = connection
         self._path = PurePosixPath(path)
         self._listed = listed
@@ -82,7 +82,7 @@ class HdfsPath:
         return True
 
     def is_dir(self) -> bool:
-        """Of what a listing gave, as it was then."""
+        """For a path from a listing, as of that listing."""
         if self._listed is not None:
             return self._listed.isdir
         try:
@@ -95,9 +95,9 @@ class HdfsPath:
             yield HdfsPath(self._connection, str(self._path / status.path.rpartition("/")[2]), status)
 
     def files(self, skip: str | None = None) -> Iterator[tuple[str, HdfsStatus]]:
-        """Every file below, by its path from here, without what is below `skip` of this folder.
+        """Every file below, by its relative path, without files below the subfolder `skip`.
 
-        What vanishes meanwhile may be in the answer or not.
+        Files that are deleted meanwhile may or may not be included.
         """
         try:
             found = list(self.iterdir())
@@ -135,7 +135,7 @@ class HdfsPath:
             return handle.write(data)
 
     def write_whole(self, data: bytes) -> None:
-        """Readers find the old bytes or the new ones. It is on its DataNodes when this returns."""
+        """Readers find the old bytes or the new ones. The data is on its DataNodes when this returns."""
         temporary = self.with_name(f"{_TEMPORARY}{unique_name()}")
         try:
             temporary.write_bytes(data)
@@ -153,14 +153,14 @@ class HdfsPath:
         self._asked(lambda client, path: client.mkdirs(path, _DIRECTORY_MODE, parents))
 
     def rename(self, target: HdfsPath) -> None:
-        """Raises `FileExistsError` when the name is taken, by an empty directory too."""
+        """Raises `FileExistsError` when the target exists, even as an empty directory."""
         self._rename(target, overwrite=False)
 
     def unlink(self, missing_ok: bool = False) -> None:
         self._delete(missing_ok=missing_ok, recursive=False)
 
     def remove_tree(self) -> None:
-        """It and all that is below; harmless when it is not there."""
+        """Deletes recursively; harmless when it does not exist."""
         self._delete(missing_ok=True, recursive=True)
 
     def _delete(self, *, missing_ok: bool, recursive: bool) -> None:
@@ -176,7 +176,7 @@ class HdfsPath:
         self._asked(lambda client, path: client.rename(path, to, overwrite))
 
     def _asked(self, question: Callable[[RawClient, str], T]) -> T:
-        """By the NameNode."""
+        """A call to the NameNode."""
         path = str(self._path)
         try:
             return self._connection.ask(lambda client: question(client, path))
@@ -189,15 +189,15 @@ class HdfsPath:
         return self._connection.metadata_patience
 
     def reader(self) -> tuple[RawFileReader, HdfsStatus]:
-        """A reader, and what the file is."""
-        # Loaded here: a local work directory does not need it.
+        """A reader, and the file's status."""
+        # Imported here: a local work directory does not need it.
         from holdfast.storage.hdfs_connection import open_reader
 
         reader, status = self._asked(open_reader)
         return reader, _status(status)
 
     def transferred(self, step: Callable[[], T], size: int) -> T:
-        """To or from a DataNode."""
+        """A transfer to or from a DataNode."""
         try:
             return self._connection.transfer(step, size)
         except (OSError, RuntimeError) as error:
@@ -205,10 +205,10 @@ class HdfsPath:
 
 
 class HdfsReader:
-    """Gives every byte that the file has, or fails.
+    """Returns every byte of the file, or fails.
 
-    hdfs-native knows only blocks that DataNodes have reported. The last one of a file that was just closed may not be
-    among them; then what is there is shorter than the file is, without an error, and it is asked again for a while.
+    hdfs-native sees only blocks that DataNodes have reported. The last block of a file that was just closed may be
+    missing; then a read ends early without an error, so the reader opens the file again for a while.
     """
 
     def __init__(self, path: HdfsPath) -> None:
@@ -227,7 +227,7 @@ class HdfsReader:
         return position
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most so many: none at the end of the file."""
+        """The next bytes, at most `size`; empty only at the end of the file."""
         length = min(size, _CHUNK, self._status.st_size - self._position)
         if length <= 0:
             return b""
@@ -254,7 +254,7 @@ class HdfsReader:
         return data
 
     def _open_again(self) -> None:
-        """The same file, with the blocks that are known by now."""
+        """The same file, with the blocks that are reported by now."""
         reader, status = self._path.reader()
         if status != self._status:
             raise self._vanished()
@@ -269,7 +269,8 @@ class HdfsReader:
 
 
 class HdfsWriter:
-    """A file that is whole when the block ends well. Else it stays as it is, for whoever removes it."""
+    """A file that is complete when the block ends without an error. Otherwise it stays incomplete, and the caller
+    removes it."""
 
     def __init__(self, path: HdfsPath, writer: RawFileWriter) -> None:
         self._path = path

@@ -1,8 +1,8 @@
-"""What holdfast needs of the place where Spark keeps a checkpoint directory.
+"""What holdfast needs from the place where Spark keeps a checkpoint directory.
 
-The least that every place can do: objects with names, read whole, written whole or not at all, listed by prefix. What a
-place can do beyond that is an ability. A place need not have directories: a file appears with every folder above it,
-and a folder without files may not exist.
+Every place has named objects that are read whole, written whole or not at all, and listed by prefix. Anything beyond
+that is an ability. A place need not have directories: a file appears with every folder above it, and a folder without
+files may not exist.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PINS = ".pins"
 
 @dataclass(frozen=True)
 class DirectoryAbilities:
-    """What differs between places. Callers ask these, never the type."""
+    """What differs between places. Callers check these, never the type."""
 
     pins: bool
-    """Files can be kept while Spark deletes their names. Some file systems refuse all the same: `pin` says so."""
+    """Files can be kept after Spark deletes their names. Some file systems still refuse; then `pin` returns False."""
     takes_over_by_rename: bool
-    """A directory is taken from the run before by renaming it: what is left of that run writes elsewhere from then on.
-    Without it the directory is built anew out of the files of the other, which stays as it is."""
+    """The directory of the previous run is taken over by renaming it: processes left from that run cannot write to it
+    any more. Without this ability a new directory is built from its files, and it stays unchanged."""
     verifies_reads: bool
-    """A byte that is read is the byte that was written, or reading fails. A failure to read is no damage then."""
+    """Every read returns the bytes that were written, or fails. So a failed read is not damage."""
     remote: bool
-    """Others answer, and may not do so now: it is worth asking again, and several things at once."""
+    """Access goes over a network and may fail for a while: retries and parallel requests are worthwhile."""
 
 
 class Changed(Exception):
@@ -46,7 +46,7 @@ class Changed(Exception):
 
 
 class Handle(Protocol):
-    """An open file. `read` gives at most so many bytes, and none only at the end."""
+    """An open file. `read` returns at most `size` bytes, and none only at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -54,24 +54,24 @@ class Handle(Protocol):
 
 
 class Building(Protocol):
-    """A directory that nobody sees yet. Safe to use from several threads."""
+    """A directory that is not visible yet. Thread-safe."""
 
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
-        """A new file; `FileExistsError` when it was written before. What `chunks` raises is raised."""
+        """A new file; `FileExistsError` when it was written before. Exceptions of `chunks` propagate."""
 
     def take(self, file: WorkFile) -> None:
-        """The planned file of the directory that is taken from, without its bytes passing through here if possible.
+        """Add the planned file of the source directory, if possible without copying its bytes through this process.
 
-        Raises `Changed` when that is not, or no longer, the planned file.
+        Raises `Changed` when it is not, or no longer, the planned file.
         """
 
 
 class WorkDirectory(Protocol):
-    """A directory, and all that is below it.
+    """A directory with everything below it.
 
-    Every path is relative to it, with `/` between its parts, and plain: `Corrupt` is raised for one that could lead
-    elsewhere. What goes wrong is an `OSError`; `FileNotFoundError` only when the place itself says that nothing is
-    there. Safe to use from several threads. It can be pickled, and finds in another process what it finds here.
+    Every path is relative to it, with `/` between its parts; a path that could lead outside raises `Corrupt`. Failures
+    are `OSError`s; `FileNotFoundError` only when the place itself reports that nothing is there. Thread-safe. It can be
+    pickled, and means the same directory in another process.
     """
 
     @property
@@ -79,45 +79,45 @@ class WorkDirectory(Protocol):
 
     @property
     def location(self) -> str:
-        """What Spark is given as `checkpointLocation`, and people are shown."""
+        """Spark's `checkpointLocation`, also shown in messages."""
 
     @property
     def scheme(self) -> str:
-        """Of the file system that Spark uses for it."""
+        """The URL scheme of the file system that Spark uses for it."""
 
     @property
     def spark_root(self) -> str:
-        """How the files that Spark writes name the directory: always with a scheme."""
+        """The directory as it appears in files that Spark writes: always with a scheme."""
 
     @property
     def mounted_at(self) -> Path | None:
-        """Where it is a directory of the operating system, also for processes without holdfast."""
+        """Its path in the operating system, which processes without holdfast can use; None when it has none."""
 
     def at(self, folder: str) -> Self:
-        """The directory below, whether it is there or not."""
+        """The directory below, whether it exists or not."""
 
     def within(self, seconds: float) -> Self:
-        """The same for somebody who has no more time for an answer, as far as the place can keep to it."""
+        """The same directory with this timeout for each answer, as far as the place supports timeouts."""
 
     # --- looking ---
 
     def identity(self) -> str:
-        """The same wherever it is the same directory, and another one for a directory that took its name. Of a
-        directory that Spark has begun: `FileNotFoundError` when it holds no `metadata` yet, or is not there."""
+        """The same in every process for the same directory, and different for a directory that replaced it under its
+        name. `FileNotFoundError` when Spark has written no `metadata` yet, or the directory does not exist."""
 
     def exists(self, path: str = "") -> bool: ...
 
     def names(self, folder: str = "") -> list[str]:
-        """Of files and folders directly in it, in any order; none when it is not there."""
+        """Of files and folders directly in it, in any order; empty when it does not exist."""
 
     def folders(self, folder: str = "") -> list[str]:
-        """The names of folders alone."""
+        """Names of folders only."""
 
     def stat(self, path: str) -> WorkFile: ...
 
     def scan(self, folder: str = "", skip: str | None = None) -> Iterator[WorkFile]:
-        """Every file below `folder`, hidden ones too, without what is below `skip`, a name in it. What vanishes or
-        appears meanwhile may be in the answer or not; what was there all the time is."""
+        """Every file below `folder`, including hidden ones, without those below its subfolder `skip`. Files that appear
+        or are deleted meanwhile may or may not be included; all others are."""
 
     # --- bytes ---
 
@@ -126,44 +126,44 @@ class WorkDirectory(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def open_planned(self, file: WorkFile) -> AbstractContextManager[Handle]:
-        """The planned file, its pin if it has one; proved to be that before and after it is used. Raises `Changed`."""
+        """The planned file, or its pin if it has one. Its identity is proved before and after use. Raises `Changed`."""
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Durable when it returns. Readers find the old bytes or the new ones. One writer at a time per path."""
 
     def create(self, path: str, data: bytes) -> None:
-        """Of all who create a path at the same time one wins, the others get `FileExistsError`."""
+        """If several writers create a path at the same time, one wins and the others get `FileExistsError`."""
 
     def remove(self, path: str) -> None:
-        """A file. Harmless when it is not there."""
+        """Removes a file. Harmless when it does not exist."""
 
     # --- the directory itself ---
 
     def make(self) -> None:
-        """Have it there, empty, where directories can be empty. `FileExistsError` when there is one."""
+        """Create it empty, where directories can be empty. `FileExistsError` when it exists."""
 
     def build(self, taking_from: Self | None = None) -> AbstractContextManager[Building]:
-        """It appears, with all that was written, when the block ends well; nothing is left when it does not.
+        """The directory appears with all its files when the block ends without an error; otherwise nothing is left.
 
         Where files appear one by one, `metadata` is the last: without it Spark finds no query to resume.
-        `FileExistsError` when there is a directory that is not empty, at the beginning or at the end. All of it is
-        durable then, but what is taken from another directory need not be: that one is still there.
+        `FileExistsError` when there is a directory that is not empty, at the beginning or at the end. Afterwards all
+        written files are durable. Files taken from another directory need not be: that directory still has them.
         """
 
     def move_to(self, to: Self) -> None:
-        """Becomes `to`, beside it. `FileExistsError` when that is there. In one step with `takes_over_by_rename`."""
+        """Rename it to its sibling `to`. `FileExistsError` when that exists. Atomic with `takes_over_by_rename`."""
 
     def remove_tree(self) -> None:
-        """It and all that is below, as far as that can be removed."""
+        """Removes it recursively, as far as possible."""
 
     def remove_if_empty(self) -> None:
-        """Harmless when it is not."""
+        """Harmless when it is not empty."""
 
     # --- pins ---
 
     def pin(self, ticket: Ticket, files: Sequence[WorkFile]) -> bool:
-        """Keep these files for `open_planned` until `unpin`, whatever becomes of their names. False where that is not
-        possible. Raises `NotPlannable` when one is not, or no longer, the planned one."""
+        """Keep these files for `open_planned` until `unpin`, even if Spark deletes or replaces them. False where that
+        is not possible. Raises `NotPlannable` when one is not, or no longer, the planned one."""
 
     def unpin(self, ticket: Ticket) -> None:
-        """May be repeated, and come before `pin` has ended: then whoever pins releases once more."""
+        """Idempotent. May come before `pin` has ended: then the caller of `pin` must call it again."""

@@ -55,7 +55,7 @@ class MountedDirectory:
         return MountedDirectory(self._below(folder))
 
     def within(self, seconds: float) -> MountedDirectory:
-        """The operating system keeps to no time."""
+        """The operating system has no timeouts for files."""
         return self
 
     # --- looking ---
@@ -113,7 +113,7 @@ class MountedDirectory:
 
     @contextmanager
     def open_planned(self, file: WorkFile) -> Iterator[Handle]:
-        """A file that is deleted after it was opened is still read whole."""
+        """A file that is deleted after the open can still be read completely."""
         path = self._pins.path_of(file) or self._below(file.path)
         with opening():
             handle = path.open("rb", buffering=0)
@@ -177,7 +177,7 @@ class MountedDirectory:
 
 
 def _file(path: str, status: os.stat_result) -> WorkFile:
-    """A hard link is the same file: it has all but the name in common."""
+    """A hard link is the same file: only its name differs."""
     return WorkFile(path, status.st_size, f"{status.st_ino}-{status.st_mtime_ns}")
 
 

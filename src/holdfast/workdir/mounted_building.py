@@ -20,7 +20,7 @@ from holdfast.workdir.interface import BUILDING, Changed
 from holdfast.workdir.planned_file import require_same
 
 _UNFINISHED: set[Path] = set()
-"""What is being built on this machine."""
+"""Directories that this process is building."""
 _TRIES = 20
 _DEAD_AFTER_S = 86_400.0
 _FLUSHED_AT_ONCE = 16
@@ -32,7 +32,7 @@ _CHUNK = 1 << 20
 def built_whole(
     to: Path, look: Callable[[Path], WorkFile], taking_from: Path | None = None
 ) -> Iterator[MountedBuilding]:
-    """`look` tells what a file is."""
+    """`look` returns the identity of a file."""
     _require_free(to)
     hidden = _new_sibling(to)
     _UNFINISHED.add(hidden)
@@ -50,7 +50,7 @@ def built_whole(
 
 
 def remove_unfinished() -> None:
-    """For a process that has to leave while threads of it still write there."""
+    """For a process that must exit while its threads still write there."""
     for building in tuple(_UNFINISHED):
         for _ in range(_TRIES):
             shutil.rmtree(building, ignore_errors=True)
@@ -71,7 +71,8 @@ class MountedBuilding:
         self._small: list[Path] = []
 
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Large files go to the disk while others are written; small ones all at once, in about the time of a few."""
+        """Large files are flushed while others are written. Small ones are flushed together, which takes little longer
+        than a few."""
         target = self._place_of(path)
         with target.open("xb") as file:
             for chunk in chunks:
@@ -84,10 +85,10 @@ class MountedBuilding:
 
     def take(self, file: WorkFile) -> None:
         """By a hard link where possible. That is safe because Spark replaces files by renaming new ones over them and
-        writes SSTs under names that are never used twice: it changes no file in place, so neither directory sees what
-        the other one's query does. Hadoop's checksum goes along with a linked file: Spark compares what it reads with
-        it. Names are not forced to the disk. After a loss of power the directory may lack some, which is found before
-        it is used again."""
+        writes SSTs under names that are never used twice: it changes no file in place, so the query of one directory
+        cannot change the other directory. Hadoop's checksum is linked too, because Spark compares what it reads with
+        it. The names are not flushed. After a power loss the directory may lack some, which is detected before it is
+        used again."""
         assert self._taking_from is not None
         path, target = self._taking_from / file.path, self._place_of(file.path)
         try:
@@ -156,8 +157,8 @@ def _new_sibling(to: Path) -> Path:
 
 
 def _remove_dead_siblings(to: Path, now: float) -> None:
-    """What a process was building in the same place when it was killed, a day ago or longer. `now` by the clock of the
-    file system, like the ages of what is there."""
+    """Remove directories that a killed process was building in the same place, at least a day ago. `now` is by the
+    clock of the file system, like the modification times."""
     prefix = f".{to.name}{BUILDING}"
     for name in os.listdir(to.parent):
         sibling = to.parent / name

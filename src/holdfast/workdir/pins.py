@@ -1,11 +1,11 @@
-"""Hard links that keep the files of a barrier until they are copied, whatever Spark deletes or replaces meanwhile.
+"""Hard links that keep the files of a barrier until they are copied, even if Spark deletes or replaces them meanwhile.
 
     .<directory>.pins/<ticket>/<identity>
 
-Spark removes a file by its name and replaces one by renaming another over it, so a link keeps the planned bytes. A link
-is named by the identity of the file: it is the planned file or nothing, and one link serves all names of the same file.
-Links take no space but that of the files which Spark has deleted since; they live as long as their checkpoint is under
-way.
+Spark removes a file by its name and replaces one by renaming another over it, so a link keeps the planned bytes. The
+name of a link is the identity of the file: it is the planned file or does not exist, and one link serves all names of
+the same file. Links use only the space of files that Spark has deleted since. They exist while their checkpoint is in
+progress.
 """
 
 import errno
@@ -24,10 +24,10 @@ _NO_LINKS = (errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EM
 
 
 class Pins:
-    """The pins of one directory. Safe to use from several threads: each ticket has a folder of its own."""
+    """The pins of one directory. Thread-safe: each ticket has its own folder."""
 
     def __init__(self, directory: Path, look: Callable[[Path], WorkFile], held: Iterable[Ticket] = ()) -> None:
-        """`look` tells what a file is. `held` are tickets of another process."""
+        """`look` returns the identity of a file. `held` are tickets of another process."""
         self._directory = directory
         self._look = look
         self._folder = directory.with_name(f".{directory.name}{PINS}")
@@ -39,7 +39,7 @@ class Pins:
         return tuple(self._held.copy())
 
     def hold(self, ticket: Ticket, files: Iterable[WorkFile]) -> bool:
-        """Pin these files; False when the file system has no links, now and from then on.
+        """Pin these files. False when the file system has no hard links; then every later call returns False too.
 
         Raises `NotPlannable` when a file is not, or no longer, the one that was planned.
         """

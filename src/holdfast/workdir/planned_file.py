@@ -15,7 +15,7 @@ _PIECE = 1 << 20
 
 @contextmanager
 def opening() -> Iterator[None]:
-    """What goes wrong when a planned file is opened, as `Changed`."""
+    """Turns errors of opening a planned file into `Changed`."""
     try:
         yield
     except FileNotFoundError as error:
@@ -25,7 +25,7 @@ def opening() -> Iterator[None]:
 
 
 def require_same(found: WorkFile, planned: WorkFile) -> None:
-    """Raises `Changed` unless this is the planned file, under whichever name."""
+    """Raises `Changed` unless this is the planned file, under any name."""
     if (found.size, found.identity) != (planned.size, planned.identity):
         raise Changed("was replaced after it was planned", FileTrouble.CHANGED)
 
@@ -37,7 +37,7 @@ def whole(handle: Handle, file: WorkFile) -> bytes:
 
 
 def pieces(handle: Handle, file: WorkFile, at_once: int = _PIECE) -> Iterator[bytes]:
-    """The bytes of the file. A disk that fails is the file's trouble, not the store's, so it raises `Changed` too."""
+    """The bytes of the file. A disk error concerns the file, not the store, so it raises `Changed` too."""
     left = file.size
     while left:
         try:
@@ -51,7 +51,7 @@ def pieces(handle: Handle, file: WorkFile, at_once: int = _PIECE) -> Iterator[by
 
 
 def pieces_of(directory: WorkDirectory, path: str) -> Iterator[bytes]:
-    """The bytes of whichever file has this name; `OSError` when it cannot be read."""
+    """The bytes of the file that has this name now; `OSError` when it cannot be read."""
     with directory.open(path) as handle:
         while piece := handle.read(_PIECE):
             yield piece

@@ -1,7 +1,7 @@
-"""What the query of a work directory is: read from Spark's files and from holdfast's own record beside them.
+"""The facts about the query of a work directory, from Spark's files and from holdfast's own record beside them.
 
-Spark keeps no version, and of its sources only the offsets. So each run leaves `query/<n>.json`: the facts of the query
-that runs batch n and those after it. It travels with the directory, into checkpoints and out of them.
+Spark records no version, and only the offsets of its sources. So each run writes `query/<n>.json`: the facts of the
+query that runs batch n and those after it. It is part of the directory and of its checkpoints.
 """
 
 import msgspec
@@ -18,8 +18,8 @@ _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 def held_facts(directory: WorkDirectory, barrier: BatchId) -> QueryFacts:
-    """The facts as of the committed batch `barrier`. What is not there or not understood is left out; what cannot be
-    read is an `OSError`, and says nothing of what there is."""
+    """The facts as of the committed batch `barrier`. Omits what is missing or not understood. Raises `OSError` when a
+    file cannot be read; then nothing is known about its content."""
     record = _read_record(directory, barrier) or QueryFacts()
     conf = dict(record.conf)
     sources = record.sources
@@ -36,7 +36,7 @@ def held_facts(directory: WorkDirectory, barrier: BatchId) -> QueryFacts:
 
 
 def read_operators(directory: WorkDirectory) -> tuple[Operator, ...] | None:
-    """The stateful operators, by number, as Spark describes them below `state/`; None when that cannot be told."""
+    """The stateful operators, by number, as Spark describes them below `state/`; None when unknown."""
     operators = sorted(int(name) for name in directory.names("state") if name.isdigit())
     try:
         return tuple(
@@ -51,7 +51,7 @@ def read_operators(directory: WorkDirectory) -> tuple[Operator, ...] | None:
 
 
 def write_record(directory: WorkDirectory, next_batch: BatchId, facts: QueryFacts) -> None:
-    """Say that `next_batch` and those after it are run by this query; nothing, when the last record says it already."""
+    """Record that this query runs `next_batch` and those after it, unless the last record already does."""
     if _read_record(directory, next_batch) == facts:
         return
     # Replaced, not rewritten: the file may be linked into another run's directory.
@@ -76,7 +76,7 @@ def _operator_metadata(directory: WorkDirectory, folder: str) -> bytes:
 
 
 def _completed(recorded: tuple[Source, ...] | None, found: tuple[Source, ...]) -> tuple[Source, ...]:
-    """The recorded sources, when they are as many as Spark has offsets for; the offsets are the truth."""
+    """The recorded sources if Spark has offsets for exactly as many; otherwise the sources from the offsets."""
     return recorded if recorded is not None and len(recorded) == len(found) else found
 
 
@@ -85,7 +85,7 @@ def _recognised(
 ) -> tuple[Operator, ...] | None:
     """The recorded operators, where Spark's files agree in all that Spark looks at.
 
-    Spark writes a schema once, and keeps the first names of columns when later queries have others.
+    Spark writes a schema once, and keeps the first column names when later queries use others.
     """
     known = {operator.id: operator for operator in recorded or ()}
     if found is None:

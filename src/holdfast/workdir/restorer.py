@@ -1,7 +1,7 @@
-"""From a checkpoint, or from another directory, to a Spark checkpoint directory.
+"""Builds a Spark checkpoint directory from a checkpoint, or from another directory.
 
-Both ways build the directory whole: Spark takes a directory without `metadata` for a new query, and a state directory
-with a file missing for a broken one.
+The directory appears complete or not at all: for Spark a directory without `metadata` is a new query, and a state
+directory without one of its files is broken.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ _LARGEST_READ = 16 << 20
 _LARGEST_GAP = 1 << 20
 """Reading this many unwanted bytes of a pack is cheaper than a second request."""
 _OWN = "ledger/"
-"""holdfast's own files are copied, so that nothing depends on how they are written."""
+"""holdfast's own files are copied and not linked, so that it does not matter how they are written."""
 
 
 def restore(
@@ -36,9 +36,9 @@ def restore(
 ) -> None:
     """Make `to`, which must be absent or empty, the work directory that the checkpoint holds.
 
-    Every byte is proved against the manifest; then the few files that say where the directory is are made to say `to`.
-    Raises `Corrupt` when a byte is missing or wrong, and leaves nothing behind.
-    `progress` hears of bytes as they arrive, from several threads. Memory stays below `parallelism` times 16 MiB.
+    Every byte is proved against the manifest; then the few files that contain the directory's path are rewritten for
+    `to`. Raises `Corrupt` when a byte is missing or wrong, and leaves nothing behind. `progress` is called with the
+    bytes received, from several threads. Memory stays below `parallelism` times 16 MiB.
     """
     files = manifest.files()
     _require_inside(files)
@@ -48,9 +48,9 @@ def restore(
 
 
 def take_over(previous: WorkDirectory, plan: SnapshotPlan, to: WorkDirectory) -> None:
-    """Make `to` the work directory that `plan` describes, out of the files of `previous`, which stays as it is.
+    """Make `to` the work directory that `plan` describes, from the files of `previous`, which stays unchanged.
 
-    Raises `Corrupt` when a file is not there as planned.
+    Raises `Corrupt` when a file is not the planned one.
     """
     with _appearing(to, taking_from=previous) as building:
         for file in plan.files():
@@ -70,8 +70,8 @@ def _take(previous: WorkDirectory, file: WorkFile, building: Building, to: WorkD
 
 
 def rename(previous: WorkDirectory, to: WorkDirectory) -> None:
-    """Make `previous` itself `to`, and let it say so. A run that dies in between has left a directory to the next one,
-    which does it."""
+    """Rename `previous` to `to`, then rewrite the files that contain its path. If the run dies in between, the next run
+    does that."""
     previous.move_to(to)
     for operator in to.names("state"):
         folder = f"state/{operator}/_metadata/v2"
@@ -89,7 +89,7 @@ def _as_at(to: WorkDirectory, path: str, data: bytes) -> bytes:
 
 @contextmanager
 def _appearing(to: WorkDirectory, taking_from: WorkDirectory | None = None) -> Iterator[Building]:
-    """What goes wrong, as errors that a user can act on."""
+    """Turns failures into errors that a user can act on."""
     try:
         with to.build(taking_from) as building:
             yield building
@@ -105,7 +105,7 @@ def _appearing(to: WorkDirectory, taking_from: WorkDirectory | None = None) -> I
 
 
 def _require_inside(files: Sequence[ManifestFile]) -> None:
-    """A damaged or hostile manifest may not write outside of the directory, nor one file over another."""
+    """A damaged or malicious manifest must not write outside the directory, nor overwrite one file with another."""
     seen: set[str] = set()
     for file in files:
         try:
@@ -123,7 +123,7 @@ def _require_inside(files: Sequence[ManifestFile]) -> None:
 
 
 def _in_parallel(tasks: Sequence[Callable[[], None]], parallelism: int) -> None:
-    """Run the tasks; the first one that fails stops those not begun yet, and its error is raised."""
+    """Run the tasks. The first failure cancels tasks that have not started, and is raised."""
     pool = ThreadPoolExecutor(parallelism, thread_name_prefix="restore")
     try:
         done, _ = wait([pool.submit(task) for task in tasks], return_when=FIRST_EXCEPTION)
@@ -165,7 +165,7 @@ class _Download:
         self._progress = progress
 
     def tasks(self, files: Sequence[ManifestFile]) -> Iterator[Callable[[], None]]:
-        """Large files first: the last one to finish decides how long it all takes."""
+        """Large files first: the last one to finish determines the total time."""
         packs: dict[str, list[ManifestFile]] = {}
         for file in sorted(files, key=lambda file: -file.size):
             if file.pack is None:
@@ -186,7 +186,7 @@ class _Download:
             raise _corrupt(file, "missing") from error
 
     def _proven(self, file: ManifestFile) -> Iterator[bytes]:
-        """Ends well only when all bytes were right."""
+        """Raises at the end unless all bytes were right."""
         hasher = blake3()
         for chunk in self._store.stream(file.key):
             hasher.update(chunk)
@@ -205,7 +205,7 @@ class _Download:
             for file in span.files:
                 self._packed(file, span, data)
             return
-        # Each file waits for others, such as the DataNodes of HDFS, one after the other.
+        # Each file waits for remote machines, such as the DataNodes of HDFS.
         with ThreadPoolExecutor(_WRITTEN_AT_ONCE) as pool:
             for _ in pool.map(lambda file: self._packed(file, span, data), span.files):
                 pass

@@ -1,13 +1,13 @@
-"""Whether a query could resume from a work directory, found out in less time than Spark needs to load it.
+"""Checks whether a query can resume from a work directory, in less time than Spark needs to load it.
 
-Every file of the newest barrier must be there, not empty, as long as its checksum and the archive that names it say.
-The query's id, its offsets and the commit must be understood.
-Files below 1 MiB are read and compared with their checksums. Larger ones are nearly all of the bytes: of them only the
-ends of SSTs are looked at. Spark reads them whole when it loads the state, and compares them with the same checksums; a
-query that dies of what it finds there is resumed elsewhere (`runtime/query/supervision.py`).
+Every file of the newest barrier must exist, be non-empty, and have the length given by its checksum and by the archive
+that names it. The query's id, its offsets and the commit must be readable. Files below 1 MiB are read and compared with
+their checksums. Larger files hold nearly all of the bytes: only the ends of SSTs are read. Spark reads them completely
+when it loads the state, and compares them with the same checksums; a query that fails there resumes from another
+directory (`runtime/query/supervision.py`).
 
-A place that verifies reads, such as HDFS, compares every byte with checksums of its own, and has it more than once:
-there it is enough that all files are there, not empty, and understood.
+A place that verifies reads, such as HDFS, compares every byte with its own checksums and has replicas: there it is
+enough that all files exist, are non-empty, and are readable.
 """
 
 import errno
@@ -27,14 +27,14 @@ _TABLE_MAGIC = (bytes.fromhex("f7cff485b741e288"), bytes.fromhex("57fb808b247547
 """The last bytes of a RocksDB table."""
 
 _ON_DISK = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.EBADMSG, errno.EUCLEAN}
-"""A file is not there, or the disk itself cannot give its bytes back."""
+"""A file does not exist, or the disk cannot read it."""
 
 
 def damage(directory: WorkDirectory) -> str | None:
-    """Why no query could resume from this directory at its newest commit; None when nothing speaks against it.
+    """Why no query can resume from this directory at its newest commit; None when no damage is found.
 
-    Raises `OSError` when that cannot be told now: no file handle is left, only another user may read the files,
-    HDFS does not answer. It says nothing about the directory.
+    Raises `OSError` when it cannot check now: no file handle is left, only another user may read the files, HDFS does
+    not answer. That does not mean damage.
     """
     barrier = newest_barrier(directory)
     if barrier is None:
@@ -61,7 +61,7 @@ def _require_sound(directory: WorkDirectory, planned: SnapshotPlan) -> None:
     _require_understood(directory, planned)
     for file in planned.files():
         if file.size == 0:
-            # Spark writes no empty file; a machine that lost power leaves them behind.
+            # Spark writes no empty files; a power loss leaves them.
             raise _Damaged(f"{file.path} is empty")
         if not directory.abilities.verifies_reads:
             _require_bytes(directory, file)
@@ -79,7 +79,7 @@ def _require_bytes(directory: WorkDirectory, file: WorkFile) -> None:
 
 
 def _require_understood(directory: WorkDirectory, planned: SnapshotPlan) -> None:
-    """Spark reads these before anything else, and dies of what it does not understand without saying of what."""
+    """Spark reads these first, and fails without naming the file if it cannot parse one."""
     understand: dict[str, Callable[[bytes], object]] = {"metadata": require_metadata}
     for batch in (planned.barrier, planned.barrier - 1):
         understand[f"offsets/{batch}"] = read_offsets
