@@ -1,4 +1,4 @@
-"""Sinks with exactly-once output: `Delta` tables and `Files` of Parquet. `Sink` is what to implement for another.
+"""Sinks with exactly-once output: `Delta` tables and `Files` of Parquet. Implement `Sink` for another kind of sink.
 
 Imports `storage` and below, and PySpark. Never decides what is published: the coordinator does.
 """

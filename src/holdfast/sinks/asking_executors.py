@@ -1,4 +1,4 @@
-"""Asking every executor of a session the same question."""
+"""Runs a function once on every executor of a session."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 _ROUNDS = 3
 _LOOK_S = 0.05
 
-# Given the number of the task; answers with host, executor, and whatever is asked for.
+# Takes the number of the task; returns host, executor, and the answer.
 Question = Callable[[int], tuple[Any, ...]]
 
 
 def is_cluster(master: str) -> bool:
-    """Whether executors are other processes than the driver."""
+    """Whether executors run in other processes than the driver."""
     return re.fullmatch(r"local(\[.*\])?", master) is None
 
 
 def ask_executors(spark: SparkSession, question: Question, ends: float) -> list[tuple[Any, ...]]:
-    """One answer of each executor that is there now; none when nobody answers in time.
+    """One answer from each registered executor; empty when none answers in time.
 
-    Tasks cannot be sent to a certain executor. There are more of them than slots, and each takes a moment, so that
-    every executor gets one; if not, another round may.
+    Spark cannot send a task to a given executor. So there are more tasks than slots and each takes a moment, so that
+    every executor gets one; if not, another round may reach it.
     """
     found: dict[tuple[str, int], tuple[Any, ...]] = {}
     for _ in range(_ROUNDS):
@@ -52,5 +52,5 @@ def _round(spark: SparkSession, question: Question, ends: float) -> list[tuple[A
 
 
 def _registered(spark: SparkSession) -> int:
-    """Executors, without the driver's own entry."""
+    """Number of executors, without the driver's own entry."""
     return len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) - 1

@@ -1,4 +1,4 @@
-"""Attempts to stage a batch, and what becomes of their directories."""
+"""Tracks attempts to stage a batch, and removes their directories."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -9,11 +9,11 @@ from holdfast.identifiers import BatchId
 
 
 class Attempts:
-    """What this run has staged and not published, so that a batch that is staged again and again leaves few copies.
+    """What this run has staged and not published. Keeps few copies of a batch that is staged repeatedly.
 
-    One that fails goes at once. Of those that are whole the newest counts, and the one before it stays until the batch
-    is published: on HDFS a ledger entry can be written late, and would name that one. What older runs left is discarded
-    by recovery, after which nothing is known here.
+    A failed attempt is removed at once. Of the complete ones the newest counts, and the one before it stays until the
+    batch is published: on HDFS a ledger entry can be written late, and would name that one. Recovery discards what
+    older runs left and calls `forget`.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Attempts:
             yield
         except Exception:
             self._failed.append(directory)
-            remove_all(self._failed)  # those of before once more: a late task may have written there
+            remove_all(self._failed)  # earlier ones again: a late task may have written there
             raise
         whole = self._whole.setdefault(batch_id, [])
         remove_all(whole[:-1])
@@ -34,7 +34,7 @@ class Attempts:
         whole.append(directory)
 
     def superseded(self, upto: BatchId) -> list[Path]:
-        """What batches that are published have left behind. The caller proves that none is what was published."""
+        """Superseded attempts of published batches. The caller proves that none of them was published."""
         remove_all(self._failed)
         self._failed.clear()
         published = [batch_id for batch_id in self._whole if batch_id <= upto]

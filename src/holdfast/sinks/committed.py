@@ -1,9 +1,8 @@
-"""Writes a batch as Parquet and has the files from the tasks that were committed, not from a listing.
+"""Writes a batch as Parquet and takes the list of files from the committed tasks, not from a listing.
 
-Spark's own file sink works like that: each task that commits answers with the files that it wrote, and the driver
-writes all answers down (`_spark_metadata`) once every task has answered. A task that is repeated, comes late or was
-given up writes under names of its own and is never in the answers. The batch goes through that sink into a directory of
-its own, as its batch 0.
+Spark's own file sink works like that: each task that commits reports the files that it wrote, and the driver writes all
+reports to `_spark_metadata` once every task has committed. A repeated, late or aborted task writes under its own names
+and is never in the reports. The batch is written through that sink into its own directory, as batch 0.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _SINKS = (
 )
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _SETTINGS = {
-    # Spark's default is INT96, which carries no statistics and which other readers no longer take for a timestamp.
+    # Spark's default is INT96, which has no statistics and which other readers no longer read as a timestamp.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.commitProtocolClass": ("org.apache.spark.sql.execution.streaming.ManifestFileCommitProtocol"),
     "spark.sql.streaming.fileSink.log.compactInterval": "10",
@@ -41,10 +40,10 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Written:
-    """What Spark says of a batch that it has written."""
+    """What Spark reports about a batch that it has written."""
 
     rows: int
-    """Counted in the tasks that write: one that is repeated, or runs twice, counts once."""
+    """Counted in the writing tasks: a repeated or speculative task counts once."""
     files: dict[Path, int]
     """Those of the committed tasks, with their sizes."""
 
@@ -58,7 +57,7 @@ def write_parquet(batch: DataFrame, directory: Path, partition_by: tuple[str, ..
     with _settings(batch.sparkSession):
         _file_sink(batch.sparkSession, directory, partition_by).addBatch(0, frame)
     rows = frame.queryExecution().observedMetrics().get(_ROWS)
-    # Nothing is counted where Spark could see beforehand that there is no row.
+    # Spark counts nothing if it knows in advance that there is no row.
     return Written(rows.get().getLong(0) if rows.isDefined() else 0, _answers(directory))
 
 
@@ -77,12 +76,12 @@ class _Answer(msgspec.Struct):
     size: int
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(_Answer)
 
 
 def _answers(directory: Path) -> dict[Path, int]:
-    """They are not needed any more after this."""
+    """The files of the committed tasks, with their sizes. Deletes the reports."""
     try:
         lines = (directory / _ANSWERS / "0").read_bytes().splitlines()[1:]
         answers = [_DECODER.decode(line) for line in lines]
@@ -97,13 +96,13 @@ def _answers(directory: Path) -> dict[Path, int]:
 
 
 def _named(directory: Path, url: str) -> Path:
-    """Hadoop has taken `..` out of what it was told."""
+    """Hadoop has resolved `..` in the path."""
     return directory / Path(unquote(urlsplit(url).path)).relative_to(os.path.normpath(directory))
 
 
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
-    """Inside foreachBatch the session is the query's own copy, so nobody else sees the change."""
+    """Inside foreachBatch the session is the query's own copy, so the change affects no other query."""
     before = {name: str(spark.conf.get(name)) for name in _SETTINGS}
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)

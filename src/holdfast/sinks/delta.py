@@ -9,7 +9,7 @@ Five transaction ids of the table's log carry everything (`delta_ledger.py`), al
 
 Invariants
   1. A commit of this sink lands directly on the version whose transaction ids it has just checked, or not at all.
-     So an older run can commit nothing after a newer one's epoch, and no batch can be added twice.
+     So an older run can commit nothing after a newer run's epoch, and no batch can be added twice.
   2. The files of a batch and the new published batch are in one commit: readers see a checkpoint whole.
   3. A file that any readable version of the table refers to is never deleted here; VACUUM does that.
 """
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ATTEMPTS = 50
-"""Commits of other writers that may come in between; each failed attempt means that one of them made progress."""
+"""How many commits of other writers may come in between; each failed attempt means that one of them made progress."""
 
 
 class Delta:
@@ -109,7 +109,7 @@ class Delta:
         self._fields: Sequence[Field] = ()
         self._checked: Checked | None = None
         self._may_leave_out = False
-        """Whether the next publish may leave batches out that the ledger does not have."""
+        """Whether the next publish may skip batches that the ledger does not have."""
 
     def describe(self) -> str:
         return f"delta:{self._place}"
@@ -167,7 +167,7 @@ class Delta:
         directory = self._staging / str(self._context.fencing_epoch) / name
         with self._attempts.staging(batch_id, directory):
             try:
-                self._require_opened(batch_id)  # Spark's writer makes every folder that is missing
+                self._require_opened(batch_id)  # Spark's writer creates missing folders
                 written = write_parquet(with_marked_values(batch, self._partition_by), directory, self._partition_by)
                 self._step("written")
                 with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
@@ -202,7 +202,7 @@ class Delta:
         self._remove_unnamed(self._attempts.superseded(upto))
 
     def _remove_unnamed(self, directories: list[Path]) -> None:
-        """Of staged directories those of which the table's log names no file, not even a deleted one."""
+        """Remove the directories of which the table's log names no file, not even a deleted one."""
         if directories:
             table = self._log.load()
             named = {file.path for file in self._log.live_files(table)} | self._log.tombstones(table)
@@ -216,7 +216,7 @@ class Delta:
             if ledger is None:
                 return None
             made = [(batch.batch_id, batch.made_by) for batch in self._recorded(table, ledger, NOTHING).batches]
-            # Of batches that the record has forgotten, the names of their files tell as long as nobody rewrote them.
+            # For batches that the record no longer holds, the file names tell, unless another writer rewrote the files.
             own = f"{self._staging.name}/"
             made += [made_as(file.path) for file in self._log.live_files(table) if file.path.startswith(own)]
             return min((batch for batch, epoch in made if epoch > run and batch <= ledger.published), default=None)
@@ -251,7 +251,7 @@ class Delta:
         self._commit("rewind", plan)
 
     def _planned(self, before: DeltaLedger, page: Page, actions: tuple[Any, ...]) -> Commit:
-        """The page is written before the commit that makes it true."""
+        """The page is written before the commit that makes it valid."""
         with storage_errors(f"record what is published in {self.describe()}"):
             number = self._record.write(page)
         self._step("recorded")
@@ -264,8 +264,8 @@ class Delta:
         return Commit({**transactions(job, ledger), **(legacy or {})}, actions, {"job": job})
 
     def _rewinding(self, table: Any, ledger: DeltaLedger, target: int) -> tuple[RewindPlan, list[LiveFile]]:
-        """What to take back, and which files that are; with `accept`, what is not there any more is not missed, and
-        what the record has forgotten is known by its name."""
+        """The plan of a rewind, and its files. With `accept`, missing files are ignored, and files that the record no
+        longer holds are recognized by their names."""
         known = self._recorded(table, ledger, target)
         live = {file.path: file for file in self._log.live_files(table)}
         files = [file for batch in known.batches for file in batch.files]
@@ -328,7 +328,8 @@ class Delta:
             self._record.forget(upto)
 
     def _require_never_there(self, table: Any = None) -> None:
-        """Refuse to begin where this life of the job had a table, and the one that is there does not know it."""
+        """Refuse to create a ledger where this lineage of the job had a table, and the present table does not have its
+        ledger."""
         last = last_checked(self._record.place(), fingerprint(self._context.lineage))
         if last is not None and last.published != NOTHING and not self._context.accept:
             if table is not None:
@@ -340,7 +341,7 @@ class Delta:
             )
 
     def _proved(self, table: Any, ledger: DeltaLedger, *, live: bool = False) -> Checked:
-        """That what this life of the job published is there. Reads only."""
+        """Proves that the published rows of this lineage are there. Reads only."""
         life = fingerprint(self._context.lineage)
         if ledger.life != life:
             return checked_anew(table, ledger, NOTHING)
@@ -365,7 +366,7 @@ class Delta:
         require_live(self.describe(), self._place, files, {file.path: file for file in self._log.live_files(table)})
 
     def _remember(self, checked: Checked) -> None:
-        """Before the commit: a commit on top of what was checked is our own, or is judged the next time."""
+        """Called before the commit: a commit after the checked version is our own, or is checked the next time."""
         with storage_errors(f"record what was checked of {self.describe()}"):
             if checked != self._checked:
                 self._record.remember_place(self._context.fencing_epoch, checked.values())
@@ -385,12 +386,12 @@ class Delta:
         return legacy_batches(history, files, self._context.job, lineage or "", ledger.published)
 
     def _legacy_epoch(self, table: Any) -> Mapping[str, int]:
-        """A run of version 0.1.0 that is still there is fenced too."""
+        """Fences a run of version 0.1.0 that is still alive, too."""
         app = epoch_app(self._context.job, self._context.lineage)
         return {} if table.transaction_version(app) is None else {app: self._context.fencing_epoch}
 
     def _commit(self, operation: str, plan: Callable[[Any], Commit | None]) -> None:
-        """Make `plan` come true: it is shown the newest table until it wants nothing more or its commit stands."""
+        """Call `plan` with the newest table and commit its result, until it returns None or the commit succeeds."""
         tried: int | None = None
         failure: Exception | None = None
         for _ in range(_ATTEMPTS):
@@ -401,7 +402,7 @@ class Delta:
             if wanted is None:
                 break
             if failure is not None and table.version() == tried:
-                break  # it failed, and not because another commit was first
+                break  # it failed, but not because of another commit
             tried, failure = table.version(), self._log.try_commit(table, wanted)
             if failure is None:
                 self._step(f"{operation}: committed")
@@ -436,7 +437,7 @@ class Delta:
         )
 
     def _require_fit(self, operation: str, table: Any) -> None:
-        """Checked on the very version that the commit lands on."""
+        """Checked on exactly the version that the commit lands on."""
         lines = [*demands(table), *misfits(self._fields, table)]
         if lines:
             raise InvalidSettings(
@@ -540,12 +541,12 @@ def _claim(context: SinkContext) -> int:
 
 
 def _differ(one: int, other: int) -> bool:
-    """Whether two claims are known, and two."""
+    """Whether both claims are known, and they differ."""
     return bool(one and other and one != other)
 
 
 def _directories(parent: Path) -> list[Path]:
-    """Without what a symbolic link leads to: that is not ours to delete."""
+    """Without symbolic links: their targets do not belong to this sink."""
     if parent.is_symlink() or not parent.is_dir():
         return []
     return sorted(path for path in parent.iterdir() if path.is_dir() and not path.is_symlink())

@@ -1,8 +1,7 @@
-"""Commits of other writers: which of them may do what they do to the rows of a job.
+"""Classifies commits of other writers by their effect on the rows of a job.
 
-Adding rows, deleting and changing some of them, merging, compacting and vacuuming is what a table is for; it is never
-undone. Putting the table back to an older version, replacing or emptying it takes away what was published without
-anybody having said so to the job.
+Other writers may add, delete, update, merge, compact and vacuum; holdfast never undoes that. Restoring the table to an
+older version, replacing it or emptying it removes published rows without the job's consent.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NOTE = "holdfast"
 
 
 class CommitEffect(Enum):
-    """Of a commit on the rows that were there before it."""
+    """The effect of a commit on the rows before it."""
 
     NONE = "leaves them"
     REWRITES = "may move, change or delete rows, one by one"
@@ -30,7 +29,7 @@ _TAKING_AWAY = {"RESTORE", "TRUNCATE", "CLONE", "REMOVE"}
 
 
 def effect_of(commit: Mapping[str, Any]) -> CommitEffect:
-    """By the commit's own account of its operation; one that is not known says nothing about files it removes."""
+    """By the operation that the commit records; an unknown operation does not tell about files it removes."""
     operation = str(commit.get("operation", "")).upper()
     parameters: Mapping[str, Any] = commit.get("operationParameters") or {}
     if operation in _TAKING_AWAY or "REPLACE" in operation:
@@ -56,7 +55,7 @@ def is_own(commit: Mapping[str, Any], job: JobName) -> bool:
 
 
 def shown(commit: Mapping[str, Any]) -> str:
-    """`version 7, RESTORE {'version': '2'}`, without what is long."""
+    """`version 7, RESTORE {'version': '2'}`, without long values."""
     parameters = {
         key: value for key, value in (commit.get("operationParameters") or {}).items() if len(str(value)) < 80
     }
@@ -64,7 +63,7 @@ def shown(commit: Mapping[str, Any]) -> str:
 
 
 def foreign_since_own(history: Iterable[Mapping[str, Any]], job: JobName) -> list[Mapping[str, Any]]:
-    """Newest first, as `history` is: what came after the newest commit of the job itself."""
+    """Commits after the newest commit of the job itself, newest first, as `history` is."""
     found: list[Mapping[str, Any]] = []
     for commit in history:
         if is_own(commit, job):

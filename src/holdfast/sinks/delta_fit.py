@@ -1,4 +1,4 @@
-"""What a Delta table asks of its writers, and whether this sink does it: protocol, properties, columns, partitions."""
+"""Checks whether this sink can write to a Delta table: protocol, properties, columns, partitions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ KNOWN_FEATURES = {
     "variantType",
     "variantType-preview",
 }
-"""Those that ask nothing of a writer that adds files, or only when a column or property uses them, and that deltalake
-1.6.6 commits to. It refuses others (clustering, domainMetadata, typeWidening, …) at the commit, which is too late: by
-then batches may have been abandoned."""
+"""Table features that require nothing from a writer that adds files, or only if a column or property uses them, and
+that deltalake 1.6.6 commits to. It refuses others (clustering, domainMetadata, typeWidening, …) at the commit, which is
+too late: by then batches may have been abandoned."""
 _UNMET_PROPERTIES = {
     "delta.columnMapping.mode": "it maps column names",
     "delta.setTransactionRetentionDuration": "it forgets transaction ids, on which exactly-once rests",
@@ -42,7 +42,7 @@ APPEND_ONLY = "delta.appendOnly"
 
 
 def demands(table: Any) -> Iterator[str]:
-    """What the table asks that is not done here, one line each."""
+    """What the table requires and this sink does not do, one line each."""
     protocol, configuration = table.protocol(), table.metadata().configuration
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
     for feature in sorted(features - KNOWN_FEATURES):

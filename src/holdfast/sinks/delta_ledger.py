@@ -1,4 +1,4 @@
-"""What a Delta table's log says of a job: transaction ids, all of them in every commit of the sink.
+"""The state of a job in a Delta table's log: transaction ids, all of them in every commit of the sink.
 
     holdfast:<job>          the newest published batch, -1 for none
     holdfast-epoch:<job>    fencing_epoch of the newest run that opened the table

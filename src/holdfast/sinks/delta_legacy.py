@@ -3,7 +3,7 @@
     holdfast:<job>:<lineage>         the newest published batch, -1 for none
     holdfast-epoch:<job>:<lineage>   fencing_epoch of the newest run that opened the table
 
-and a note in each commit that says how many files each batch had. The first run of this version carries that over.
+and a note in each commit with the number of files of each batch. The first run of this version converts that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from holdfast.sinks.published_record import RecordedBatch, RecordedFile
 
 
 def legacy_lineage(place: Path, table: Any, context: SinkContext) -> str | None:
-    """The life that 0.1.0 wrote, None for none: this one, else the one whose run is the newest."""
+    """The lineage that 0.1.0 wrote, None for none: this job's own, otherwise the one with the newest run."""
     if table.transaction_version(epoch_app(context.job, context.lineage)) is not None:
         return context.lineage
     if not any(place.glob(f"holdfast-{context.job}-????????/")):
@@ -45,7 +45,7 @@ def epoch_app(job: JobName, lineage: str) -> str:
 def legacy_batches(
     history: Sequence[dict[str, Any]], files: Sequence[RecordedFile], job: JobName, lineage: str, published: int
 ) -> tuple[RecordedBatch, ...]:
-    """What the newest batches consist of, as far back as the notes and the live files agree without a gap."""
+    """The files of the newest batches, as far back as the notes and the live files agree without a gap."""
     prefix = f"holdfast-{owner_name(SinkContext(job, FencingEpoch(0), lineage))}/"
     live: dict[int, list[RecordedFile]] = {}
     for file in files:
@@ -61,7 +61,7 @@ def legacy_batches(
 
 
 def _noted(history: Sequence[dict[str, Any]], app: str, published: int) -> dict[int, int]:
-    """How many files each batch has, by the notes of commits, newest first, that no later one took back."""
+    """How many files each batch has, by the notes of commits that no later rewind undid, newest first."""
     counts: dict[int, int] = {}
     ceiling = published
     for note in (commit[NOTE] for commit in history if isinstance(commit.get(NOTE), dict)):
@@ -74,7 +74,7 @@ def _noted(history: Sequence[dict[str, Any]], app: str, published: int) -> dict[
 
 
 def _apps(log: Path) -> Iterator[str]:
-    """Every transaction id in the log, of old and new versions alike."""
+    """Every transaction id in the log, of all versions."""
     for path in sorted(log.glob("*.json")):
         for line in path.read_text().splitlines():
             if '"txn"' in line and isinstance(txn := json.loads(line).get("txn"), dict):

@@ -4,7 +4,7 @@ How deltalake 1.6.6 behaves, each checked by a test here:
   - With `max_commit_retries=0` a commit becomes exactly the version after the one that was loaded, create-if-absent, or
     fails. (With retries it rebases over foreign commits and refuses only those that carry the same transaction id; the
     epoch check would then have been made on an older version than the one the commit lands on.)
-  - A failed post-commit hook raises although the commit stands: only the reloaded table tells.
+  - A failed post-commit hook raises although the commit succeeded: only the reloaded table shows that.
   - Paths are given and compared as they are on disk; deltalake writes them URL-encoded.
   - A dry run of a "lite" vacuum without retention lists exactly the tombstones of the table.
 """
@@ -72,7 +72,7 @@ class DeltaLog:
             if not self._deltalake.DeltaTable.is_deltatable(str(self._place)):
                 self._create(schema_json, partition_by)
         except self._failures as error:
-            # Another job may have created it in this moment; then loading it works.
+            # Another job may have created it at the same moment; then loading it works.
             if not self._deltalake.DeltaTable.is_deltatable(str(self._place)):
                 raise StorageUnreachable(f"could not create the Delta table {self._place}: {error}") from error
         return self.load()
@@ -90,7 +90,7 @@ class DeltaLog:
     def try_commit(self, table: Any, commit: Commit) -> Exception | None:
         """Append `commit` directly after the loaded version of `table`.
 
-        None when it stands. An exception when it may not: load again and look.
+        None when it succeeded. An exception when it may not have: load the table again and check.
         """
         kinds = self._transaction
         properties = kinds.CommitProperties(
@@ -111,7 +111,7 @@ class DeltaLog:
         return None
 
     def flush(self, version: int) -> None:
-        """Force the log up to `version` to the disk; deltalake leaves that to the operating system."""
+        """Flush the log up to `version` to the disk; deltalake leaves that to the operating system."""
         log = self._place / "_delta_log"
         entry = log / f"{version:020d}.json"
         if entry.exists():  # else already folded into a checkpoint of the log
@@ -133,11 +133,11 @@ class DeltaLog:
         ]
 
     def tombstones(self, table: Any) -> set[str]:
-        """Files removed from the table that readers of an older version may still want; VACUUM deletes them one day."""
+        """Files removed from the table that readers of an older version may still need, until VACUUM deletes them."""
         return set(table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True, full=False))
 
     def commits_since(self, table: Any, version: int) -> list[dict[str, Any]]:
-        """What the commits after `version` say of themselves, newest first; those that have expired say nothing."""
+        """The commits after `version`, newest first, without those that have expired."""
         wanted = table.version() - version
         return [commit for commit in self._history(table, wanted) if commit.get("version", 0) > version]
 
@@ -154,7 +154,7 @@ class DeltaLog:
         return found
 
     def with_deletion_vectors(self, table: Any) -> set[str]:
-        """Files of which rows are deleted without the file being rewritten."""
+        """Files with rows that were deleted without rewriting the file."""
         reader = require("pyarrow", "delta").RecordBatchReader.from_stream(table.deletion_vectors())
         paths = [unquote(str(path)) for path in reader.read_all().column("filepath").to_pylist()]
         return {path.rpartition(f"{self._place}/")[2] for path in paths}

@@ -1,4 +1,4 @@
-"""Partition columns: what is allowed, and how Spark's directory names become values in Delta's log."""
+"""Partition columns: which types are allowed, and how Spark's directory names become values in Delta's log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MARKED = "-marked"
-"""Ends the name of a batch's directory when the values in the names below it are marked."""
+"""Suffix of a batch's directory whose partition values are marked."""
 _VALUE = "v"
 _MARKED_NULL = "n"
 _TYPES = ("string", "byte", "short", "integer", "long", "date", "boolean")
@@ -41,10 +41,10 @@ def require_partition_columns(fields: Sequence[Mapping[str, Any]], partition_by:
 
 
 def with_marked_values(batch: DataFrame, partition_by: tuple[str, ...]) -> DataFrame:
-    """Partition columns as texts that tell null from every value.
+    """Partition columns as strings that distinguish null from every value.
 
-    Spark gives null, the empty text and the text `__HIVE_DEFAULT_PARTITION__` the same directory; a batch with two of
-    them does not even write. The columns are in the names of directories only, so their type does not matter.
+    Spark uses the same directory for null, the empty string and the string `__HIVE_DEFAULT_PARTITION__`; writing a
+    batch with two of them fails. The columns are in the names of directories only, so their type does not matter.
     """
     from pyspark.sql import functions as spark_functions
 

@@ -1,4 +1,5 @@
-"""What a directory without a Delta log is, before a table is made in it: empty, or somebody else's. Reads only."""
+"""Checks a directory without a Delta log before a table is created in it: it must not belong to another writer. Reads
+only."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ _TABLES = (
     (".hoodie", "a Hudi table"),
 )
 _STAGED = "holdfast-"
-"""Begins the name of what this sink staged; a table that was deleted may have left it."""
+"""Prefix of directories that this sink staged; a deleted table may have left them."""
 
 
 def require_free(place: Path, describe: str) -> None:

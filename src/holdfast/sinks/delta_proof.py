@@ -1,9 +1,9 @@
-"""Proof that what a job published to a Delta table is there, or was moved by those who may do that.
+"""Proves that the published rows of a job are in a Delta table, or that other writers changed them in a permitted way.
 
-What the table was like when it was last checked is in the job's record at the place: its id, its version, the newest
-published batch, and up to which batch others may have rewritten rows. From there on each commit is judged by what it
-says of itself. Commits whose entries have expired are judged by the files they left: those of batches that nobody may
-have rewritten must be live.
+The job's record at the sink holds the table's state at the last check: its id, its version, the newest published batch,
+and up to which batch other writers may have rewritten rows. Each later commit is classified by the operation that it
+records. If its log entry has expired, the files decide: those of batches that no other writer may have rewritten must
+be live.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAYS_OUT = "bring the table back to what the last run left, or go on from what 
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What the table was like when it was last checked."""
+    """The state of the table at the last check."""
 
     id: str
     version: int
@@ -31,14 +31,14 @@ class Checked(msgspec.Struct, frozen=True):
     fencing_epoch: int = 0
     published: int = NOTHING
     rewritten: int = NOTHING
-    """Others may have moved, changed or deleted rows of batches up to this one."""
+    """Other writers may have moved, changed or deleted rows of batches up to this one."""
 
     def values(self) -> dict[str, str | int]:
         return msgspec.structs.asdict(self)
 
 
 def last_checked(place: PublishedPlace | None, life: int) -> Checked | None:
-    """None when the record says nothing of this life of the job."""
+    """None when the record has nothing about this lineage of the job."""
     if place is None or place.values.get("life") != life:
         return None
     return msgspec.convert(place.values, Checked)
@@ -73,7 +73,7 @@ def require_descendant(describe: str, table: Any, ledger: DeltaLedger | None, la
 
 
 def judged(describe: str, commits: Sequence[Mapping[str, Any]], ledger: DeltaLedger) -> bool:
-    """Whether commits of others may have rewritten rows. Refuses those that took rows away as a whole."""
+    """Whether other writers may have rewritten rows. Refuses commits that removed published rows as a whole."""
     for commit in commits:
         if effect_of(commit) is CommitEffect.TAKES_AWAY:
             raise Conflict(

@@ -1,8 +1,8 @@
 """A Parquet footer as the statistics of a Delta `add` action.
 
-A wrong bound makes readers skip rows, so bounds that had to be shortened are widened. Leaving out some columns is no
-way out either: deltalake 1.6.6 reads a missing bound beside a present one as "matches nothing" when a pyarrow dataset
-is filtered. So a file gets bounds for all its columns, or for none.
+A wrong bound makes readers skip rows, so truncated bounds are widened. Some columns cannot be left out either: when a
+pyarrow dataset is filtered, deltalake 1.6.6 reads a missing bound beside a present one as "matches nothing". So a file
+gets bounds for all its columns, or for none.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from holdfast.sinks.place import require
 
 _MOST_COLUMNS = 32
-"""Delta's own default: readers look at the statistics of no more."""
+"""Delta's default: readers use the statistics of this many columns."""
 _LONGEST_TEXT = 32
 _GREATEST_CHARACTER = "\U0010ffff"
 _MOST_EXACT_DIGITS = 15
-"""A decimal with more is not the same after a reader took it for a float."""
+"""A reader that parses a decimal with more digits as a float gets another value."""
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -77,7 +77,7 @@ def _json_value(value: object, *, up: bool) -> object | None:
     if isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else None  # NaN has no place in the order
+        return value if math.isfinite(value) else None  # NaN is not ordered
     if isinstance(value, Decimal):
         return float(value) if len(value.as_tuple().digits) <= _MOST_EXACT_DIGITS else None
     if isinstance(value, str):

@@ -1,21 +1,21 @@
 """Exactly-once output to a directory of Parquet files, published by rename.
 
-Rename has no condition, so a run that was overtaken may still do the one rename or deletion that it had decided on
-before. These rules make that harmless:
+Rename is unconditional, so a run that a newer run has fenced may still do the one rename or deletion that it had
+already decided on. These rules make that harmless:
 
   1. Every call first looks for the marker of a newer run and ends there (`Fenced`); `open` writes its own marker before
      it reads the older ones. So a call that gets past the look began before the newer run's `open` returned.
-  2. A file has one visible name, the same for whoever publishes it. An overtaken `publish` can only do what the newer
-     run does as well, or show files beyond the newer run's resume point.
-  3. Against the latter, the newer run first renames the staged directories beyond its resume point away, then removes
-     the visible files beyond it. Once the sources are gone the overtaken run can show nothing more; what it showed
+  2. A file has one visible name, the same for every run that publishes it. A `publish` of a fenced run can only do what
+     the newer run does as well, or show files beyond the newer run's resume point.
+  3. Against the latter, the newer run first moves the staged directories beyond its resume point to the trash, then
+     removes the visible files beyond it. Once the sources are gone the fenced run can show nothing more; what it showed
      before is removed. Directories staged later belong to calls that rule 1 ends.
   4. A rewind records its target in its marker before it removes anything, then looks for a newer run once more. So
-     either it ends there, or the newer run reads that target: it never takes for published what is being removed. An
-     overtaken run removes only what itself or older runs staged, beyond a target that the journal has made final.
-  5. A marker moves forward only after every rename it speaks of is on the disk.
-  6. What a batch made visible is in a record that was written before; the marker names its newest page. So what was
-     published is proved file by file, at `open` and before each `publish`, whoever else has been here.
+     either it ends there, or the newer run reads that target and never counts files as published that are being
+     removed. A fenced run removes only what it or older runs staged, beyond a target that the journal has made final.
+  5. A marker advances only after every rename that it covers is on the disk.
+  6. The visible files of a batch are in a record that was written before; the marker names its newest page. So
+     published files are proved one by one, at `open` and before each `publish`, whatever other writers did.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Files:
     Publishing a checkpoint is a series of renames: for a moment a reader may see a part of a checkpoint, but never a
     row twice and never a row of a checkpoint that did not complete. Use `Delta` where readers need whole checkpoints.
 
-    The directory is this sink's: other jobs of holdfast may share it, other writers may add files. Who deletes or
-    rewrites published files makes the next publish stop until a person says that it was meant.
+    The directory belongs to this sink: other jobs of holdfast may share it, other writers may add files. If another
+    writer deletes or rewrites published files, the next publish fails until an operator accepts that.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Files:
         directory = self._layout.staging(self._epoch, batch_id, self._unique())
         with self._attempts.staging(batch_id, directory):
             try:
-                self._require_opened(batch_id)  # Spark's writer makes every folder that is missing
+                self._require_opened(batch_id)  # Spark's writer creates missing folders
                 written = write_parquet(batch, directory)
                 self._step("written")
                 with storage_errors(f"stage batch {batch_id} for {self.describe()}"):
@@ -170,7 +170,7 @@ class Files:
             self._write(msgspec.structs.replace(marker, batch_id=upto, record=page))
             self._gap_allowed = False
             self._step("publish: recorded")
-            # What is published has been moved away from there.
+            # Published files are not there any more.
             remove_all(self._attempts.superseded(upto))
             for source in {source.parent for batch in batches for source, _ in moves[batch.batch_id]}:
                 shutil.rmtree(source, ignore_errors=True)
@@ -254,7 +254,8 @@ class Files:
             self._layout.record.forget(bound)
 
     def _survey(self, context: SinkContext, schema_json: str) -> Life | None:
-        """The life whose output is here. Refuses what is somebody else's, and columns that do not fit."""
+        """The life of the job whose output is here. Refuses a directory of another writer, and columns that do not
+        fit."""
         require_no_table(self._place, self.describe())
         life = current_life(self._place, context.job, context.lineage)
         if life is None and not context.accept:
@@ -263,7 +264,7 @@ class Files:
         return life
 
     def _written(self, context: SinkContext) -> list[str]:
-        """Schemas with every column that a visible file of ours has, of whichever job and life."""
+        """Schemas with every column that a visible file of holdfast has, of any job and life."""
         jobs = {JobName(name) for name in jobs_at(self._place)} | {context.job}
         layouts = [layout for job in sorted(jobs) for layout in self._lives(job)]
         return [schema for layout in layouts for schema in layout.columns() or _columns_of_0_1_0(layout)]
@@ -272,7 +273,7 @@ class Files:
         return [FilesLayout(self._place, job, Life(0, name)) for name in sorted(lives_of(self._place, job))]
 
     def _take(self, life: Life | None) -> None:
-        """Make the place this run's: from here on neither an older run nor another life can publish."""
+        """Take ownership of the place: from now on neither an older run nor another life can publish."""
         context, before = self._state
         layout = before.carry_over()
         self._opened = (context, layout)
@@ -328,7 +329,7 @@ class Files:
         return done
 
     def _obstacle(self, marker: Marker, after: int) -> str | None:
-        """Why batches after `after` cannot be taken back: rows of theirs may lie in files that we do not know."""
+        """Why batches after `after` cannot be taken back: their rows may be in files that holdfast did not write."""
         found = files_proof.loss(self._layout, marker, after, accepted_too=True)
         if found is None:
             return None
@@ -339,7 +340,7 @@ class Files:
         return f"{found}{beside}. Somebody has compacted, deleted or replaced them; their rows would be there twice"
 
     def _require_published_files(self, operation: str, *, folded: bool) -> None:
-        """Refuse to go on when what was published is not there. A rewind of another run may be under way."""
+        """Refuse to continue when published files are missing. A rewind of another run may be in progress."""
         before: Marker | None = None
         while before != (marker := _newest_published(self._layout.markers())):
             found = files_proof.loss(self._layout, marker, folded=folded)
@@ -356,7 +357,7 @@ class Files:
         )
 
     def _require_staged(self, batches: Iterable[StagedBatch]) -> None:
-        """Refuse before the first file is shown when one is gone or is not what was staged."""
+        """Refuse, before the first file becomes visible, if one is missing or is not what was staged."""
         attempt = f"publish to {self.describe()}"
         for file, source, size in self._found(batches):
             if size != file.size:
@@ -366,14 +367,15 @@ class Files:
                 require_size(attempt, source, size, file)
 
     def _found(self, batches: Iterable[StagedBatch]) -> Iterator[tuple[StagedFile, Path, int | None]]:
-        """Where each file was staged, and how large it is there, or where a publish has shown it since."""
+        """Where each file was staged, and its size there or, if a publish has made it visible since, at its visible
+        name."""
         for batch in batches:
             for file, (source, target) in zip(batch.files, self._layout.moves(batch), strict=True):
                 size = size_of(source)
                 yield file, source, size_of(target) if size is None else size
 
     def _remember_columns(self, staged_by: set[FencingEpoch]) -> None:
-        """Every publish is by columns that were checked, also of batches that another run staged."""
+        """Every publish uses checked columns, even for batches that another run staged."""
         written = self._written(self._state[0])
         for epoch in sorted(staged_by):
             if (schema := self._layout.schema_of(epoch)) is not None:
@@ -393,7 +395,7 @@ class Files:
                 raise lost(f"publish to {self.describe()}", source) from error
 
     def _take_away_staged(self, unwanted: Callable[[Path, BatchId], bool], newest: FencingEpoch) -> None:
-        """Rename unwanted staged directories away, each at once, so that nobody can publish from them."""
+        """Move unwanted staged directories to the trash, each in one step, so that no run can publish from them."""
         for directory in self._layout.staged():
             if directory.fencing_epoch <= newest and unwanted(directory.path, directory.batch_id):
                 self._refuse_if_fenced("discard")
@@ -402,7 +404,7 @@ class Files:
                     os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
 
     def _take_away_what_past_lives_staged(self) -> None:
-        """They are fenced, so it can never be shown. What they made visible stays."""
+        """They are fenced, so it can never become visible. Their visible files stay."""
         for layout in self._lives(self._state[0].job):
             for directory in layout.staged() if layout.life.name != self._layout.life.name else ():
                 self._refuse_if_fenced("discard")
@@ -492,7 +494,7 @@ def _newest_published(markers: dict[FencingEpoch, Marker]) -> Marker:
 
 
 def _is_being_taken_back(batch: StagedBatch, marker: Marker) -> bool:
-    """Whether a rewind has begun that the next call completes: what it has not removed yet goes all the same."""
+    """Whether a rewind is in progress that the next call completes: it also removes the files that are still there."""
     if marker.taken_back_by is None or batch.fencing_epoch > marker.taken_back_by:
         return False
     return marker.batch_id is None or batch.batch_id > marker.batch_id
@@ -501,7 +503,7 @@ def _is_being_taken_back(batch: StagedBatch, marker: Marker) -> bool:
 def _written_down(
     first: int, upto: BatchId, batches: list[StagedBatch], moves: dict[BatchId, list[tuple[Path, Path]]]
 ) -> tuple[RecordedBatch, ...]:
-    """What becomes visible of every batch. One without an entry, which a person has accepted, has no files."""
+    """The visible files of every batch. A batch without an entry, which an operator has accepted, has no files."""
     entries = {batch.batch_id: batch for batch in batches}
     missing = {BatchId(number): RecordedBatch(BatchId(number), ()) for number in range(first, upto + 1)}
     found = {}
@@ -512,7 +514,7 @@ def _written_down(
 
 
 def _columns_of_0_1_0(layout: FilesLayout) -> list[str]:
-    """Version 0.1.0 remembered the columns of its newest run only; one file of each run has those of that run."""
+    """Version 0.1.0 recorded the columns of its newest run only; one file of each run has the columns of that run."""
     one_of_each = {file.fencing_epoch: file.path for file in layout.visible()}
     found = [schema for path in one_of_each.values() if (schema := files_columns.schema_in(path)) is not None]
     published = _newest_published(layout.markers()).batch_id is not None

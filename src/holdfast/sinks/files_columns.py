@@ -1,8 +1,8 @@
 """Which columns a directory of Parquet files can take.
 
-Readers give a column one type over all files, and most do not tell names apart by case. So every column that was ever
-published is remembered, also one that the query has dropped since: it may not come back as something else.
-Schemas are Spark's JSON.
+Readers expect one type per column in all files, and most ignore the case of names. So the sink records every column
+that was ever published, even if the query has dropped it since: it must not come back with another type. Schemas are
+Spark's JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names below a `Files` sink's directory, and the marker files that say what is published.
+"""Names below a `Files` sink's directory, and the marker files that record what is published.
 
 <path>/<job>-<life>-<batch>-<fencing_epoch>-<unique>-<n>.parquet   visible
 <path>/_holdfast/<job>/                                            readers skip names that start with "_"
@@ -41,7 +41,7 @@ _STAGED = re.compile(r"staged/(\d+)/(\d+)-(\w+)/[^/]+")
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The visible files of all batches up to `upto`, of which only number and size are known any more."""
+    """The visible files of all batches up to `upto`: only their number and total size are kept."""
 
     upto: int = -1
     files: int = 0
@@ -49,12 +49,13 @@ class Folded(msgspec.Struct, frozen=True):
 
 
 class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a run knows to be published. `claim` until it has read what the run before it left."""
+    """What a run knows to be published. Just a `claim` until the run has read what the previous run left."""
 
     batch_id: BatchId | None = None
     claim: bool = False
     taken_back_by: FencingEpoch | None = None
-    """Set while a rewind to `batch_id` is under way: later batches that this run or an older one staged must go."""
+    """Set while a rewind to `batch_id` is in progress: later batches that this run or an older one staged must be
+    removed."""
     run: int | None = None
     """Fingerprint of the run's claim; None when it is not known, as in version 0.1.0."""
     record: int = NO_PAGE
@@ -63,7 +64,7 @@ class Marker(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def without_record(self) -> bool:
-        """Version 0.1.0 wrote down nothing but the newest batch."""
+        """Version 0.1.0 recorded only the newest batch."""
         return self.batch_id is not None and self.record == NO_PAGE and self.folded == Folded()
 
 
@@ -73,7 +74,7 @@ class Life(msgspec.Struct, frozen=True):
     life: int
     """Fingerprint of the lineage."""
     name: str
-    """Of its folder, and in the names of its files."""
+    """Name of its folder, also part of its file names."""
     format: int = FORMAT
 
     def __post_init__(self) -> None:
@@ -102,7 +103,8 @@ def life_of(lineage: str) -> Life:
 
 
 def current_life(place: Path, job: JobName, lineage: str) -> Life | None:
-    """The life whose output is here, None when there is none. What 0.1.0 left counts as `lineage`'s if it can."""
+    """The life whose output is here, None when there is none. Output of 0.1.0 counts as that of `lineage` if
+    possible."""
     path = place / HIDDEN / job / "life.json"
     try:
         return _decoded(path, _LIFE)
@@ -131,7 +133,7 @@ def jobs_at(place: Path) -> set[str]:
 
 
 def job_of(visible_name: str) -> str | None:
-    """The job that made a file visible, by its name; None when it is none of holdfast's names."""
+    """The job that made a file visible, by the file's name; None when holdfast does not use such names."""
     match = re.fullmatch(r"(.+)-[0-9a-f]{8}" + _TAIL, visible_name)
     return match[1] if match else None
 
@@ -161,14 +163,14 @@ class FilesLayout:
             folder.mkdir(parents=True, exist_ok=True)
 
     def require_no_links(self, fencing_epoch: FencingEpoch) -> None:
-        """Refuse when a folder of ours is a symbolic link: what lies where it leads would be taken for ours, and
-        deleted with this process's rights."""
+        """Refuse when a folder of this sink is a symbolic link: this process would treat the link's target as its own
+        and delete it."""
         own = self.own.relative_to(self.place).as_posix()
         for folder in ("trash", "published", "schemas", "columns", "batches", f"staged/{fencing_epoch}"):
             below(self.place, f"{own}/{folder}")
 
     def carry_over(self) -> FilesLayout:
-        """What 0.1.0 left, under the names of today."""
+        """Rename what 0.1.0 left to the current names."""
         if self.own == self._now:
             return self
         self._job.mkdir(parents=True, exist_ok=True)
@@ -178,7 +180,7 @@ class FilesLayout:
         return FilesLayout(self.place, JobName(self._job.name), self.life)
 
     def write_life(self, unique: str) -> None:
-        """Two runs may write it at once, so each has a name of its own until the rename."""
+        """Two runs may write it at once, so each uses its own temporary name."""
         temporary = self._job / f".life-{unique}.tmp"
         temporary.write_bytes(msgspec.json.encode(self.life))
         flush(temporary)
@@ -191,8 +193,8 @@ class FilesLayout:
     def moves(self, batch: StagedBatch) -> list[tuple[Path, Path]]:
         """Where each file of a batch is staged and where it becomes visible, the same for every run.
 
-        A ledger entry comes from outside. What it names is moved, and its folder deleted, so it may name nothing but
-        what was staged for this batch.
+        A ledger entry is untrusted input. Its files are moved and their folder is deleted, so it may name only what was
+        staged for this batch.
         """
         return [
             (self._source(batch, file.path), self.place / self._visible_name(batch, file.path, number))
@@ -253,7 +255,7 @@ class FilesLayout:
         write_atomically(self.marker_path(fencing_epoch), msgspec.json.encode(marker))
 
     def schema_of(self, fencing_epoch: FencingEpoch) -> str | None:
-        """The columns that a run staged, None when that is not known any more."""
+        """The columns that a run staged, None when unknown."""
         try:
             return (self._schemas / _file_name(fencing_epoch)).read_text()
         except FileNotFoundError:
@@ -267,7 +269,7 @@ class FilesLayout:
         write_atomically(self._schemas / _file_name(fencing_epoch), schema_json.encode())
 
     def columns(self) -> list[str]:
-        """Schemas that together have every column that a visible file of this life may have."""
+        """Schemas that together contain every column of this life's visible files."""
         return [path.read_text() for _, path in sorted(_numbered(self._columns))]
 
     def write_columns(self, fencing_epoch: FencingEpoch, schema_json: str) -> None:
@@ -291,7 +293,7 @@ def _file_name(fencing_epoch: FencingEpoch) -> str:
     return f"{fencing_epoch:020d}.json"
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _MARKER = msgspec.json.Decoder(Marker)
 _LIFE = msgspec.json.Decoder(Life)
 _Document = TypeVar("_Document")

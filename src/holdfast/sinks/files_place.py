@@ -1,4 +1,5 @@
-"""What a `Files` sink's directory is, before anything is written to it: empty, ours, or somebody else's. Reads only."""
+"""Checks a `Files` sink's directory before anything is written to it: it must not belong to another writer. Reads
+only."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _ANOTHER = "write to another directory"
 
 
 def require_no_table(place: Path, describe: str) -> None:
-    """Refuse a directory in which readers look for files by a log: they would not see ours, or see them twice."""
+    """Refuse a directory whose readers find files through a log: they would not see this sink's files, or see them
+    twice."""
     for kind, sign in _signs_of_tables(place):
         raise Conflict(
             f"could not use {describe}: the directory is {kind} ({sign}), whose readers would not see the files of "
@@ -23,7 +25,7 @@ def require_no_table(place: Path, describe: str) -> None:
 
 
 def require_no_foreign_file(place: Path, describe: str) -> None:
-    """Refuse to begin in a directory that has files of others in it."""
+    """Refuse to start in a directory with files of other writers."""
     if (stranger := next(foreign_files(place), None)) is None:
         return
     name = stranger.relative_to(place)
@@ -40,7 +42,7 @@ def require_no_foreign_file(place: Path, describe: str) -> None:
 
 
 def foreign_files(place: Path) -> Iterator[Path]:
-    """What a reader of the directory may take for data and no ledger here speaks of."""
+    """Files that readers may treat as data and that no ledger here names."""
     known = jobs_at(place)
     for path in _entries(place):
         if path.is_dir():

@@ -1,7 +1,7 @@
-"""Whether what a `Files` sink published is there, by its own record. Reads only.
+"""Checks the published files of a `Files` sink against its own record. Reads only.
 
-Nobody else's rewriting of plain files can be explained by anything, so a file that is not there as it was is a loss
-until a person says that it was meant.
+Plain files have no log that could explain a change by another writer. So a missing or changed file counts as a loss
+until an operator accepts it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from holdfast.sinks.published_record import Page, Recorded, RecordedBatch, Recor
 from holdfast.storage.below import plain_name
 
 GONE = -1
-"""The size of a file that is gone, which a person has accepted."""
+"""Recorded as the size of a missing file that an operator has accepted."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Published files that are not there as they were. Files that only their number tells of have no rows here."""
+    """Published files that are missing or changed. Files of which only the number is kept add no rows."""
 
     files: int
     of: int
@@ -36,7 +36,7 @@ class Loss:
 
 
 def recorded(layout: FilesLayout, marker: Marker, after: int = -1) -> Recorded:
-    """What is known file by file of the published batches after `after`."""
+    """The recorded files of the published batches after `after`."""
     if marker.batch_id is None or marker.without_record:
         return Recorded((), complete=True)
     return layout.record.read(marker.record, max(after, marker.folded.upto), marker.batch_id)
@@ -47,7 +47,7 @@ def loss(
 ) -> Loss | None:
     """What of the published batches after `after` is missing, None when nothing is.
 
-    `folded` also counts the files of batches of which only number and size are known; that lists the directory.
+    `folded` also counts the files of batches of which only number and size are kept; that lists the directory.
     """
     known = recorded(layout, marker, after)
     files = [file for batch in known.batches for file in batch.files]
@@ -68,7 +68,7 @@ def loss(
 
 
 def fold(layout: FilesLayout, upto: int) -> Folded:
-    """What is visible now of the batches up to `upto`."""
+    """The visible files of the batches up to `upto`."""
     sizes = [file.path.stat().st_size for file in layout.visible() if file.batch_id <= upto]
     return Folded(upto, len(sizes), sum(sizes))
 
@@ -79,7 +79,7 @@ def folded_further(marker: Marker, batches: Iterable[RecordedBatch], upto: int) 
 
 
 def accepted(layout: FilesLayout, marker: Marker) -> Marker:
-    """The marker for a directory that a person has accepted as it is."""
+    """The marker for a directory that an operator has accepted as it is."""
     if marker.batch_id is None:
         return marker
     batches = tuple(_as_found(layout, batch) for batch in recorded(layout, marker).batches)

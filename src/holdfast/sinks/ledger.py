@@ -1,7 +1,7 @@
 """The ledger: which files each batch staged, kept in the Spark work directory as `ledger/<batch_id>.json`.
 
-It lies there so that it travels with the checkpoint: whoever restores one can publish exactly what it contains.
-An entry is complete or absent. Spark ignores the folder.
+So it is part of every checkpoint: a run that restores one can publish exactly what it contains. An entry is complete or
+absent. Spark ignores the folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "ledger"
 
 
 def require_unbroken(published: BatchId | None, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
-    """Refuse to publish up to `upto` when a batch after `published` has no entry: its rows would be lost in silence."""
+    """Refuse to publish up to `upto` when a batch after `published` has no entry: its rows would be lost silently."""
     missing = missing_entries(published, upto, ledger)
     if missing:
         shown, anew = "nothing", ""
@@ -54,8 +54,8 @@ def shown_runs(batches: list[int]) -> str:
 def write(directory: WorkDirectory, staged: StagedBatch) -> None:
     """Record a staged batch, durably; replaces an earlier entry of the same batch."""
     if directory.abilities.remote:
-        # Spark's own client waits for a NameNode, too. A try that takes effect late writes what another staging of the
-        # same batch is as good as: its input is the same.
+        # Retried, as Spark's own client does for a NameNode. A delayed attempt is harmless: it names an earlier staging
+        # of the same batch, with the same input.
         repeated(lambda: _write(directory, staged), Patience())
     else:
         _write(directory, staged)
@@ -74,12 +74,12 @@ def read(directory: WorkDirectory, upto: BatchId | None = None) -> tuple[StagedB
 
 
 def prune(directory: WorkDirectory, published: BatchId) -> None:
-    """Forget what readers already see."""
+    """Remove entries of published batches."""
     _remove(directory, lambda batch_id: batch_id <= published)
 
 
 def remove_after(directory: WorkDirectory, batch: BatchId | None) -> None:
-    """Forget what was staged after `batch` (everything for None)."""
+    """Remove entries of batches after `batch` (all for None)."""
     _remove(directory, lambda batch_id: batch is None or batch_id > batch)
 
 
@@ -102,7 +102,7 @@ class _LedgerFormat(msgspec.Struct):
     format: int = LEDGER_FORMAT
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _DECODER = msgspec.json.Decoder(StagedBatch)
 _FORMAT_DECODER = msgspec.json.Decoder(_LedgerFormat)
 _FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -125,7 +125,7 @@ def decoded(data: bytes, where: str) -> StagedBatch:
         if (version := _FORMAT_DECODER.decode(data).format) > LEDGER_FORMAT:
             raise NewerFormat.of_format(f"the ledger entry {where}", version, LEDGER_FORMAT)
         unknown = _FIELDS_DECODER.decode(data).keys() - set(StagedBatch.__struct_fields__)
-        if sealed is None and unknown:  # those of the first versions have no checksum, and no further field
+        if sealed is None and unknown:  # entries of the first versions have no checksum and no unknown field
             raise _damaged(where, f"it has no checksum, but a field {min(unknown)!r}")
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""Staged directories that nobody needs any more, of a job that does not run: for `holdfast collect`.
+"""Finds staged directories that are not needed any more, of a job that does not run: for `holdfast collect`.
 
-The next start discards them, too. This is for a job that is not started again, or not soon.
+The next start discards them too. This is for a job that does not start again, or not soon.
 """
 
 from collections.abc import Iterator, Set
@@ -15,7 +15,7 @@ from holdfast.storage.durable import storage_errors
 
 
 def left_staged(described: str, owner: SinkContext, named: Set[str]) -> list[Path]:
-    """Below the place of the sink that describes itself so: what runs up to the owner's staged, and neither a ledger
+    """Directories at the sink with this description that runs up to the owner's staged, and that neither a ledger
     (`named`: paths of files, relative to the place) nor the table's own log names."""
     kind, _, place = described.partition(":")
     if kind not in ("delta", "files") or not Path(place).is_dir():
@@ -27,7 +27,7 @@ def left_staged(described: str, owner: SinkContext, named: Set[str]) -> list[Pat
 
 
 def _of_files(place: Path, owner: SinkContext, named: Set[str]) -> list[Path]:
-    """What is published has been moved away."""
+    """Published files are not there any more."""
     layout = FilesLayout(place, owner.job, life_of(owner.lineage))
     kept = {(place / path).parent for path in named}
     staged = [item for item in layout.staged() if item.fencing_epoch <= owner.fencing_epoch]
@@ -52,7 +52,7 @@ def _batches(staging: Path, upto: FencingEpoch) -> Iterator[Path]:
 
 
 def _directories(folder: Path) -> list[Path]:
-    """No links: what they lead to is somebody else's."""
+    """Without symbolic links: their targets do not belong to the sink."""
     if not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())

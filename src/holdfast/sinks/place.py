@@ -1,4 +1,4 @@
-"""Where a sink writes, and the names it invents there."""
+"""Where a sink writes, and the names that it generates there."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """What a sink must do for exactly-once output.
 
-A sink shows readers nothing until it is told to. Each micro-batch is *staged*: written, durable, invisible. When a
+A sink shows readers nothing before `publish`. Each micro-batch is *staged*: written, durable, invisible. When a
 checkpoint is in the journal, everything up to its barrier is *published*. After a crash the query resumes at some
-barrier, and the sink is brought to exactly that point: published up to it, nothing staged beyond it.
+barrier, and recovery brings the sink to exactly that point: published up to it, nothing staged beyond it.
 
-The life of a sink in one run:
+The calls to a sink in one run:
 
     look                 before the job is claimed: what the place is, and what it knows of this job
     open                 once, before the query starts; from here on older runs can publish nothing more
@@ -15,16 +15,15 @@ The life of a sink in one run:
     publish              once per completed checkpoint, again after any failure, possibly from two runs at once
     forget               now and then: batches that no retained checkpoint can go back behind
 
-A place keeps one ledger per job name. Which life of the job it speaks of (its lineage) is a value in it that is
-checked, not a part of its name: another life of the same job would show the same input once more.
+A place keeps one ledger per job name. The lineage of the job is a value in the ledger that is checked, not a part of
+its name: the same job with another lineage would publish the same input again.
 
-Every method may be repeated, and may be cut off at any point by the death of the process. Methods of one sink object
-are called by one thread at a time, except `stage`, which may run beside `publish`. Two runs may be inside any two
-methods at once; what a run asks for is decided by the journal, so an older run differs from a newer one only in knowing
-less.
+Every method may be repeated, and the process may die at any point of it. Methods of one sink object are called by one
+thread at a time, except `stage`, which may run beside `publish`. Two runs may be inside any two methods at once; the
+journal decides what a run requests, so an older run differs from a newer one only in knowing fewer entries.
 
-Rows are added to those of earlier batches, which is what output mode `append` means. A sink that can do more says so in
-an attribute `output_modes`, such as `("append", "update")`; in the other modes no query is started with it.
+Rows are added to those of earlier batches, which is what output mode `append` means. A sink that supports more declares
+it in an attribute `output_modes`, such as `("append", "update")`; holdfast starts no query in another mode.
 
 `holdfast.testing.sinks.SinkConformance` checks all of this for any sink.
 """
@@ -50,11 +49,11 @@ Step = Callable[[str], None]
 
 
 def no_step(_: str) -> None:
-    """The hook of production: nothing happens between two steps."""
+    """The hook in production: does nothing."""
 
 
 def fingerprint(text: str) -> int:
-    """63 bits of BLAKE3: lives and claims are compared by it where a place has only room for a number."""
+    """63 bits of BLAKE3: identifies lineages and claims where a place can store only a number."""
     return int.from_bytes(blake3(text.encode()).digest(8)) >> 1
 
 
@@ -69,14 +68,14 @@ class StagedFile(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int
     rows: int = 0
     stats: str = ""
-    """Whatever the sink wants to remember about the file."""
+    """Whatever the sink records about the file."""
 
 
 LEDGER_FORMAT = 1
 
 
 class StagedBatch(msgspec.Struct, frozen=True):
-    """One entry of the ledger: what a batch staged. Travels with the checkpoint, so it must stay small."""
+    """One entry of the ledger: what a batch staged. It is part of every checkpoint, so it must stay small."""
 
     batch_id: BatchId
     fencing_epoch: FencingEpoch
@@ -85,26 +84,26 @@ class StagedBatch(msgspec.Struct, frozen=True):
 
 
 class SinkContext(msgspec.Struct, frozen=True):
-    """Who is writing. The pair job + fencing_epoch makes every name that a sink invents unique to this run."""
+    """Who is writing. The pair job + fencing_epoch makes every name that a sink generates unique to this run."""
 
     job: JobName
     fencing_epoch: FencingEpoch
     """0 when the job has never run."""
     lineage: str
-    """Unique to this life of the job's home; two homes that share a job name differ here. Empty: no life yet."""
+    """Unique to this job in this home; two homes that share a job name differ here. Empty: the job has never run."""
     claim: AttemptId = AttemptId("")
-    """Tells two runs apart that a home put back from a backup gave the same epoch. Empty: not known."""
+    """Distinguishes two runs with the same epoch, which a home restored from a backup can create. Empty: unknown."""
     new_life: bool = False
-    """A person wants a new life of the job, although the place knows another one, whose rows stay."""
+    """The operator wants a new lineage, although the place has another one of this job, whose rows stay."""
     accept: bool = False
-    """A person says that the place is meant to be what it is: what was published and is not there is not missed."""
+    """The operator accepts the place as it is, even if published rows are missing."""
     looked: FencingEpoch = FencingEpoch(0)
-    """The newest run that the place knew when it was looked at. One that knows less by now is another place."""
+    """The newest run that the place had recorded at `look`. If it has an older one now, it is another place."""
 
 
 def require_no_older(context: SinkContext, known: FencingEpoch, described: str) -> None:
-    """Of a place that is about to be opened, and whose newest run is `known`: a run that slept since it looked must not
-    begin a ledger in a place that was emptied or put back meanwhile, for others to believe in."""
+    """Called before a place is opened whose newest run is `known`. A run that stalled since `look` must not create a
+    valid ledger in a place that was emptied or restored from a backup meanwhile."""
     if known < context.looked and not (context.accept or context.new_life):
         raise Conflict(
             f"could not open {described} as run {context.fencing_epoch} of job {context.job!r}: when this run looked, "
@@ -115,12 +114,12 @@ def require_no_older(context: SinkContext, known: FencingEpoch, described: str) 
 
 
 class SinkState(msgspec.Struct, frozen=True):
-    """What a place knows of a job name."""
+    """What a place has recorded for a job name."""
 
     life: int | None = None
     """Fingerprint of the lineage whose output is here; None: this job name has written nothing here."""
     fencing_epoch: FencingEpoch = FencingEpoch(0)
-    """Of the newest run that opened the place; 0: none."""
+    """Epoch of the newest run that opened the place; 0: none."""
     claim: int | None = None
     """Fingerprint of that run's claim, None when it is not known."""
     published: BatchId | None = None
@@ -135,8 +134,8 @@ class RewindPlan(msgspec.Struct, frozen=True):
     obstacle: str | None = None
     """Why it cannot be done, None when it can."""
     rows_gone: int = 0
-    """Rows of these batches that are not where they were published, which a person has accepted. Whoever only moved
-    them has left them to readers."""
+    """Rows of these batches that are not where they were published, which the operator has accepted. If another writer
+    only moved them, readers still see them."""
 
 
 class Sink(Protocol):
@@ -144,20 +143,20 @@ class Sink(Protocol):
         """The sink's kind and place for messages, e.g. `delta:/data/orders`. Never a secret."""
 
     def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
-        """What the place knows of the job. Reads only, and leaves no trace; the sink need not be open.
+        """What the place has recorded for the job. Reads only, and leaves no trace; the sink need not be open.
 
-        `context` is what the journal knows before this run: epoch 0 and no lineage when the job has never run.
-        Raises `Conflict` when the place is somebody else's, and `InvalidSettings` when it cannot take this schema.
+        `context` is from the journal before this run: epoch 0 and no lineage when the job has never run. Raises
+        `Conflict` when the place belongs to another writer, and `InvalidSettings` when it does not accept this schema.
         """
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         """Get ready to write rows of `schema`, and fence: after this returns, no older run can publish.
 
-        Raises `Fenced` when a newer run has opened the sink already, and `InvalidSettings` when the place cannot take
-        this schema. Raises `Conflict`, having changed nothing, when the place is somebody else's, when it holds another
-        life of the job (unless `context.new_life`), when another run has opened it with the same epoch, and when what
-        the job published is not there any more (unless `context.accept`).
-        Creates the table when there is none. Shows readers no row.
+        Raises `Fenced` when a newer run has opened the sink already, and `InvalidSettings` when the place does not
+        accept this schema. Raises `Conflict`, having changed nothing, when the place belongs to another writer, when it
+        holds another lineage of the job (unless `context.new_life`), when another run has opened it with the same
+        epoch, and when published rows are missing (unless `context.accept`). Creates the table when there is none.
+        Shows readers no row.
         """
 
     def published(self) -> BatchId | None:
@@ -170,8 +169,8 @@ class Sink(Protocol):
         """Write the batch's rows where `publish` can show them, without showing them. Consumes the whole batch.
 
         Called inside foreachBatch, before Spark commits the batch. A repeated call for a batch_id replaces the earlier
-        one: only the newest return value ends in the ledger. Rows that Spark produced, rows in the files and rows in
-        the return value are equal in number, or it raises.
+        one: only the newest return value is in the ledger. Rows that Spark produced, rows in the files and rows in the
+        return value are equal in number, or it raises.
         """
 
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
@@ -188,7 +187,7 @@ class Sink(Protocol):
         none. Reads only, and leaves no trace. After `look` or `open`."""
 
     def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
-        """Files of these batches that are neither staged nor visible any more, or not as they were staged: whoever
+        """Files of these batches that are neither staged nor visible any more, or not as they were staged. A run that
         needs them cannot publish. Reads only, and leaves no trace. After `look` or `open`."""
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
@@ -197,20 +196,20 @@ class Sink(Protocol):
     def rewind(self, upto: BatchId | None) -> None:
         """Take back what batches after `upto` made visible (all of them for None). Afterwards `published() == upto`.
 
-        Only recovery calls it, when it had to resume at an older checkpoint than the newest, and only after the
-        journal says so for every later run: what was taken back can never be published again.
-        Does nothing when `published() <= upto`. Raises `Fenced` when a newer run has opened the sink, and `Conflict`,
-        having changed nothing, when the plan has an obstacle.
+        Only recovery calls it, when it resumes at an older checkpoint than the newest, and only after the journal
+        records that for every later run: what was taken back can never be published again. Does nothing when
+        `published() <= upto`. Raises `Fenced` when a newer run has opened the sink, and `Conflict`, having changed
+        nothing, when the plan has an obstacle.
         """
 
     def discard(self, keep: tuple[StagedBatch, ...]) -> None:
-        """Delete whatever this job's earlier runs and attempts staged, unpublished, and is not in `keep`.
+        """Delete everything that earlier runs and attempts of this job staged, except what is published or in `keep`.
 
         Recovery calls it after `rewind` or `publish` and before the query starts, never while a batch is being staged.
-        Afterwards readers see exactly the batches up to `published()`, whatever earlier runs left half done.
-        Raises `Fenced` when a newer run has opened the sink.
+        Afterwards readers see exactly the batches up to `published()`, whatever earlier runs left incomplete. Raises
+        `Fenced` when a newer run has opened the sink.
         """
 
     def forget(self, upto: BatchId) -> None:
-        """Batches up to `upto` lie behind every retained checkpoint: what is known of them, beyond that they are
-        published, is not needed any more. Their rows stay."""
+        """Every retained checkpoint is newer than batches up to `upto`: the sink may drop its records of them, except
+        that they are published. Their rows stay."""

@@ -1,15 +1,17 @@
-"""What each published batch consists of, in a record of our own at the sink's place, which expires with nothing else.
+"""holdfast's own record of the files of each published batch, at the sink's place. It does not expire with a table's
+log.
 
     <place>/_holdfast/<job>/batches/<batch>-<number>.json   one page per publish or rewind
     <place>/_holdfast/<job>/place-<run>.json                what the place was like when that run last checked it
 
-Readers and VACUUM pass over names that begin with "_". A page is written before the commit that makes it true, and its
-number, a digest of its bytes, is in that commit: the place names the newest true page, and each page the one before it.
-So a page of a commit that never came about is in nobody's chain, and a page whose bytes changed is not the one that was
-named. A rewind is a page too: batches beyond it count no more.
+Readers and VACUUM ignore names that begin with "_". A page is written before the commit that makes it valid, and its
+number, a digest of its bytes, is in that commit: the place names the newest valid page, and each page names the one
+before it. So a page whose commit failed is in no chain, and a page whose bytes changed does not match its number. A
+rewind is a page too: batches beyond it do not count any more.
 
-A run that was overtaken may write and delete here once more before it knows. So it speaks of the place under its own
-number, where the newest run is believed, and drops no page that it has not seen before it saw that it owned the place.
+A fenced run may write and delete here once more before it notices. So each run describes the place in a file with its
+own number, of which the newest counts. A run deletes only pages that it listed before it confirmed that it owns the
+place.
 """
 
 from __future__ import annotations
@@ -54,13 +56,13 @@ class Page(msgspec.Struct, frozen=True):
     upto: int
     """The newest published batch, -1 for none."""
     batches: tuple[RecordedBatch, ...] = ()
-    """What became visible with this page, oldest first; none of a rewind."""
+    """The batches that became visible with this page, oldest first; none for a rewind."""
     previous: int = NO_PAGE
     format: int = FORMAT
 
 
 class PublishedPlace(msgspec.Struct, frozen=True):
-    """What the place was like when it was last checked. What the values mean is up to the sink."""
+    """The state of the place at the last check. The sink defines the values."""
 
     values: dict[str, str | int]
     format: int = FORMAT
@@ -70,18 +72,18 @@ class Recorded(msgspec.Struct, frozen=True):
     batches: tuple[RecordedBatch, ...]
     """Oldest first."""
     complete: bool
-    """Whether they are all that was asked for."""
+    """Whether these are all requested batches."""
 
 
 def recorded(batch: StagedBatch, visible: Mapping[str, str] | None = None) -> RecordedBatch:
-    """`visible` has the paths of files that are shown under another name than they were staged."""
+    """`visible` has the visible paths of files that are not published under their staged names."""
     names = visible or {}
     files = (RecordedFile(names.get(file.path, file.path), file.size, file.rows) for file in batch.files)
     return RecordedBatch(batch.batch_id, tuple(files), batch.fencing_epoch)
 
 
 class PublishedRecord:
-    """Reading leaves no trace, and finds nothing where there is nothing."""
+    """Reading leaves no trace; a missing record is empty."""
 
     def __init__(self, place: Path, job: JobName) -> None:
         self._root = place
@@ -112,21 +114,21 @@ class PublishedRecord:
         return Recorded(tuple(wanted[batch] for batch in sorted(wanted)), complete)
 
     def forget(self, upto: BatchId) -> None:
-        """Drop pages that tell of no batch after `upto`."""
+        """Drop pages without a batch after `upto`."""
         self._drop(lambda newest, _: newest <= upto)
 
     def pages(self) -> frozenset[int]:
-        """The numbers of all pages, true ones or not."""
+        """The numbers of all pages, valid or not."""
         return frozenset(number for _, number, _ in self._entries())
 
     def keep_only(self, head: int, of: frozenset[int]) -> None:
-        """Drop those of the pages `of` that no commit made true. They were listed before `head` was seen to be one's
-        own: a run that came since has written others."""
+        """Drop those of the pages `of` that no commit made valid. They were listed before this run confirmed that
+        `head` is its own, so pages of a newer run are not among them."""
         true = {number for number, _ in self._chain(head)}
         self._drop(lambda _, number: number in of and number not in true)
 
     def place(self) -> PublishedPlace | None:
-        """What the place was like when the newest run last checked it, None when that is not known."""
+        """The state of the place when the newest run last checked it, None when unknown."""
         for _, path in sorted(self._places(), reverse=True):
             try:
                 return _decoded(path, path.read_bytes(), _PLACE)
@@ -148,7 +150,7 @@ class PublishedRecord:
         return [(int(match[1]), path) for path in paths if (match := _PLACE_NAME.fullmatch(path.name))]
 
     def _chain(self, head: int) -> Iterator[tuple[int, Page]]:
-        """Newest first, as far as the pages are there."""
+        """Newest first, as far as the pages exist."""
         paths = {number: path for _, number, path in self._entries()}
         while head in paths:
             data = paths[head].read_bytes()
@@ -169,7 +171,7 @@ class PublishedRecord:
                 path.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
-        """Two runs may write at once, so each has a name of its own until the rename."""
+        """Two runs may write at once, so each uses its own temporary name."""
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.parent / f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp"
         with temporary.open("wb") as file:
@@ -193,7 +195,7 @@ class _AnyFormat(msgspec.Struct):
     format: int
 
 
-# Made here: msgspec crashes the process when threads make the decoder of a type at the same time.
+# Created at import: msgspec crashes the process when threads create the decoder of a type at the same time.
 _PAGE = msgspec.json.Decoder(Page)
 _PLACE = msgspec.json.Decoder(PublishedPlace)
 _FORMAT = msgspec.json.Decoder(_AnyFormat)

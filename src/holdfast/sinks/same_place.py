@@ -1,4 +1,4 @@
-"""Executors write the rows, the driver publishes them: do both mean the same directory?"""
+"""Checks that executors, which write the rows, and the driver, which publishes them, use the same directory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _PATIENCE_S = 60.0
 
 
 class SamePlace:
-    """Asked once per application: each executor reads what the driver wrote, and the driver finds what each of them
-    wrote. One that comes later is not asked; then the rows are counted, batch by batch.
+    """Checked once per application: each executor reads what the driver wrote, and the driver finds what each of them
+    wrote. Executors that start later are not checked; for them the row counts of each batch are.
     """
 
     def __init__(self, place: Path, shown: str) -> None:
@@ -29,7 +29,7 @@ class SamePlace:
         self._asked: str | None = None
 
     def require(self, spark: SparkSession | None) -> None:
-        """Leaves no trace, whatever the executors say."""
+        """Leaves no trace, whatever the executors answer."""
         if spark is None or not is_cluster(str(spark.sparkContext.master)):
             return
         if self._asked == spark.sparkContext.applicationId:
@@ -48,7 +48,7 @@ class SamePlace:
 
 
 def _asked(spark: SparkSession, place: Path, shown: str) -> dict[str, str]:
-    """Why an executor does not mean the driver's directory, by host."""
+    """Why an executor does not use the driver's directory, by host."""
     made = not place.exists()
     place.mkdir(parents=True, exist_ok=True)
     token = place / f"_holdfast-probe-{unique_name()}"
@@ -76,7 +76,7 @@ def _answer(token: Path, host: str, executor: int) -> Path:
 
 
 def _visitor(token: str) -> Question:
-    """A function that knows nothing of this package: where holdfast is missing it must run all the same."""
+    """A function that does not depend on this package: it must run on executors without holdfast."""
 
     def visit(_: int) -> tuple[str, int, str | None]:
         import os

@@ -1,4 +1,4 @@
-"""Comparing the schema of a query with that of the place it writes to. Schemas are Spark's JSON, read into Python."""
+"""Compares the schema of a query with that of the place it writes to. Schemas are Spark's JSON, parsed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fields_of(schema_json: str) -> list[Field]:
 
 
 def nullable(schema_json: str) -> str:
-    """The schema of a new table: every column may be null, and no notes of Spark's optimiser (such as watermarks).
+    """The schema of a new table: every column is nullable, without Spark's column metadata (such as watermarks).
 
     Whether Spark proves a column to be non-null changes with the query's text; a table must not depend on it.
     """
@@ -41,7 +41,7 @@ def differences(ours: Sequence[Field], theirs: Sequence[Field]) -> list[str]:
 
 
 def changed_types(ours: Sequence[Field], theirs: Sequence[Field]) -> list[str]:
-    """Columns of the same name and another type, one line each."""
+    """Columns with the same name and a different type, one line each."""
     table = {field["name"]: _loosened(field["type"]) for field in theirs}
     return [
         f"{field['name']}: {_shown(_loosened(field['type']))} in the query, {_shown(table[field['name']])} in the table"
@@ -51,7 +51,7 @@ def changed_types(ours: Sequence[Field], theirs: Sequence[Field]) -> list[str]:
 
 
 def _loosened(kind: Any) -> Any:
-    """A type with all its parts nullable and without notes, so that equal types compare equal."""
+    """A type with all its parts nullable and without metadata, so that equal types compare equal."""
     if not isinstance(kind, Mapping):
         return kind
     if kind["type"] == "array":

@@ -1,4 +1,4 @@
-"""The files of a micro-batch, written by the executors into a directory of its own: counted, and durable."""
+"""Counts and flushes the files of a micro-batch, which the executors wrote into its own directory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def staged_files(
     root: Path, directory: Path, written: Written, remember: Callable[[Any], str] = lambda _: ""
 ) -> tuple[StagedFile, ...]:
     """What the committed tasks wrote below `directory`, flushed to the disk; paths relative to `root`. Deletes files
-    without rows, and those that no committed task has answered with.
+    without rows, and those that no committed task reported.
 
     `remember` makes the `stats` of a file from its Parquet footer. Rows that Spark produced, rows in the files and rows
-    in the ledger are equal, or the batch fails: no other file can stand in for one that is missing.
+    in the ledger are equal, or the batch fails: no other file can replace a missing one.
     """
     parquet = require("pyarrow.parquet", "files")
     staged, missing = [], []
@@ -47,8 +47,8 @@ def staged_files(
 
 
 def require_opened(batch_id: BatchId, sink: str, mark: Path) -> None:
-    """Refuse to stage where `mark` is not, which this run left when it opened the place: where a mount is away, or
-    another directory is in its place. What is staged there is out of sight when the right one is back."""
+    """Refuse to stage without `mark`, which this run wrote when it opened the place: a mount is missing, or another
+    directory replaced it. Files staged there would be hidden once the right directory is back."""
     if not mark.exists():
         raise StorageNotThere(
             f"could not stage batch {batch_id} for {sink}: {mark} is not there, which this run left when it opened the "
@@ -65,8 +65,8 @@ def _is_as_answered(path: Path, size: int) -> bool:
 
 
 def _keep_only(directory: Path, wanted: set[Path]) -> None:
-    """What a late or a repeated task has left would lie there as long as its neighbours. One that comes later still is
-    as harmless: nobody has its name."""
+    """Files of late or repeated tasks would stay as long as the others. A file that appears after this is harmless: no
+    ledger names it."""
     for path in directory.rglob("part-*.parquet"):
         if path not in wanted:
             path.unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def require_size(attempt: str, path: Path, size: int, staged: StagedFile) -> Non
 
 
 def _folders(root: Path, directory: Path) -> Iterator[Path]:
-    """Every folder that a name below `directory` depends on, up to `root`."""
+    """Every folder on the paths of files below `directory`, up to `root`."""
     yield from directory.rglob("*/")
     while directory != root:
         yield directory
@@ -119,7 +119,7 @@ def _folders(root: Path, directory: Path) -> Iterator[Path]:
 
 
 def _flush_all(paths: list[Path]) -> None:
-    """At once rather than in turn: the file system writes them in one go, and the batch waits for that."""
+    """In parallel: the file system writes them together, and the batch waits for it."""
     with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as pool:
         for _ in pool.map(flush, paths):
             pass

@@ -1,4 +1,4 @@
-"""A sink from the text that the command line takes, e.g. `delta:/data/orders`."""
+"""Parses a sink as given on the command line, e.g. `delta:/data/orders`."""
 
 from __future__ import annotations
 
