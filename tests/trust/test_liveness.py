@@ -251,7 +251,7 @@ def maintained(there: Elsewhere, on_conflict: str = "refuse"):  # type: ignore[n
 
 def test_a_command_does_not_take_a_job_from_a_run_that_only_paused(history: History) -> None:
     there = Elsewhere(history)
-    refused = pytest.raises(OwnedByAnotherRun, match="has not said that it ended")
+    refused = pytest.raises(OwnedByAnotherRun, match="has not recorded its end")
     with refused as caught, maintained(there):
         pytest.fail("it must not begin")
     assert "--on-conflict takeover" in str(caught.value)

@@ -70,7 +70,7 @@ def test_it_is_refused_while_the_owner_shows_life_and_the_owner_is_named(history
     refused = pytest.raises(OwnedByAnotherRun, match=r"could not verify job 'orders' .* host build-3, pid 4711")
     with refused as caught, maintained(history):
         pytest.fail("it must not begin")
-    assert "it has not said that it ended" in str(caught.value)
+    assert "it has not recorded its end" in str(caught.value)
     assert state_of(history).head == before
 
 

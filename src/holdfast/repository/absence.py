@@ -29,7 +29,7 @@ def absent_among(store: ObjectStore, keys: Iterable[str], patience: Patience | N
     if listed and (contradicted := [key for key in listed if not store.exists(key)]):
         raise StorageUnreachable(
             f"could not tell whether {store.url}/{contradicted[0]} is there: it is listed, and cannot be read",
-            hint="try again later; if it stays so, ask whoever runs the storage",
+            hint="try again later; if it persists, ask the administrators of the storage",
         )
     return frozenset(denied) - frozenset(listed)
 

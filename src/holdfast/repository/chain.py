@@ -287,8 +287,8 @@ def _lost(key: str) -> DamagedJournal:
 
 def _contradiction(store: ObjectStore, key: str) -> _Unsettled:
     verdict = StorageUnreachable(
-        f"could not read {store.url}/{key}: it is listed, and each read says that it is not there",
-        hint="try again later; if it stays so, ask whoever runs the storage",
+        f"could not read {store.url}/{key}: it is listed, but every read reports that it does not exist",
+        hint="try again later; if it persists, ask the administrators of the storage",
     )
     return _Unsettled(key, listed=True, verdict=verdict)
 

@@ -21,7 +21,7 @@ from holdfast.repository.sealing import opened, sealed
 
 _HINT = (
     "nothing was changed; put this object back from a copy of the home, "
-    "and let `holdfast verify` tell what else is damaged"
+    "and run `holdfast verify` to find what else is damaged"
 )
 
 

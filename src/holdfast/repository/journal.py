@@ -405,7 +405,7 @@ class Journal:
                 data = self._store.get(key)
             except ObjectNotFound:
                 if is_listed(self._store, key):
-                    raise StorageUnreachable(f"could not read {key}: it is listed, and said not to be there") from None
+                    raise StorageUnreachable(f"could not read {key}: it is listed, but reported as missing") from None
                 return False
             if digest_of(data) == stored.digest:
                 return True
@@ -553,7 +553,7 @@ def require_unchanged(store: ObjectStore, state: JobState) -> None:
         standing = read_stored(store, key).entry
     except ObjectNotFound:
         if is_listed(store, key):
-            raise StorageUnreachable(f"could not read {key}: it is listed, and said not to be there") from None
+            raise StorageUnreachable(f"could not read {key}: it is listed, but reported as missing") from None
         standing = None
     if standing != entry:
         raise HomeReplaced(

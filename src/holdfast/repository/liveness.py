@@ -46,7 +46,7 @@ def by_state_file(local: LocalState, here: Process, uptime_s: float) -> Liveness
     if local.report.phase == "ended":
         over, why = True, f"it has ended: {local.report.ended_reason}"
     elif known_dead(local.process, here):
-        over, why = True, f"{process} is gone, and has not said that it ended"
+        over, why = True, f"{process} is gone, and has not recorded its end"
     elif age > local.heartbeat_s * MISSED_BEATS:
         why = f"{process} is there, but holdfast in it has not moved for {age:.0f} s"
     else:

@@ -161,7 +161,7 @@ TAKE_OVER = "stop that run, or take the job from it: --on-conflict takeover"
 def refusal(
     job: JobName, home: str, held: Held | Unseen, doing: str = "start", hint: str = TAKE_OVER
 ) -> OwnedByAnotherRun:
-    unseen = "" if isinstance(held, Held) else "; it has not said that it ended, and from here nobody sees its process"
+    unseen = "" if isinstance(held, Held) else "; it has not recorded its end, and its process is not visible from here"
     owned = "is owned by" if held.purpose == "pipeline" else "is being maintained by a command on"
     return OwnedByAnotherRun(
         f"could not {doing} job {job!r} on {home}: it {owned} {_named(held.heartbeat)}{unseen}", hint=hint

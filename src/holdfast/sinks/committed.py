@@ -88,8 +88,8 @@ def _answers(directory: Path) -> dict[Path, int]:
         files = {_named(directory, answer.path): answer.size for answer in answers}
     except (OSError, ValueError) as error:
         raise HoldfastError(
-            f"could not stage {directory}: what the tasks of the write answered cannot be read: {error}",
-            hint="let nobody delete or add files there",
+            f"could not stage {directory}: could not read which files the write tasks committed: {error}",
+            hint="do not delete or add files there",
         ) from error
     shutil.rmtree(directory / _ANSWERS, ignore_errors=True)
     return files

@@ -337,7 +337,7 @@ class Files:
         if stranger is None and self._state[0].accept:
             return None
         beside = f"; {stranger.name} lies beside them, which holdfast did not write" if stranger else ""
-        return f"{found}{beside}. Somebody has compacted, deleted or replaced them; their rows would be there twice"
+        return f"{found}{beside}. Another writer has compacted, deleted or replaced them; their rows would appear twice"
 
     def _require_published_files(self, operation: str, *, folded: bool) -> None:
         """Refuse to continue when published files are missing. A rewind of another run may be in progress."""

@@ -32,7 +32,7 @@ def require_no_foreign_file(place: Path, describe: str) -> None:
     if (job := job_of(stranger.name)) is not None and stranger.parent == place:
         raise Conflict(
             f"could not use {describe}: it has files of job {job!r} ({name}), but its ledger {place / HIDDEN / job} is "
-            "gone, so nobody knows what was published",
+            "gone, so it is unknown what was published",
             hint=f"bring {HIDDEN} back, or {_ANOTHER}; to go on beside these files: --accept-sink",
         )
     raise Conflict(

@@ -67,7 +67,7 @@ def _asked(spark: SparkSession, place: Path, shown: str) -> dict[str, str]:
             with suppress(OSError):
                 place.rmdir()
     if not answers:
-        log.warning("no executor said within %.0f s whether it sees %s", _PATIENCE_S, shown)
+        log.warning("no executor answered within %.0f s whether it sees %s", _PATIENCE_S, shown)
     return blind
 
 
@@ -87,7 +87,7 @@ def _visitor(token: str) -> Question:
         try:
             with open(token) as file:
                 if file.read() != os.path.basename(token):
-                    why = "what the driver wrote reads otherwise there"
+                    why = "it reads other bytes than the driver wrote"
             with open(f"{token}-{host}-{executor}", "w") as file:
                 file.write(host)
         except OSError as error:

@@ -82,7 +82,7 @@ def _require_all(directory: Path, written: Written, staged: list[StagedFile], mi
     raise HoldfastError(
         f"could not stage {directory}: Spark produced {written.rows} rows, its {len(staged)} files there hold {rows}, "
         f"so the ledger would say {rows} and not {written.rows}{gone}",
-        hint="let nobody delete or add files there, and see that driver and executors mean the same disk",
+        hint="do not delete or add files there, and check that driver and executors mount the same directory",
     )
 
 
