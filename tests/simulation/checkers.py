@@ -543,6 +543,9 @@ class Checkers:
     def accepted(self, table: Table, upto: BatchId) -> None:
         """A person lets the sink go on from what is there: what it lacks up to here is not missed, and what it has
         beyond stands there twice later on."""
+        for id, (entry, manifest) in self.completed.items():
+            if entry.barrier_batch_id == upto and id not in self._ends:
+                self._verify(entry, manifest)  # it was damaged when it was completed, and may be repaired since
         ends = [
             end
             for id, end in self._ends.items()

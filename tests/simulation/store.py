@@ -110,7 +110,9 @@ class Disk:
 
     def damage(self, key: str, data: bytes | None) -> None:
         """Other bytes at rest, or none."""
-        self.originals[key] = self.objects.pop(key)
+        was = self.objects.pop(key)
+        if key not in self.damaged:
+            self.originals[key] = was
         if data is not None:
             self.objects[key] = data
         self.damaged.add(key)
