@@ -473,7 +473,7 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
     patch.setattr(Scrubbing, "_check_object", check_object)
 
 
-@defect(**DAMAGING)
+@defect(flipped_read=0.2, crash=0.02, retained=3, interval="500ms", has_links=False)
 def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on(patch: Patch) -> None:
     def may_return(state: JobState, is_dead: object) -> list[CheckpointCompleted]:
         return [state.completed[id] for id in sorted(state.passed_over, reverse=True) if id not in state.retired]
