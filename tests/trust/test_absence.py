@@ -272,18 +272,24 @@ def test_when_another_run_got_the_same_number_in_a_home_put_back_the_first_one_s
 # --- objects ---
 
 
+@pytest.mark.parametrize("left", [None, 0, 1])
 def test_an_object_that_the_home_has_lost_is_put_back_from_the_work_directory(
-    tmp_path: Path, churn: Callable[..., ChurningRun]
+    tmp_path: Path, churn: Callable[..., ChurningRun], left: int | None
 ) -> None:
+    """Nothing of it is `left`, or so many bytes: what a machine that lost power makes of a file."""
     run = churn(interval="1s", scrub="off")
     run.batches(3)
     run.stop()
     lost = sorted(key for key in needed_keys(tmp_path / "home") if not key.startswith("manifests/"))
-    for key in lost:
-        (tmp_path / "home/churn" / key).unlink()
+    for path in (tmp_path / "home/churn" / key for key in lost):
+        data = path.read_bytes()
+        path.unlink()
+        if left is not None:
+            path.write_bytes(data[:left])
     again = churn(1, interval="1h", scrub="off")
     again.wait(10.0)
-    mended = [key for key in lost if (tmp_path / "home/churn" / key).exists()]
+    objects = {key: tmp_path / "home/churn" / key for key in lost}
+    mended = [key for key, path in objects.items() if path.exists() and path.stat().st_size > (left or 0)]
     assert mended, "what the work directory has is uploaded anew"
     gone = set(lost) - set(mended)
     state = state_of(tmp_path / "home")

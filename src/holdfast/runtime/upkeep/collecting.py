@@ -15,7 +15,7 @@ Invariants
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
@@ -83,7 +83,8 @@ class Collector:
         lanes: Lanes,
         missing: Callable[[frozenset[str]], None] = lambda keys: None,
     ) -> None:
-        """`missing` is called, on the lane, with objects that retained checkpoints name and the home has lost."""
+        """`missing` is called, on the lane, with objects that retained checkpoints name and the home has lost, in part
+        or whole."""
         self._store = store
         self._journal = journal
         self._blobs = blobs
@@ -252,10 +253,12 @@ class Collector:
     def _sweep(self) -> None:
         if self._leftovers is None:
             return
-        stored, listed = [*self._leftovers], set()
+        stored = [*self._leftovers]
         named = self._named_by_retained()
+        whole: set[str] = set()
+        short: set[str] = set()
         for item in listed_objects(self._store):
-            listed.add(item.key)
+            (whole if item.size >= named.get(item.key, 0) else short).add(item.key)
             if item.key.startswith("packs/"):
                 self._blobs.add_pack(item.key, item.size)
             if is_of_earlier_run(item.key, self._journal.fencing_epoch):
@@ -273,18 +276,30 @@ class Collector:
         now = self._clock.wall().timestamp()
         self._schedule([item.key for item in stale_temporaries(self._store.temporaries(), now)], 0.0)
         self._leftovers = None
-        self._report_missing(named - listed)
+        self._report_missing(named.keys() - whole - short)
+        self._report_short(frozenset(short))
         keep_reserve(self._store)
 
-    def _named_by_retained(self) -> frozenset[str]:
-        retained, manifests = self._journal.state.retained(), self._manifests.all()
-        return frozenset(key for entry in retained if entry.id in manifests for key in _keys_in(manifests[entry.id]))
+    def _named_by_retained(self) -> dict[str, int]:
+        """What retained checkpoints name, each with the bytes that it must have at least."""
+        named: dict[str, int] = {}
+        manifests = self._manifests.all()
+        for entry in self._journal.state.retained():
+            for file in manifests[entry.id].files() if entry.id in manifests else ():
+                named[file.key] = max(named.get(file.key, 0), file.offset + file.size)
+        return named
 
-    def _report_missing(self, keys: frozenset[str]) -> None:
+    def _report_missing(self, keys: Set[str]) -> None:
         """The listing that shows leftovers also shows what is missing."""
-        if keys and (gone := absent_among(self._store, sorted(keys)) & self._named_by_retained()):
+        if keys and (gone := absent_among(self._store, sorted(keys)) & self._named_by_retained().keys()):
             log.error("%d objects that checkpoints need are missing from the home, such as %s", len(gone), min(gone))
             self._missing(gone)
+
+    def _report_short(self, keys: frozenset[str]) -> None:
+        """A listing shows lengths, too. `missing` reads these objects before it decides anything about them."""
+        if short := keys & self._named_by_retained().keys():
+            log.error("%d objects that checkpoints need are cut off in the home, such as %s", len(short), min(short))
+            self._missing(short)
 
     def _clear_folded(self) -> None:
         folded = self._journal.state.folded
