@@ -22,6 +22,7 @@ from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
 from holdfast.spark.query import SparkQuery
+from holdfast.workdir.factory import work_directory
 from tests.patience import PATIENCE
 from tests.short_lived_jvm import USUAL_FILES
 from tests.spark.conftest import STATE_FORMATS, with_state_format
@@ -58,7 +59,8 @@ class Lab:
         if sink is not None:
             query.open_sink(SinkContext(JobName("lab"), FencingEpoch(1), "lineage"))
         try:
-            query.start(SimpleNamespace(location=str(self.work)), Supervisor(lambda: self.owner, ended.set))  # type: ignore[arg-type]
+            directory = SimpleNamespace(location=str(self.work), files=work_directory(self.work))
+            query.start(directory, Supervisor(lambda: self.owner, ended.set))  # type: ignore[arg-type]
         except StartFailed as failure:
             return str(failure)
         assert ended.wait(PATIENCE)

@@ -11,6 +11,7 @@ from holdfast.runtime.ports import Supervisor
 from holdfast.settings import Settings
 from holdfast.spark.checkpoint_files import SETTING, quick_files
 from holdfast.spark.query import SparkQuery
+from holdfast.workdir.factory import work_directory
 from tests.short_lived_jvm import USUAL_FILES
 
 
@@ -26,7 +27,8 @@ def manager_of_a_query(session: SparkSession, work: Path) -> str:
     rows = session.readStream.format("rate").load().writeStream.format("noop")
     running = SparkQuery(session, JobName("rows"), rows, None, Settings(), lambda name: None)
     nobody = Supervisor(lambda: True, lambda: None)
-    running.start(SimpleNamespace(location=str(work)), nobody)  # type: ignore[arg-type]
+    directory = SimpleNamespace(location=str(work), files=work_directory(work))
+    running.start(directory, nobody)  # type: ignore[arg-type]
     assert running.query is not None
     try:
         used = running.query._jsq.streamingQuery().sparkSessionForStream().sessionState().newHadoopConf().get(SETTING)

@@ -190,15 +190,15 @@ def test_for_people_it_is_a_few_lines(history: History, capsys: pytest.CaptureFi
 def test_a_restore_of_a_checkpoint_that_is_retired_meanwhile_says_so(
     history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.repository import restore
+    from holdfast.workdir import restorer
 
-    real = restore.restore
+    real = restorer.restore
 
     def while_it_is_collected(*args: Any, **kwargs: Any) -> None:
         assert main(["collect", "--home", f"file://{history.home}", "--job", history.job]) == 0
         real(*args, **kwargs)
 
-    monkeypatch.setattr(restore, "restore", while_it_is_collected)
+    monkeypatch.setattr(restorer, "restore", while_it_is_collected)
     command = ["restore", "--home", f"file://{history.home}", "--job", history.job, "--checkpoint", "1"]
     assert main([*command, "--to", str(tmp_path / "out")]) == 3
     assert "it was retired while it was being restored" in capsys.readouterr().err
