@@ -224,7 +224,8 @@ class Pipeline:
 
     def require_exact(self) -> None:
         assert self.visible() == self.expected()
-        assert "Exception in thread holdfast" not in self.log.read_text(), f"see {self.log}"
+        if self.log.exists():  # not where only commands ran
+            assert "Exception in thread holdfast" not in self.log.read_text(), f"see {self.log}"
 
     def store(self) -> ObjectStore:
         return open_store(self.home_url).scoped("counts")
