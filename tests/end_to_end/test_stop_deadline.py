@@ -89,7 +89,15 @@ def home_freezes_in_a_restore(place: Place, pipeline: Pipeline) -> Driver:
     first.wait_for("step publish.done", times=2)
     pipeline.stop(first)
     pipeline.wipe_work()
-    place.freeze(lambda seen: seen.method == "GET" and "/packs/" in seen.path)
+    claimed = threading.Event()
+
+    def is_of_the_restore(seen: Seen) -> bool:
+        """Before the claim only the files that describe the query are fetched."""
+        if seen.method == "PUT" and "/journal/" in seen.path:
+            claimed.set()
+        return claimed.is_set() and seen.method == "GET" and "/packs/" in seen.path
+
+    place.freeze(is_of_the_restore)
     driver = pipeline.start(stop_timeout=LIMIT, storage_deadline="10m")
     assert place.held.wait(PATIENCE)
     return driver

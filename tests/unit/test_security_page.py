@@ -15,9 +15,10 @@ def test_nothing_that_is_read_from_a_home_is_unpickled() -> None:
         )
     }
     between_driver_and_executors = {"doctor/spark/remote.py", "doctor/spark/following.py", "doctor/spark/pipeline.py"}
-    between_driver_and_executors |= {"spark/executors.py", "sinks/asking_executors.py"}
+    between_driver_and_executors |= {"spark/executors.py", "spark/visiting.py", "sinks/asking_executors.py"}
     code_of_the_user = {"cli/pipeline_file.py", "spark/forgetting.py"}
-    assert using <= between_driver_and_executors | code_of_the_user
+    in_one_process = {"testing/workdirs.py"}
+    assert using <= between_driver_and_executors | code_of_the_user | in_one_process
 
 
 def test_the_page_and_the_way_to_report_are_linked() -> None:

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.checkpoint.manifest import Manifest, ManifestFile
 from holdfast.errors import Corrupt, HoldfastError, NewerFormat, StorageError
 from holdfast.identifiers import BatchId
-from holdfast.job_log import log
+from holdfast.job_log import begin_step, log
 from holdfast.runtime.ahead import Ahead
 from holdfast.workdir.barriers import newest_barrier
 from holdfast.workdir.factory import work_directory
@@ -62,6 +62,7 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
 
 
 def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
+    begin_step("comparing the query with its checkpoint")
     with tempfile.TemporaryDirectory(prefix="holdfast-ahead-") as scratch:
         directory = work_directory(scratch).at("described")
         _fetch_description(ahead, directory)
