@@ -261,6 +261,7 @@ def ahead(tmp_path: Path) -> Ahead:
         store=LocalStore(job.home, within=JOB),
         manifest=lambda: manifest_of(job.home, newest),
         left=lambda: left_by(work_directory(job.work / JOB), run.fencing_epoch),
+        newest_plan=lambda barrier: barrier,
         may_have_more=lambda planned, local: False,
     )
 

@@ -67,7 +67,7 @@ def test_an_empty_mount_point_is_refused_with_both_sides_named(home: Path) -> No
     store = LocalStore(home).scoped("orders")
     replaced(home, lambda away: home.mkdir())
     for call in every_call(store):
-        with pytest.raises(StorageUnreachable, match=f"was home mine, what is there now is no home .*{KEY}"):
+        with pytest.raises(StorageUnreachable, match=f"was home mine, what is there now is not a home .*{KEY}"):
             call()
     assert not any(home.iterdir())
 
