@@ -87,7 +87,7 @@ def test_the_command_line_does_not_import_spark_or_rich_before_it_needs_them() -
 def test_what_a_pipeline_prints_stays_off_standard_output_with_json(tmp_path: Path, history: History) -> None:
     """Down to the file descriptor, which is what the JVM inherits."""
     (tmp_path / "orders.py").write_text("import os\nprint('python')\nos.write(1, b'descriptor\\n')\nraise ValueError\n")
-    out, err = holdfast("run", str(tmp_path / "orders.py"), "--home", str(history.home), "--json", code=2)
+    out, err = holdfast("run", str(tmp_path / "orders.py"), "--home", str(history.home), "--json", code=1)
     assert list(json.loads(out)) == ["error"]
     assert "python\n" in err
     assert "descriptor\n" in err
