@@ -232,6 +232,7 @@ class SimulatedRun:
             draw = self._world.random.random
             metered = RetryingStore(metered, Patience(scene.patience, clock.monotonic, self._world.sleep, draw))
         self._place = JobLocation(JOB, "sim://home", metered, flat_directory("simulated"), settings, around, meter)
+        self._receivers = tuple(settings.alarms)
         self._clock = clock
         scene.runs.append(self)
         self._world.spawn(self.process, "loop", self._main)
@@ -258,7 +259,8 @@ class SimulatedRun:
                 self.query,
                 Threads(self._lanes, self._send),
                 self._finish,
-                workplace_of=lambda marker, new: self._workplace,
+                self._receivers,
+                lambda marker, new: self._workplace,
             )
         except HoldfastError as error:
             self.query.stop()
