@@ -202,6 +202,8 @@ class Checkers:
         if not linked and not is_void and process.born < self._home_changed_at:
             self._astray.setdefault(process, self._home_changed_at)
             goes_on = self._strays.get(f"journal/{entry.previous:020d}.json") is process
+            # A delayed second effect of the newest entry it had written before is not its own doing.
+            goes_on = goes_on and self._newest[process][0] != entry.previous
             self.require(not goes_on, f"{process.name} goes on with {_shown(entry)} in a home that is not its own")
             self._strays[key] = process
             return

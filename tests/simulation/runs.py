@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from holdfast.coordination.events import ShardAcknowledged, ShardFailed
-from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, JobFailed, OwnedByAnotherRun, StorageError
+from holdfast.errors import (
+    Conflict,
+    Corrupt,
+    Fenced,
+    HoldfastError,
+    HomeReplaced,
+    JobFailed,
+    OwnedByAnotherRun,
+    StorageError,
+)
 from holdfast.identifiers import AttemptId, CheckpointId, JobName
 from holdfast.repository import retention
 from holdfast.repository.damage import mark_repaired
@@ -450,6 +459,8 @@ class Operator:
                         mark_repaired(journal, id, "its objects were put back")
             except (OwnedByAnotherRun, Fenced):
                 self._world.sleep(1.0)  # another command was quicker, which is no failure
+            except HomeReplaced:
+                return  # lost to another incident meanwhile; the next start says what to do
             else:
                 return
 

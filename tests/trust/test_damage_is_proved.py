@@ -695,6 +695,24 @@ def test_it_does_not_come_back_when_the_other_line_has_a_checkpoint(job: Job) ->
     job.require_rows(5)
 
 
+def test_it_does_not_come_back_when_the_job_went_back_behind_it(job: Job) -> None:
+    """Found by the simulation (seed 1222): damage that shows after going back is no reason to undo the going back."""
+    spoilt = Spoilt(job)
+    went_back_to = state_of(job.home).restorable()[2].id
+    with pytest.raises(StopAsked):
+        job.run(from_checkpoint=went_back_to, step=asked_to_stop_at("recovery.back"))
+    main(["verify", "--home", str(job.home), "--job", JOB, "--all", "--mark"])
+    assert spoilt.id in state_of(job.home).corrupt
+    with pytest.raises(StopAsked):
+        job.run(step=asked_to_stop_at("recovery.fenced"))
+    spoilt.put_right()
+    run = job.run()
+    assert run.runtime._life.resumed.checkpoint == went_back_to
+    run.batches(2)
+    run.stop()
+    job.require_rows(4)
+
+
 def test_it_does_not_come_back_as_long_as_a_run_on_the_other_line_may_wake_up(job: Job) -> None:
     spoilt = Spoilt(job)
     with pytest.raises(KeyboardInterrupt):

@@ -320,11 +320,12 @@ class Recovery(Known):
         return self._workplace.restore(self._store, manifest, self._journal.fencing_epoch)
 
     def _passed_over(self, chosen: CheckpointCompleted, damaged: Mapping[CheckpointId, str]) -> dict[CheckpointId, str]:
-        """Every damaged checkpoint newer than the chosen one, including those found damaged earlier."""
+        """Every damaged checkpoint newer than the chosen one, including those found damaged earlier. One that the job
+        went back behind is not among them: it must never come back, even if its bytes do."""
         state = self._journal.state
         known = {id: entry.detail for id, entry in state.corrupt.items() if id not in state.retired}
         behind = {id: detail for id, detail in sorted({**known, **damaged}.items()) if id > chosen.id}
-        return {id: detail for id, detail in behind.items() if id not in state.passed_over}
+        return {id: detail for id, detail in behind.items() if id not in state.abandoned}
 
     def record_abandonment(self, resumed: Resumed, published: BatchId | None) -> None:
         """Record what is abandoned: after this the sink may be rewound. `published` is the newest batch that it
