@@ -98,12 +98,14 @@ class OwnedByAnotherRun(HoldfastError):
 
 class Fenced(HoldfastError):
     exit_code = 5
+    by_maintenance = False
 
 
 class FencedByMaintenance(Fenced):
     """A user let a command take the job while this run was silent. With this exit code a supervisor starts it again."""
 
     exit_code = 1
+    by_maintenance = True
 
 
 class StorageError(HoldfastError):

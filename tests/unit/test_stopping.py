@@ -182,7 +182,7 @@ def test_a_fenced_run_aborts_everything_and_gives_no_further_command() -> None:
     commands = driven.tell(RunFenced("run 9 owns it"))
     assert len(of(commands, AbortCheckpoint)) == 2
     assert {answer.failure[0] for answer in of(commands, AnswerRequest)} == {FailureReason.FENCED}
-    assert commands[-1] == EndRun("run 9 owns it", fenced=True)
+    assert commands[-1] == EndRun("run 9 owns it", fenced=RunFenced("run 9 owns it"))
     for event in (TimePassed(), CheckpointSealed(Ticket(1)), BarrierReached(BatchId(3)), StopRequested(RequestId(4))):
         assert driven.tell(event) == []
     assert driven.coordinator.next_deadline() is None

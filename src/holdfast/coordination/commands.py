@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from holdfast.coordination.events import Kind
+from holdfast.coordination.events import Kind, RunFenced
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.reasons import FailureReason
 from holdfast.finding import Severity
@@ -98,7 +98,7 @@ class EndRun:
     """Stop everything. `failure` is None after a clean stop."""
 
     failure: str | None
-    fenced: bool = False
+    fenced: RunFenced | None = None
     requests: tuple[RequestId, ...] = ()
     """Requests that asked for the stop."""
     reason: FailureReason | None = None

@@ -266,7 +266,7 @@ class Coordinator:
         self._commands.extend(self._publishing.failed(event.upto, event.message, now))
 
     def _run_fenced(self, event: RunFenced, now: float) -> None:
-        self._end(now, FailureReason.FENCED, event.message, fenced=True)
+        self._end(now, FailureReason.FENCED, event.message, fenced=event)
 
     _HANDLERS: ClassVar[dict[type, Callable[["Coordinator", Any, float], None]]] = {
         TimePassed: _time_passed,
@@ -440,7 +440,7 @@ class Coordinator:
         reason: FailureReason,
         message: str | None,
         *,
-        fenced: bool = False,
+        fenced: RunFenced | None = None,
         final: FailureReason | None = None,
     ) -> None:
         """The last step of a run: abort all work, answer every request, end the run."""

@@ -152,6 +152,8 @@ class RunFenced:
     """A newer run owns the job."""
 
     message: str
+    by_maintenance: bool = False
+    """The newer run is a command, which ends soon."""
 
 
 Event = (

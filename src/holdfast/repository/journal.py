@@ -49,6 +49,7 @@ from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import (
     DamagedJournal,
     Fenced,
+    FencedByMaintenance,
     HoldfastError,
     HomeReplaced,
     ObjectNotFound,
@@ -138,7 +139,7 @@ class Journal:
         """Attempts to create the entry after the newest one."""
         self._repeated: set[Sequence] = set()
         """Entries whose append was attempted more than once: a delayed attempt may still take effect."""
-        self._fenced: str | None = None
+        self._fenced: Fenced | None = None
         self._claim = AttemptId("")
         self._tip: StoredEntry | None = None
         self._stored: dict[Sequence, StoredEntry] = {}
@@ -163,7 +164,7 @@ class Journal:
         """
         owned = copy(self)
         owned._settled = settled
-        self._fenced = "the journal was handed over to the run"
+        self._fenced = Fenced("the journal was handed over to the run")
         return owned
 
     @property
@@ -202,7 +203,7 @@ class Journal:
             if standing.entry.attempt == mine.entry.attempt:
                 break
             if isinstance(standing.entry, RunStarted):
-                raise Fenced(_owner(standing.entry))
+                raise fenced_by(standing.entry)
             if not self._follows_the_tip(standing) or not (self._tip is None or self._stands(self._tip)):
                 raise Fenced("the journal moved on while this run was claiming the job")
             self._apply(standing)  # the owner appended it since the load, in this same home
@@ -350,12 +351,12 @@ class Journal:
         self._tip = stored
         self._tried.clear()
 
-    def _overtaken_by(self, standing: StoredEntry) -> str:
+    def _overtaken_by(self, standing: StoredEntry) -> Fenced:
         written = standing.entry
         if isinstance(written, RunStarted) and self._follows_the_tip(standing):
-            return _owner(written)
+            return fenced_by(written)
         if written.claim == self._claim and self._follows_the_tip(standing):
-            return (
+            return Fenced(
                 f"entry {written.sequence} was written in the name of this run, and not by this process: its machine "
                 "was put back from a snapshot, or runs twice"
             )
@@ -374,8 +375,8 @@ class Journal:
         while True:
             tip = self._tip
             assert tip is not None, "after the claim"
-            if owner := newer_run(self._store, self.state):
-                raise Fenced(owner)
+            if fenced := newer_run(self._store, self.state):
+                raise fenced
             if self._proves_the_home(tip) and (not self._lost or self._is_whole()):
                 return
             if tip is self._tip:
@@ -431,8 +432,8 @@ class Journal:
         state = JobState.of(stored.entry for stored in chain.entries)
         run, own = state.run, self.fencing_epoch
         if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
-            self._fenced = _owner(run) if run.fencing_epoch > own else _put_back(_owner(run))
-            return Fenced(self._fenced)
+            self._fenced = fenced_by(run) if run.fencing_epoch > own else _put_back(_owner(run))
+            return self._fenced
         # Only a newer run, which would be in the chain, deletes entries that this run's fold replaces. So if a fold's
         # entry ends the journal, this home never held the entries in the fold.
         if void is not None and (chain.tip != void or isinstance(void.entry, JournalFolded)):
@@ -469,7 +470,7 @@ class Journal:
 
     def _require_owner(self) -> None:
         if self._fenced is not None:
-            raise Fenced(self._fenced)
+            raise type(self._fenced)(self._fenced.message)
 
     # --- folding ---
 
@@ -523,8 +524,8 @@ def _guarding(make: MakeEntry) -> MakeEntry:
     return guard
 
 
-def newer_run(store: ObjectStore, state: JobState) -> str | None:
-    """Describes the run that has claimed the job since `state`, None when there is none. Reads only; thread-safe.
+def newer_run(store: ObjectStore, state: JobState) -> Fenced | None:
+    """Names the run that has claimed the job since `state`, None when there is none. Reads only; thread-safe.
 
     Skips entries of the owner that are not in `state`: an append with an unknown outcome may exist, and the claim after
     it.
@@ -536,7 +537,7 @@ def newer_run(store: ObjectStore, state: JobState) -> str | None:
         except ObjectNotFound:
             return None
         if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch:
-            return _owner(entry)
+            return fenced_by(entry)
         if state.run is None or entry.claim != state.run.attempt:
             return None
         place = next_place(entry)
@@ -545,8 +546,8 @@ def newer_run(store: ObjectStore, state: JobState) -> str | None:
 def require_unchanged(store: ObjectStore, state: JobState) -> None:
     """For callers that do not own the job. Raises `Fenced` when a run has claimed the job since `state`, and
     `HomeReplaced` when the newest entry of `state` is gone: then it came from another home."""
-    if owner := newer_run(store, state):
-        raise Fenced(owner)
+    if fenced := newer_run(store, state):
+        raise fenced
     sequence, entry = state.sequences[-1]
     key = entry_key(sequence)
     try:
@@ -562,22 +563,19 @@ def require_unchanged(store: ObjectStore, state: JobState) -> None:
         )
 
 
-_BY_COMMAND = "maintenance"
-
-
-def is_of_maintenance(owner: str) -> bool:
-    """Whether the text that names a newer owner names a command."""
-    return owner.startswith(f"{_BY_COMMAND} ")
+def fenced_by(entry: RunStarted) -> Fenced:
+    """What a run raises that finds this claim behind its own."""
+    return (Fenced if entry.purpose == "pipeline" else FencedByMaintenance)(_owner(entry))
 
 
 def _owner(entry: RunStarted) -> str:
-    who = "run" if entry.purpose == "pipeline" else _BY_COMMAND
+    who = "run" if entry.purpose == "pipeline" else "maintenance"
     at = entry.at.isoformat()
     return f"{who} {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {at}"
 
 
-def _put_back(why: str) -> str:
-    return f"the home was put back from a backup or replaced while this run wrote to it: {why}"
+def _put_back(why: str) -> Fenced:
+    return Fenced(f"the home was put back from a backup or replaced while this run wrote to it: {why}")
 
 
 def _what_is_there(chain: Chain) -> str:

@@ -198,7 +198,7 @@ class Checkpointing:
         try:
             step(attempt)
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
         except Exception as error:
             if isinstance(error, StorageError):
                 self.journal_answers = False
@@ -397,7 +397,7 @@ class Checkpointing:
         except StorageError:
             self.journal_answers = False
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
 
     def _failed_entry(self, record: CheckpointRecord, head: Sequence) -> MakeEntry:
         return failed_entry(record, self._wall_at(record.triggered_at), head)

@@ -131,7 +131,7 @@ class OwnershipWatch:
             self._journal.require_standing()
         except Fenced as error:
             self._fenced = True
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
             return False
         except StorageError as error:
             self._heard_at = self._clock.monotonic()

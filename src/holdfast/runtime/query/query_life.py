@@ -246,7 +246,7 @@ class QueryLife:
         try:
             resumed = start()
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
         except (Corrupt, InvalidSettings) as error:
             refused = error
             self._post(lambda: self._cannot_resume(restart, refused))
@@ -305,7 +305,7 @@ class QueryLife:
                     )
                 )
             except Fenced as error:
-                self._post(RunFenced(error.message))
+                self._post(RunFenced(error.message, error.by_maintenance))
             except StorageError as error:
                 log.warning("could not record the restart: %s", error.message)
 

@@ -154,7 +154,7 @@ class Serving:
             else:
                 id = self._deleted(request)
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
             return
         except HoldfastError as error:
             self._reply(_refused(type(error).__name__, error.message, error.hint or ""))
@@ -186,7 +186,7 @@ class Serving:
                     )
                 )
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
             return
         except StorageError as error:
             log.warning("could not answer a request, retrying: %s", error.message)
@@ -202,7 +202,7 @@ class Serving:
                 self._journal.require_standing()  # a restored home has the request again, without the answer
                 remove_request(self._store, request)
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
         except StorageError as error:
             log.warning("could not remove an answered request, retrying: %s", error.message)
         self._post(self._be_free)

@@ -72,7 +72,7 @@ class Publisher:
             sink.publish(upto, directory.ledger())
             self._step("publish.done")
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
         except Exception as error:
             why = message_of(error)
             self._post(lambda: self._failed(upto, why))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.coordination.commands import AnswerRequest, EndRun
+from holdfast.coordination.events import RunFenced
 from holdfast.coordination.reasons import FailureReason
 from holdfast.errors import Fenced, FencedByMaintenance, HoldfastError, StorageError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.job_log import log
 from holdfast.repository.entries import RunEnded
-from holdfast.repository.journal import Journal, is_of_maintenance
+from holdfast.repository.journal import Journal
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.failure_reasons import end_of_run, message_of
 from holdfast.runtime.lanes import Lanes
@@ -62,8 +63,8 @@ class RunEnd:
         self.finished(failure)
 
     def _failure(self) -> HoldfastError | None:
-        if self.command.fenced:
-            return _taken(self.job, self.command.failure or "")
+        if self.command.fenced is not None:
+            return _taken(self.job, self.command.fenced)
         if self.command.failure is not None and self.failure is None:
             return end_of_run(f"job {self.job!r} stopped: {self.command.failure}", self.command.reason)
         return self.failure
@@ -114,10 +115,10 @@ def record_run_end(
         log.warning("could not record the end of the run: %s", error.message)
 
 
-def _taken(job: JobName, owner: str) -> Fenced:
-    if is_of_maintenance(owner):
+def _taken(job: JobName, by: RunFenced) -> Fenced:
+    if by.by_maintenance:
         return FencedByMaintenance(
-            f"job {job!r} was taken by a command while this run sent no heartbeat, this run stops: {owner}",
+            f"job {job!r} was taken by a command while this run sent no heartbeat, this run stops: {by.message}",
             hint="start it again, it resumes where it was; and find out why it sent no heartbeat",
         )
-    return Fenced(f"job {job!r} was taken over, this run stops: {owner}", hint="stop one of the two deployments")
+    return Fenced(f"job {job!r} was taken over, this run stops: {by.message}", hint="stop one of the two deployments")

@@ -75,7 +75,7 @@ class Retiring:
             if fold(self._journal, self._rule.grace_s, self._clock.wall()):
                 self._collector.folded()
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
             return
         except StorageError as error:
             log.warning("retention failed, retrying after the next checkpoint: %s", error.message)

@@ -263,7 +263,7 @@ class Scrubbing:
         try:
             append()
         except Fenced as error:
-            self._post(RunFenced(error.message))
+            self._post(RunFenced(error.message, error.by_maintenance))
         except StorageError as error:
             log.warning("could not record damage, retrying: %s", error.message)
 
