@@ -21,6 +21,7 @@ from holdfast.identifiers import BatchId
 from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.ports import RunDirectory, Supervisor
+from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.sinks import SinkContext, SinkState, delta, files, ledger
 from holdfast.sinks.committed import Written
 from holdfast.sinks.protocol import Step
@@ -74,7 +75,7 @@ class Engine:
         self._directory = Path()
         self._done = -1
         self._supervisor: Supervisor | None = None
-        self._why: str | None = None
+        self._end: QueryEnd | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -97,8 +98,8 @@ class Engine:
     def open_sink(self, context: SinkContext) -> None:
         self.sink.open(context, None, SCHEMA)
 
-    def end_reason(self) -> str | None:
-        return self._why
+    def end(self) -> QueryEnd | None:
+        return self._end
 
     def look_ahead(self, ahead: Ahead) -> None:
         pass
@@ -113,7 +114,7 @@ class Engine:
         self._supervisor = supervisor
         self._directory = Path(directory.location)
         self._done = _newest(self._directory / "commits")
-        self._why = None
+        self._end = None
         self._stopping.clear()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -133,9 +134,9 @@ class Engine:
                         break
                     self._stopping.wait(0.02)
                 self._stopping.wait(self._pause)
-            self._why = ""
+            self._end = AS_ASKED
         except Exception as error:
-            self._why = f"{type(error).__name__}: {error}"
+            self._end = QueryEnd(EndedBy.ERROR, f"{type(error).__name__}: {error}")
         assert self._supervisor is not None
         self._supervisor.ended()
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from holdfast.checkpoint.layout import newest_barrier
-from holdfast.errors import Fenced, HoldfastError
+from holdfast.errors import HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.plans.plan import decode_plan
 from holdfast.plans.replay import How, Repeat
@@ -22,7 +22,8 @@ from holdfast.repository.lines import batch_of
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import NONE_YET, Taken
 from holdfast.runtime.ports import KeepPlan, Supervisor
-from holdfast.runtime.query.causes import WHILE_STAGING, StartFailed
+from holdfast.runtime.query.causes import StartFailed
+from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.sinks.protocol import SinkContext, SinkState
 from tests.simulation.checkers import Checkers
 from tests.simulation.sink import SimulatedSink
@@ -103,7 +104,7 @@ class SimulatedQuery:
         self._pace = pace
         self._task: Task | None = None
         self._wanted = False
-        self._end_reason: str | None = None
+        self._end: QueryEnd | None = None
         self._supervisor: Supervisor | None = None
         self.host: Host | None = None
         self.own: OwnTable | None = None
@@ -186,7 +187,7 @@ class SimulatedQuery:
                 raise StartFailed(STATE_MISSING)
             problem = state_problem(directory.contents(), barrier)
             self._checkers.require(problem is None, f"the query would start on a wrong state: {problem}")
-        self._end_reason, self._wanted = None, True
+        self._end, self._wanted = None, True
         self._supervisor, self._keep = supervisor, supervisor.keep_plan
         self._task = self._world.spawn(self._process, "spark", lambda: self._run(directory))
 
@@ -198,10 +199,10 @@ class SimulatedQuery:
         while self.running:
             self._world.sleep(0.01)
 
-    def end_reason(self) -> str | None:
+    def end(self) -> QueryEnd | None:
         if self._wanted:
-            return self._end_reason
-        return None if self.running else ""
+            return self._end
+        return None if self.running else AS_ASKED
 
     def _run(self, directory: SimulatedDirectory) -> None:
         self._live(directory)
@@ -215,28 +216,26 @@ class SimulatedQuery:
         while self._wanted:
             self._world.sleep(self._pace * (0.3 + self._world.random.random()))
             if self._wanted and self._unreadable() and self._world.chance(0.5):
-                self._end_reason = self._world.random.choice(MACHINE_FAILURES)
-                self._world.note(f"query dies: {self._end_reason}")
+                why = self._world.random.choice(MACHINE_FAILURES)
+                self._world.note(f"query dies: {why}")
+                self._end = QueryEnd(EndedBy.ERROR, why)
                 return
             if self._wanted and self._world.chance(self._dying):
                 why = DAMAGED_STATE if self._world.chance(0.3) else self._world.random.choice(OTHER_FAILURES)
                 self._world.note(f"query dies: {why}")
-                self._end_reason = why
+                self._end = QueryEnd(EndedBy.ERROR, why)
                 return
             try:
                 self._batch(directory)
-            except Fenced as error:
-                self._end_reason = f"{WHILE_STAGING}: holdfast.errors.Fenced: {error.message}"
-                return
             except HoldfastError as error:
-                self._end_reason = f"{WHILE_STAGING}: holdfast.errors.{type(error).__name__}: {error.message}"
+                self._end = QueryEnd(EndedBy.SINK, f"holdfast.errors.{type(error).__name__}: {error.message}")
                 return
             except _StateMissing:
-                self._end_reason = STATE_MISSING
+                self._end = QueryEnd(EndedBy.ERROR, STATE_MISSING)
                 return
             except (KeyError, FileNotFoundError) as error:
                 # A newer run on this host has removed the directory.
-                self._end_reason = f"the batch failed: {error!r}"
+                self._end = QueryEnd(EndedBy.ERROR, f"the batch failed: {error!r}")
                 return
 
     def _batch(self, directory: SimulatedDirectory) -> None:

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 
 from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.runtime.ports import Supervisor
-from holdfast.runtime.query.causes import SUSPICIONS, FailureCause, StartFailed, failure_of_text
+from holdfast.runtime.query.causes import SUSPICIONS, FailureCause, StartFailed, failure_of_end
+from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.settings import Settings
 from holdfast.sinks import Files, Sink, SinkContext
 from holdfast.spark.checkpoint_files import SETTING as FILE_MANAGER
@@ -52,8 +53,7 @@ class Lab:
         timed = self.rows().withColumn("at", F.timestamp_seconds("id")).withWatermark("at", "1 second")
         return timed.groupBy("at").count()
 
-    def end_of(self, built: Any, sink: Sink | None = None, step: Callable[[str], None] = lambda name: None) -> str:
-        """How the query ended: "" or a text."""
+    def end_of(self, built: Any, sink: Sink | None = None, step: Callable[[str], None] = lambda name: None) -> QueryEnd:
         ended = threading.Event()
         query = SparkQuery(self.spark, JobName("lab"), built, sink, Settings(trigger="available-now"), step)
         if sink is not None:
@@ -62,21 +62,21 @@ class Lab:
             directory = SimpleNamespace(location=str(self.work), files=work_directory(self.work))
             query.start(directory, Supervisor(lambda: self.owner, ended.set))  # type: ignore[arg-type]
         except StartFailed as failure:
-            return str(failure)
+            return QueryEnd(EndedBy.ERROR, str(failure))
         assert ended.wait(PATIENCE)
-        why = query.end_reason()
-        assert why is not None
-        return why
+        end = query.end()
+        assert end is not None
+        return end
 
-    def staged(self, built: DataFrame, step: Callable[[str], None] = lambda name: None) -> str:
+    def staged(self, built: DataFrame, step: Callable[[str], None] = lambda name: None) -> QueryEnd:
         return self.end_of(built, Files(self.root / "out"), step)
 
-    def each_batch(self, function: Callable[[DataFrame, int], None]) -> str:
+    def each_batch(self, function: Callable[[DataFrame, int], None]) -> QueryEnd:
         return self.end_of(self.rows().writeStream.foreachBatch(function).trigger(availableNow=True))
 
-    def damaged(self, damage: Callable[[Path], None]) -> str:
+    def damaged(self, damage: Callable[[Path], None]) -> QueryEnd:
         """A stateful query goes on after `damage` was done to its work directory."""
-        assert self.staged(self.counts()) == ""
+        assert self.staged(self.counts()) == AS_ASKED
         damage(self.work)
         self.put("second", '{"id": 100}\n')
         return self.staged(self.counts())
@@ -92,7 +92,7 @@ def lab(spark: SparkSession, tmp_path: Path) -> Lab:
 # --- the failures ---
 
 
-def a_python_function_raises(lab: Lab) -> str:
+def a_python_function_raises(lab: Lab) -> QueryEnd:
     """Its words are those of Spark about damaged state, and must not be taken for them."""
 
     @F.udf("long", useArrow=False)
@@ -102,7 +102,7 @@ def a_python_function_raises(lab: Lab) -> str:
     return lab.staged(lab.rows().select(parse("id").alias("id")))
 
 
-def a_python_function_raises_under_a_writer_of_the_users_own(lab: Lab) -> str:
+def a_python_function_raises_under_a_writer_of_the_users_own(lab: Lab) -> QueryEnd:
     @F.udf("long", useArrow=False)
     def parse(id: int) -> int:
         raise ValueError("CANNOT_LOAD_STATE_STORE")
@@ -110,18 +110,18 @@ def a_python_function_raises_under_a_writer_of_the_users_own(lab: Lab) -> str:
     return lab.end_of(lab.rows().select(parse("id")).writeStream.format("noop").trigger(availableNow=True))
 
 
-def for_each_batch_raises(lab: Lab) -> str:
+def for_each_batch_raises(lab: Lab) -> QueryEnd:
     def write(batch: DataFrame, number: int) -> None:
         raise RuntimeError("No space left on device")
 
     return lab.each_batch(write)
 
 
-def an_expression_fails(lab: Lab) -> str:
+def an_expression_fails(lab: Lab) -> QueryEnd:
     return lab.staged(lab.rows().selectExpr("1 / (id - 1) AS id"))
 
 
-def a_python_function_has_no_memory(lab: Lab) -> str:
+def a_python_function_has_no_memory(lab: Lab) -> QueryEnd:
     @F.udf("long", useArrow=False)
     def parse(id: int) -> int:
         raise MemoryError
@@ -129,7 +129,7 @@ def a_python_function_has_no_memory(lab: Lab) -> str:
     return lab.staged(lab.rows().select(parse("id").alias("id")))
 
 
-def a_python_worker_vanishes(lab: Lab) -> str:
+def a_python_worker_vanishes(lab: Lab) -> QueryEnd:
     @F.udf("long", useArrow=False)
     def parse(id: int) -> int:
         os._exit(9)
@@ -137,16 +137,16 @@ def a_python_worker_vanishes(lab: Lab) -> str:
     return lab.staged(lab.rows().select(parse("id").alias("id")))
 
 
-def the_driver_has_no_memory(lab: Lab) -> str:
+def the_driver_has_no_memory(lab: Lab) -> QueryEnd:
     return lab.each_batch(lambda batch, number: batch.sparkSession._jvm.java.nio.ByteBuffer.allocate(2**31 - 1))
 
 
-def the_disk_is_full(lab: Lab) -> str:
+def the_disk_is_full(lab: Lab) -> QueryEnd:
     full = "/dev/full"
     return lab.each_batch(lambda batch, number: batch.sparkSession._jvm.java.io.FileOutputStream(full).write(1))
 
 
-def the_disk_is_full_for_python(lab: Lab) -> str:
+def the_disk_is_full_for_python(lab: Lab) -> QueryEnd:
     def write(batch: DataFrame, number: int) -> None:
         with open("/dev/full", "w") as file:
             file.write("x")
@@ -154,7 +154,7 @@ def the_disk_is_full_for_python(lab: Lab) -> str:
     return lab.each_batch(write)
 
 
-def a_file_of_the_source_is_deleted(lab: Lab) -> str:
+def a_file_of_the_source_is_deleted(lab: Lab) -> QueryEnd:
     def delete(step: str) -> None:
         if step == "batch.begin":
             (lab.source / "first.json").unlink()
@@ -162,17 +162,17 @@ def a_file_of_the_source_is_deleted(lab: Lab) -> str:
     return lab.staged(lab.rows(), delete)
 
 
-def a_file_of_the_source_is_no_parquet(lab: Lab) -> str:
+def a_file_of_the_source_is_no_parquet(lab: Lab) -> QueryEnd:
     (lab.source / "first.json").write_bytes(b"x" * 100)
     return lab.staged(lab.spark.readStream.schema("id LONG").parquet(str(lab.source)))
 
 
-def a_line_of_the_source_is_no_json(lab: Lab) -> str:
+def a_line_of_the_source_is_no_json(lab: Lab) -> QueryEnd:
     lab.put("first", "{nonsense\n")
     return lab.staged(lab.rows(mode="FAILFAST"))
 
 
-def the_folder_of_the_sink_becomes_a_file(lab: Lab) -> str:
+def the_folder_of_the_sink_becomes_a_file(lab: Lab) -> QueryEnd:
     def replace(step: str) -> None:
         if step == "batch.begin":
             shutil.rmtree(lab.root / "out")
@@ -181,17 +181,17 @@ def the_folder_of_the_sink_becomes_a_file(lab: Lab) -> str:
     return lab.staged(lab.rows(), replace)
 
 
-def the_folder_of_the_users_own_sink_cannot_be_written(lab: Lab) -> str:
+def the_folder_of_the_users_own_sink_cannot_be_written(lab: Lab) -> QueryEnd:
     lab.spark.conf.set(FILE_MANAGER, USUAL_FILES)
     writer = lab.rows().writeStream.format("parquet").option("path", READ_ONLY)
     return lab.end_of(writer.trigger(availableNow=True))
 
 
-def for_each_batch_cannot_write(lab: Lab) -> str:
+def for_each_batch_cannot_write(lab: Lab) -> QueryEnd:
     return lab.each_batch(lambda batch, number: batch.write.parquet(READ_ONLY))
 
 
-def another_run_owns_the_job(lab: Lab) -> str:
+def another_run_owns_the_job(lab: Lab) -> QueryEnd:
     lab.owner = False
     return lab.staged(lab.rows())
 
@@ -231,7 +231,7 @@ FAILURES: dict[Callable[[Lab], str], Told] = {
 
 @pytest.mark.parametrize("end", FAILURES, ids=lambda end: end.__name__)
 def test_what_is_said_of_a_failure(lab: Lab, end: Callable[[Lab], str]) -> None:
-    failure = failure_of_text(end(lab))
+    failure = failure_of_end(end(lab))
     assert failure.cause is FAILURES[end].cause
     assert failure.message.startswith(FAILURES[end].line), failure.message
     assert "\n" not in failure.message
@@ -273,5 +273,5 @@ def test_what_cannot_be_read_is_known_as_such(lab: Lab, name: str) -> None:
     state_format, damage = DAMAGES[name]
     with_state_format(lab.spark, state_format)
     lab.spark.conf.set(FILE_MANAGER, USUAL_FILES)
-    failure = failure_of_text(lab.damaged(damage))
+    failure = failure_of_end(lab.damaged(damage))
     assert failure.cause in SUSPICIONS, failure

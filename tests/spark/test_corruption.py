@@ -72,7 +72,7 @@ class Stopped:
         try:
             continued.query.awaitTermination()
         except Exception:
-            return failure_text(self.spark, continued.query, None)
+            return failure_text(self.spark, continued.query)
         assert continued.answers[max(continued.answers)] == self.source.answers[-1], "silently wrong"
         return None
 

@@ -19,6 +19,7 @@ from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.ports import RunDirectory, Supervisor
+from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.runtime.run.components import Item, Threads
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.job_location import JobLocation
@@ -147,7 +148,7 @@ class ChurningQuery:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._why: str | None = None
+        self._end: QueryEnd | None = None
         self._notice: Callable[[], None] = lambda: None
         self.directory = Path()
 
@@ -179,20 +180,23 @@ class ChurningQuery:
         raise AssertionError("there is no sink")
 
     def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
-        self._why = None
+        self._end = None
         self._notice = supervisor.ended
         self.directory = Path(directory.location)
         if not (self.directory / "metadata").exists():
             write(self.directory, {"metadata": b'{"id":"the same for ever"}'})
 
     def stop(self) -> None:
-        self.die("")
+        self._finish(AS_ASKED)
 
-    def end_reason(self) -> str | None:
-        return self._why
+    def end(self) -> QueryEnd | None:
+        return self._end
 
-    def die(self, why: str) -> None:
-        self._why = why
+    def die(self, why: str, by: EndedBy = EndedBy.ERROR) -> None:
+        self._finish(QueryEnd(by, why))
+
+    def _finish(self, end: QueryEnd) -> None:
+        self._end = end
         self._notice()
 
     def batch(self) -> None:

@@ -7,14 +7,14 @@ import pytest
 
 from holdfast.errors import Fenced, HoldfastError, StorageUnreachable
 from holdfast.runtime.query.causes import (
-    GONE,
-    WHILE_STAGING,
     FailureCause,
     QueryFailure,
+    failure_of_end,
     failure_of_start,
     failure_of_text,
 )
 from holdfast.runtime.query.exception_chain import chain_of
+from holdfast.runtime.query_end import EndedBy, QueryEnd
 
 FRAMES = "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1052)\n\t... 12 more"
 
@@ -46,7 +46,7 @@ TASK = (
 
 
 @pytest.mark.parametrize(
-    ("text", "cause", "line"),
+    ("end", "cause", "line"),
     [
         (
             chain(CANNOT_LOAD, "org.rocksdb.RocksDBException: Corruption: bad block contents"),
@@ -86,7 +86,7 @@ TASK = (
             "ExecutorLostFailure (executor 3 exited caused by one of the running tasks)",
         ),
         (
-            f"{WHILE_STAGING}: {chain(TASK + KAFKA_LOST, OUT_OF_RANGE)}",
+            QueryEnd(EndedBy.SINK, chain(TASK + KAFKA_LOST, OUT_OF_RANGE)),
             FailureCause.SOURCE,
             "KafkaIllegalStateException: Some data may have been lost because they are not available in Kafka any "
             "more; Could not read records in offset [10, 20) for topic partition orders-0",
@@ -118,22 +118,28 @@ TASK = (
             "TimeoutException: Topic out not present in metadata after 60000 ms.",
         ),
         (
-            f"{WHILE_STAGING}: holdfast.errors.StorageFull: could not stage: [Errno 28] No space left on device",
+            QueryEnd(EndedBy.SINK, "holdfast.errors.StorageFull: could not stage: [Errno 28] No space left on device"),
             FailureCause.STORAGE,
             "StorageFull: could not stage: [Errno 28] No space left on device",
         ),
         (
-            f"{WHILE_STAGING}: pyarrow.lib.ArrowInvalid: Parquet magic bytes not found",
+            QueryEnd(EndedBy.SINK, "pyarrow.lib.ArrowInvalid: Parquet magic bytes not found"),
             FailureCause.SINK,
             "ArrowInvalid: Parquet magic bytes not found",
         ),
-        (f"{GONE}: Answer from Java side is empty", FailureCause.SPARK_GONE, f"{GONE}: Answer from Java side is empty"),
+        (
+            QueryEnd(EndedBy.SPARK_GONE, "Answer from Java side is empty\nand more"),
+            FailureCause.SPARK_GONE,
+            "Spark is gone: Answer from Java side is empty",
+        ),
+        (QueryEnd(EndedBy.OUTSIDE), FailureCause.STOPPED, "the query was stopped, but not the job"),
         ("java.lang.IllegalStateException", FailureCause.UNKNOWN, "IllegalStateException"),
         ("something nobody has seen", FailureCause.UNKNOWN, "something nobody has seen"),
     ],
 )
-def test_the_innermost_exception_that_is_known_decides(text: str, cause: FailureCause, line: str) -> None:
-    assert failure_of_text(text) == QueryFailure(cause, line)
+def test_the_innermost_exception_that_is_known_decides(end: str | QueryEnd, cause: FailureCause, line: str) -> None:
+    ended = QueryEnd(EndedBy.ERROR, end) if isinstance(end, str) else end
+    assert failure_of_end(ended) == QueryFailure(cause, line)
 
 
 def test_a_message_that_quotes_a_chain_is_one_exception() -> None:

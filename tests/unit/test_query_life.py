@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.alarm import Alarm
 from holdfast.errors import Fenced, JobFailed, StorageError
-from holdfast.runtime.query.causes import GONE, WHILE_STAGING, FailureCause
+from holdfast.runtime.query.causes import FailureCause
+from holdfast.runtime.query_end import EndedBy, QueryEnd
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
 
 POISON = (
@@ -30,9 +31,9 @@ class Job:
         )
         self.run.batches(1)
 
-    def die(self, why: str) -> None:
+    def die(self, why: str, by: EndedBy = EndedBy.ERROR) -> None:
         """Nothing but the query's own notice: nobody polls."""
-        self.run.query.die(why)
+        self.run.query.die(why, by)
         self.run.settle()
 
 
@@ -51,7 +52,7 @@ def test_a_failure_is_noticed_without_a_poll_and_reported_with_its_cause(job: Jo
 
 
 def test_a_failure_that_nobody_reports_is_found_by_the_poll(job: Job) -> None:
-    job.run.query._why = POISON
+    job.run.query._end = QueryEnd(EndedBy.ERROR, POISON)
     job.run.wait(0.25)
     assert not job.run.runtime.status.running
 
@@ -114,7 +115,7 @@ def test_a_full_disk_is_tried_as_often_as_allowed_and_ends_as_storage(job: Job) 
 def test_a_sink_that_is_fenced_ends_the_run_as_fenced_and_nothing_more_is_written(job: Job) -> None:
     before = state_of(job.home).head
     job.run.query.batch()
-    job.die(f"{WHILE_STAGING}: holdfast.errors.Fenced: a newer run owns the table")
+    job.die("holdfast.errors.Fenced: a newer run owns the table", EndedBy.SINK)
     job.run.wait(1)
     assert isinstance(job.run.failure, Fenced)
     assert "a newer run owns the table" in job.run.failure.message
@@ -130,13 +131,13 @@ def test_a_query_that_is_stopped_because_its_run_is_over_does_not_change_how_it_
 
 def test_a_jvm_that_ends_is_no_failure_when_a_stop_is_asked_for_a_moment_later(job: Job) -> None:
     """A signal to the whole process group reaches the JVM and this process in any order."""
-    job.die(f"{GONE}: the answer from Java was empty")
+    job.die("the answer from Java was empty", EndedBy.SPARK_GONE)
     assert job.run.runtime.status.running
     job.run.stop()
 
 
 def test_a_jvm_that_ends_by_itself_ends_the_job(job: Job) -> None:
-    job.die(f"{GONE}: the answer from Java was empty")
+    job.die("the answer from Java was empty", EndedBy.SPARK_GONE)
     job.run.wait(0.25)
     assert job.run.over
     assert isinstance(job.run.failure, JobFailed)
@@ -144,7 +145,7 @@ def test_a_jvm_that_ends_by_itself_ends_the_job(job: Job) -> None:
 
 
 def test_a_query_that_ends_by_itself_ends_the_job_well(job: Job) -> None:
-    job.die("")
+    job.die("", EndedBy.REQUEST)
     assert (job.run.over, job.run.failure) == (True, None)
     assert not job.alarms
 
@@ -172,7 +173,7 @@ def test_a_query_whose_last_batch_cannot_be_seen_has_not_ended_well(job: Job, aw
     if end == "stopped":
         job.run.runtime.stop(None, lambda answer: None)
     else:
-        job.run.query.die("")
+        job.run.query.die("", EndedBy.REQUEST)
     job.run.settle()
     job.run.wait(1)
     assert job.run.over

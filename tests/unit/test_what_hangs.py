@@ -84,7 +84,7 @@ def the_work_directory(job: Job) -> None:
 
 
 def the_query(job: Job) -> None:
-    job.patch.setattr(ChurningQuery, "end_reason", job.hang)
+    job.patch.setattr(ChurningQuery, "end", job.hang)
 
 
 def a_lane(lane: Lane) -> Callable[[Job], None]:

@@ -16,6 +16,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import Taken
+from holdfast.runtime.query_end import QueryEnd
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
 from holdfast.storage.interface import ObjectStore
@@ -167,5 +168,5 @@ class Query(Protocol):
     def stop(self) -> None:
         """Stop it, and return when it has stopped. Harmless when it is not running."""
 
-    def end_reason(self) -> str | None:
-        """Why the query ended, "" when it ended without an error, None while it runs."""
+    def end(self) -> QueryEnd | None:
+        """How the query ended, None while it runs."""

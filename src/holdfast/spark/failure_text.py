@@ -8,17 +8,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from holdfast.errors import HoldfastError
-from holdfast.runtime.query.causes import WHILE_STAGING
 
 
-def failure_text(spark: SparkSession, query: StreamingQuery, staging_failed: Exception | None) -> str | None:
-    """None when the query ended without an error. `staging_failed` is what the sink raised in the query's last
-    batch."""
+def failure_text(spark: SparkSession, query: StreamingQuery) -> str | None:
+    """None when the query ended without an error."""
     caught = query._jsq.exception()
     if not caught.isDefined():
         return None
-    if staging_failed is not None:
-        return f"{WHILE_STAGING}: {exception_text(staging_failed)}"
     printed = getattr(spark.sparkContext._jvm, "org.apache.spark.util.Utils").exceptionString
     return str(printed(caught.get().getCause()))
 

@@ -21,8 +21,9 @@ from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import Taken, require_no_skips
 from holdfast.runtime.ports import KeepPlan, RunDirectory, Supervisor
-from holdfast.runtime.query.causes import GONE, STOPPED, StartFailed, failure_of_text
+from holdfast.runtime.query.causes import StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
+from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
 from holdfast.settings import RunSettings, seconds
 from holdfast.sinks import ledger
@@ -217,19 +218,23 @@ class SparkQuery:
         if port is not None:
             close_callback(self._spark.sparkContext, port)
 
-    def end_reason(self) -> str | None:
+    def end(self) -> QueryEnd | None:
         assert self.query is not None
         if not self._over.is_set():
             return None
         try:
             if self.query.isActive:
                 return None  # the wait was interrupted, the query still runs
-            why = failure_text(self._spark, self.query, self._staging_failed)
+            failed = failure_text(self._spark, self.query)
         except Exception as error:
-            return f"{GONE}: {error}"
-        if self._stopped or (why is None and self._ends_by_itself):
-            return ""
-        return STOPPED if why is None else why
+            return QueryEnd(EndedBy.SPARK_GONE, str(error))
+        if self._stopped or (failed is None and self._ends_by_itself):
+            return AS_ASKED
+        if failed is None:
+            return QueryEnd(EndedBy.OUTSIDE)
+        if self._staging_failed is not None:
+            return QueryEnd(EndedBy.SINK, exception_text(self._staging_failed))
+        return QueryEnd(EndedBy.ERROR, failed)
 
     def _session(self) -> SparkSession:
         """The session in which the query was built."""

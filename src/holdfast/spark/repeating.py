@@ -67,7 +67,7 @@ def _run_once(writer: DataStreamWriter, directory: RunDirectory, step: Repeat, f
         query.awaitTermination()
     except Exception as error:
         frame, _ = frame_and_mode(writer, "append")
-        said = failure_text(frame.sparkSession, query, None) if query is not None else None
+        said = failure_text(frame.sparkSession, query) if query is not None else None
         raise StartFailed(said or exception_text(error)) from error
     if directory.newest_barrier() != step.batch_id:
         raise StartFailed(f"Spark did not repeat batch {step.batch_id} in {directory.location}")

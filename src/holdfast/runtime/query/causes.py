@@ -15,6 +15,7 @@ from enum import StrEnum
 
 from holdfast.errors import Fenced, HoldfastError, StorageError
 from holdfast.runtime.query.exception_chain import Link, chain_of
+from holdfast.runtime.query_end import EndedBy, QueryEnd
 
 
 class FailureCause(StrEnum):
@@ -87,14 +88,6 @@ class StartFailed(Exception):
 
 class DirectoryBehind(Exception):
     """The work directory lacks batches of the job's newest checkpoint."""
-
-
-GONE = "Spark is gone"
-"""Prefix of a failure that no restart within this process can repair."""
-STOPPED = "the query was stopped, but not the job"
-"""A query with an endless trigger does not end by itself."""
-WHILE_STAGING = "while the sink staged a batch"
-"""Prefix of a failure that a sink's `stage` raised."""
 
 
 @dataclass(frozen=True)
@@ -227,13 +220,22 @@ _OF_THE_MACHINE_BY_KIND = _rule(
 """Failures of the machine while Spark reads state: they prove nothing about the state, anywhere in a chain."""
 
 
-def failure_of_text(text: str) -> QueryFailure:
+def failure_of_end(end: QueryEnd) -> QueryFailure:
+    """Why a query failed that ended like this."""
+    match end.by:
+        case EndedBy.SPARK_GONE:
+            return QueryFailure(FailureCause.SPARK_GONE, f"Spark is gone: {(end.text.splitlines() or [''])[0]}")
+        case EndedBy.OUTSIDE:
+            return QueryFailure(FailureCause.STOPPED, "the query was stopped, but not the job")
+        case EndedBy.SINK:
+            return failure_of_text(end.text, otherwise=FailureCause.SINK)
+        case EndedBy.ERROR | EndedBy.REQUEST:
+            return failure_of_text(end.text)
+
+
+def failure_of_text(text: str, *, otherwise: FailureCause = FailureCause.UNKNOWN) -> QueryFailure:
     """Why a query failed that ended with this text."""
-    if text.startswith(GONE):
-        return QueryFailure(FailureCause.SPARK_GONE, text.splitlines()[0])
-    if text == STOPPED:
-        return QueryFailure(FailureCause.STOPPED, text)
-    chain = chain_of(text.removeprefix(f"{WHILE_STAGING}: "))
+    chain = chain_of(text)
     for link in reversed(chain):
         if (cause := _cause_of(link)) is not None:
             return (
@@ -242,7 +244,7 @@ def failure_of_text(text: str) -> QueryFailure:
                 else QueryFailure(cause, link.line)
             )
     innermost = next((link.line for link in reversed(chain) if link.line), "")
-    return QueryFailure(FailureCause.SINK if text.startswith(WHILE_STAGING) else FailureCause.UNKNOWN, innermost)
+    return QueryFailure(otherwise, innermost)
 
 
 def _of_the_machine(chain: tuple[Link, ...]) -> QueryFailure | None:

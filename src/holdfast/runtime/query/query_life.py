@@ -18,8 +18,9 @@ from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.query.candidates import Candidates
-from holdfast.runtime.query.causes import FailureCause, QueryFailure, failure_of_start, failure_of_text
+from holdfast.runtime.query.causes import FailureCause, QueryFailure, failure_of_end, failure_of_start
 from holdfast.runtime.query.supervision import PermanentFailure, Restart, Supervision
+from holdfast.runtime.query_end import AS_ASKED, QueryEnd
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.showing import masked
@@ -33,8 +34,8 @@ class Seen:
     """One check of the query and of its directory."""
 
     directory: RunDirectory
-    end_reason: str | None
-    """The value of `Query.end_reason`."""
+    end: QueryEnd | None
+    """How the query ended, None while it runs."""
     barrier: BatchId | None
     unseen: StorageError | None = None
     """Why the directory could not be read."""
@@ -130,11 +131,11 @@ class QueryLife:
         The query's end is read first: then the check also sees everything that an ended query committed.
         """
         directory = self.resumed.directory
-        end_reason = self._query.end_reason()
+        end = self._query.end()
         try:
-            return Seen(directory, end_reason, directory.newest_barrier())
+            return Seen(directory, end, directory.newest_barrier())
         except StorageError as error:
-            return Seen(directory, end_reason, None, error)
+            return Seen(directory, end, None, error)
 
     def look_then(self, event: Event) -> Happenings:
         """`event` happens when everything that was committed before this call has been seen."""
@@ -198,16 +199,16 @@ class QueryLife:
         return (BarrierReached(barrier),)
 
     def _note_end(self, seen: Seen) -> Happenings:
-        if seen.end_reason is None or self.stop_asked:
+        if seen.end is None or self.stop_asked:
             return ()
-        failure = failure_of_text(seen.end_reason)
+        failure = failure_of_end(seen.end)
         if failure.cause is FailureCause.SPARK_GONE and not self._gone:
             # A signal to the whole process group also ends the JVM, and our own handler may run slightly later.
             self._gone = True
             return ()
         self.running = False
         self._died_at = self._clock.monotonic()
-        return (QueryEnded(), QueryDone(seen.unseen)) if seen.end_reason == "" else self._died(failure)
+        return (QueryEnded(), QueryDone(seen.unseen)) if seen.end == AS_ASKED else self._died(failure)
 
     def _died(self, failure: QueryFailure) -> Happenings:
         verdict = self._supervision.died(failure, self._died_at, resumed=self.resumed.barrier is not None)
