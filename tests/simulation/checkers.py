@@ -213,6 +213,8 @@ class Checkers:
             self._void[entry.sequence] = process
             return  # whoever put it there notices, and gives up
         self.require(linked, f"{_shown(entry)} does not follow entry {self._head}")
+        if self._newest.get(process) == (entry.sequence, data):
+            self._astray.pop(process, None)  # all that the home lacked was an append without an answer, made again
         self._newest[process] = (entry.sequence, data)
         if isinstance(entry, RunStarted):
             self.require(entry.sequence == self._place, "the journal has a gap")
