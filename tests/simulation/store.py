@@ -19,7 +19,7 @@ from holdfast.errors import (
     StorageUnreachable,
 )
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
-from holdfast.storage.object_store_errors import Effect, named
+from holdfast.storage.object_store_answers import Effect, named
 from holdfast.storage.whole import not_whole
 from tests.simulation.world import Process, World
 

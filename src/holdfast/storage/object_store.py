@@ -17,7 +17,7 @@ from holdfast.errors import ObjectNotFound
 from holdfast.storage.chunks import ChunkSource
 from holdfast.storage.interface import Created, ObjectStore, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
-from holdfast.storage.object_store_errors import Answer, Effect, named
+from holdfast.storage.object_store_answers import Answer, Effect, named
 from holdfast.storage.whole import not_whole
 
 if TYPE_CHECKING:
