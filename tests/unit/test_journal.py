@@ -14,7 +14,8 @@ from holdfast.identifiers import AttemptId, CheckpointId, Sequence
 from holdfast.repository.entries import AnyEntry, CheckpointStarted, Process, QueryRestarted, RunStarted, Stamp
 from holdfast.repository.entry_bytes import decode_entry
 from holdfast.repository.folding import clear_folded
-from holdfast.repository.journal import Journal, MakeEntry, entry_key, newer_run, read_entries
+from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries
+from holdfast.repository.overtaking import newer_run
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
 from holdfast.storage.local import LocalStore

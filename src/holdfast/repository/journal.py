@@ -49,7 +49,6 @@ from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import (
     DamagedJournal,
     Fenced,
-    FencedByMaintenance,
     HoldfastError,
     HomeReplaced,
     ObjectNotFound,
@@ -86,6 +85,7 @@ from holdfast.repository.entries import (
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.names import FOLDS, is_fold
 from holdfast.repository.names import JOURNAL as PREFIX
+from holdfast.repository.overtaking import fenced_by, newer_run, owner_text
 from holdfast.repository.reserve import release_reserve
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
@@ -97,10 +97,8 @@ __all__ = [
     "Journal",
     "MakeEntry",
     "entry_key",
-    "newer_run",
     "read_entries",
     "read_entries_after",
-    "require_unchanged",
     "survey_entries",
 ]
 
@@ -432,7 +430,7 @@ class Journal:
         state = JobState.of(stored.entry for stored in chain.entries)
         run, own = state.run, self.fencing_epoch
         if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
-            self._fenced = fenced_by(run) if run.fencing_epoch > own else _put_back(_owner(run))
+            self._fenced = fenced_by(run) if run.fencing_epoch > own else _put_back(owner_text(run))
             return self._fenced
         # Only a newer run, which would be in the chain, deletes entries that this run's fold replaces. So if a fold's
         # entry ends the journal, this home never held the entries in the fold.
@@ -522,56 +520,6 @@ def _guarding(make: MakeEntry) -> MakeEntry:
         return msgspec.structs.replace(make(stamp), purpose="maintenance", work="", next_sequence=None, retention=None)
 
     return guard
-
-
-def newer_run(store: ObjectStore, state: JobState) -> Fenced | None:
-    """Names the run that has claimed the job since `state`, None when there is none. Reads only; thread-safe.
-
-    Skips entries of the owner that are not in `state`: an append with an unknown outcome may exist, and the claim after
-    it.
-    """
-    place = Sequence(state.head + 1)
-    while True:
-        try:
-            entry = read_stored(store, entry_key(place)).entry
-        except ObjectNotFound:
-            return None
-        if isinstance(entry, RunStarted) and entry.sequence > state.fencing_epoch:
-            return fenced_by(entry)
-        if state.run is None or entry.claim != state.run.attempt:
-            return None
-        place = next_place(entry)
-
-
-def require_unchanged(store: ObjectStore, state: JobState) -> None:
-    """For callers that do not own the job. Raises `Fenced` when a run has claimed the job since `state`, and
-    `HomeReplaced` when the newest entry of `state` is gone: then it came from another home."""
-    if fenced := newer_run(store, state):
-        raise fenced
-    sequence, entry = state.sequences[-1]
-    key = entry_key(sequence)
-    try:
-        standing = read_stored(store, key).entry
-    except ObjectNotFound:
-        if is_listed(store, key):
-            raise StorageUnreachable(f"could not read {key}: it is listed, but reported as missing") from None
-        standing = None
-    if standing != entry:
-        raise HomeReplaced(
-            f"{store.url} is not the home that was read before: entry {sequence} of its journal is gone or another one",
-            hint="look whether the home is mounted, or was put back from a backup; then try again",
-        )
-
-
-def fenced_by(entry: RunStarted) -> Fenced:
-    """What a run raises that finds this claim behind its own."""
-    return (Fenced if entry.purpose == "pipeline" else FencedByMaintenance)(_owner(entry))
-
-
-def _owner(entry: RunStarted) -> str:
-    who = "run" if entry.purpose == "pipeline" else "maintenance"
-    at = entry.at.isoformat()
-    return f"{who} {entry.fencing_epoch} on host {entry.host} (pid {entry.pid}) owns the job since {at}"
 
 
 def _put_back(why: str) -> Fenced:

@@ -11,7 +11,8 @@ from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.deletion_queue import objects_first
 from holdfast.repository.entries import CheckpointsRetired
 from holdfast.repository.folding import clear_folded, guard_of
-from holdfast.repository.journal import Journal, require_unchanged
+from holdfast.repository.journal import Journal
+from holdfast.repository.overtaking import require_unchanged
 from holdfast.repository.retention import in_grace, plan_fold
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
