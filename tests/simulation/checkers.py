@@ -55,7 +55,7 @@ Memory = dict[str, object]
 _OF_THE_HOME = (
     "_folded_upto", "_folds", "_tip", "_place", "_before_claim",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
-    "_passed_at", "_abandoned", "_went_to", "_names", "_ever_named", "_answered", "_ends", "_retired", "_useless",
+    "_passed_at", "_abandoned", "_went_to", "_names", "_answered", "_ends", "_retired", "_useless",
     "_began",
     "_ever_retired", "_stored",
 )  # fmt: skip
@@ -73,6 +73,8 @@ class Checkers:
         self._entries: dict[int, AnyEntry] = {}
         self._void: dict[int, Process] = {}
         """Entries in places that a fold has emptied: they never held."""
+        self._held: set[str] = set()
+        """Digests of the entries that were part of a journal."""
         self._folded_upto = 0
         self._folds: dict[str, bytes] = {}
         self._tip = ""
@@ -210,7 +212,8 @@ class Checkers:
         believed = [n for n, writer in self._void.items() if writer is process and n != entry.sequence]
         self.require(not believed, f"{process.name} goes on behind entry {believed[:1]}, which never held")
         if is_void:
-            self._void[entry.sequence] = process
+            if digest_of(data) not in self._held:  # else a delayed second effect of one that held
+                self._void[entry.sequence] = process
             return  # whoever put it there notices, and gives up
         self.require(linked, f"{_shown(entry)} does not follow entry {self._head}")
         if self._newest.get(process) == (entry.sequence, data):
@@ -226,6 +229,7 @@ class Checkers:
             self._appended(entry, process)
         self._entries[entry.sequence] = entry
         self._head, self._tip = entry.sequence, digest_of(data)
+        self._held.add(self._tip)
         self._place = (isinstance(entry, RunStarted) and entry.next_sequence) or entry.sequence + 1
         self._adopt_what_follows()
 
