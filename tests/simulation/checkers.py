@@ -71,8 +71,8 @@ class Checkers:
         self._disk = disk
         self._state_problem = state_problem
         self._entries: dict[int, AnyEntry] = {}
-        self._void: dict[int, Process] = {}
-        """Entries in places that a fold has emptied: they never held."""
+        self._void: dict[int, Process | None] = {}
+        """Entries in places that a fold has emptied, with who relies on them: they do not hold."""
         self._held: set[str] = set()
         """Digests of the entries that were part of a journal."""
         self._folded_upto = 0
@@ -212,8 +212,8 @@ class Checkers:
         believed = [n for n, writer in self._void.items() if writer is process and n != entry.sequence]
         self.require(not believed, f"{process.name} goes on behind entry {believed[:1]}, which never held")
         if is_void:
-            if digest_of(data) not in self._held:  # else a delayed second effect of one that held
-                self._void[entry.sequence] = process
+            held = digest_of(data) in self._held  # a delayed second effect, of which its writer knows nothing
+            self._void[entry.sequence] = None if held else process
             return  # whoever put it there notices, and gives up
         self.require(linked, f"{_shown(entry)} does not follow entry {self._head}")
         if self._newest.get(process) == (entry.sequence, data):
@@ -462,7 +462,8 @@ class Checkers:
         return True
 
     def _entry_deleted(self, sequence: int) -> None:
-        if self._void.pop(sequence, None) is not None:
+        if sequence in self._void:
+            del self._void[sequence]
             return
         self.require(sequence <= self._folded_upto, f"entry {sequence} is deleted, and no fold stands for it")
         stored = [int(key[8:28]) for key in self._disk.objects if key.startswith("journal/")]
