@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from holdfast.repository.names import is_plan
 from tests.simulation.copies import OtherHome
 from tests.simulation.world import Process
 
@@ -179,6 +180,8 @@ class Outsider:
                 probability = getattr(self.scene.outside, name)
                 if probability and self.random.random() < probability:
                     act(self)
+            if self.scene.plans_lost and self.random.random() < self.scene.plans_lost:
+                self.lose_plan()
 
     # --- the table ---
 
@@ -288,6 +291,15 @@ class Outsider:
             key = self.random.choice(keys[: len(keys) // 2 + 1])
             self._note(f"a lifecycle rule deletes {key}")
             disk.damage(key, None)
+
+    def lose_plan(self) -> None:
+        """One that later ones follow. What the writer is about to get is not among them."""
+        disk = self.scene.disk
+        keys = sorted(key for key in disk.objects if is_plan(key))[:-2]
+        if self.incident is None and keys:
+            key = self.random.choice(keys)
+            lost = disk.objects.pop(key)
+            self._happens(f"{key} is lost", lambda: disk.objects.update({key: lost}))
 
     def deny(self) -> None:
         disk = self.scene.disk

@@ -685,7 +685,7 @@ def an_own_writer_is_resumed_whatever_it_has_seen(patch: Patch) -> None:
 def a_plan_is_put_after_the_sink_has_seen_the_batch(patch: Patch) -> None:
     def created(self: Any, log_of_line: Any, plan: Any, cancelled: Any) -> Any:
         self._remember(log_of_line, plan, None)
-        return plan
+        return None
 
     patch.setattr(PlanKeeper, "_created", created)
 

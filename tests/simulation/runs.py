@@ -56,10 +56,11 @@ from tests.simulation.world import Inbox, Process, SimulatedLanes, Violation, Wo
 JOB = JobName("job")
 WAYS_OUT = {"--new-life": "new_life", "--accept-older-home": "accept_older_home", "--accept-sink": "accept_sink"}
 """What a person may type, and the setting that it is."""
-_TYPED = re.compile(rf"(?:(?:{'|'.join(WAYS_OUT)}|--from-checkpoint \d+)(?: |\b))+")
+_REPEATS = "--repeats accept"
+_TYPED = re.compile(rf"(?:(?:{'|'.join(WAYS_OUT)}|--from-checkpoint \d+|{_REPEATS})(?: |\b))+")
 """Flags that are to be typed together."""
 _REPAIR, _MARK = "Repair checkpoint", "holdfast verify --all --mark"
-_START, _REPEATS = "Start without going back", "--repeats accept"
+_START = "Start without going back"
 _ATTEMPTS = 8
 """How often a person tries a way out."""
 _PATIENCE = 5.0
@@ -90,6 +91,8 @@ class Scene:
     """By how many seconds the clock of a host is wrong."""
     patience: float = 0.0
     """For how many seconds the home is asked again; 0 for a store that does not try again by itself."""
+    plans_lost: float = 0.0
+    """How likely, at each of the outsider's steps, a plan vanishes from the home; in some worlds with such a writer."""
     own: OwnTable | None = None
     """Where a writer of the user's own writes, in worlds that have one."""
 
@@ -161,6 +164,8 @@ class Scene:
         self.table.keeps_versions = bool(self.outside.table_restored)
         if self.outside.own_writer:
             self.own = OwnTable()
+            if self.world.seed % 3 == 0:
+                self.plans_lost = self.plans_lost or 0.1
         self.liveness_is_watched = "skew" in self.enabled
         proves = bool(self.enabled & {"io_errors", "stray", "stray_spell"})
         self.checkers.damage_is_proved = proves and not self.faults.flipped_read
@@ -409,7 +414,7 @@ class Operator:
     def _ways(self, refusal: HoldfastError) -> list[str]:
         hint, incident = refusal.hint or "", self._scene.outsider.incident
         ways = [" ".join(together.split()) for together in _TYPED.findall(hint)]
-        ways += [told for told in (_REPAIR, _MARK, _START, _REPEATS) if told in hint]
+        ways += [told for told in (_REPAIR, _MARK, _START) if told in hint]
         return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
     def _mend(self, refused: SimulatedRun) -> None:
@@ -428,7 +433,7 @@ class Operator:
         elif way in (_REPAIR, _MARK):
             self._scene.disk.mend()
             self._verify()
-        elif way == _REPEATS and self._scene.own is not None:
+        elif _REPEATS in way and self._scene.own is not None:
             self._scene.own.appends = True
             self._scene.settings["repeats"] = "accept"
         back = re.search(r"--from-checkpoint (\d+)", way)

@@ -300,8 +300,9 @@ class SimulatedWorkplace:
         if barrier is None:
             raise StorageUnreachable("could not take over: a newer run has taken it away")
         files = {file.path: previous.files.get(file.path) for file in previous.plan(barrier).files()}
-        if (planned := f"offsets/{barrier + 1}") in previous.files:
-            files[planned] = previous.files[planned]
+        for path in list(previous.files):
+            if path.startswith("offsets/") and int(path.removeprefix("offsets/")) <= barrier + 1:
+                files[path] = previous.files[path]
         self._world.hesitate()
         if any(file is None for file in files.values()):
             raise StorageUnreachable("could not take over: somebody is still writing there")

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import Fenced, InvalidSettings, StorageError
 from holdfast.identifiers import AttemptId, BatchId, JobName
-from holdfast.plans.log import PlanLog
+from holdfast.plans.log import PlanLog, plan_batches
 from holdfast.repository.lines import line_folder
 from holdfast.runtime.plans.keeping import CONFLICT, LATE, PlanKeeper, PlannedOtherwise, mode_of
 from holdfast.runtime.reports.alarms import Alarms, AtOnce
@@ -84,6 +84,9 @@ class Kept:
     def standing(self) -> list[int]:
         log = PlanLog(self.history.store, line_folder(self.history.state()))
         return [found.batch_id for found in log.behind(None).plans]
+
+    def planned(self) -> frozenset[BatchId]:
+        return plan_batches(self.history.store, line_folder(self.history.state()))
 
     def by_another(self, batch: int, epoch: int) -> None:
         folder = line_folder(self.history.state())

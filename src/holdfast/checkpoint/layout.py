@@ -91,12 +91,17 @@ def newest_barrier(names: Iterable[str]) -> BatchId | None:
 
 
 def plan_snapshot(
-    barrier: BatchId, files: Iterable[WorkFile], read: ReadFile, sst_files: SstFiles, *, planned: bool = False
+    barrier: BatchId,
+    files: Iterable[WorkFile],
+    read: ReadFile,
+    sst_files: SstFiles,
+    *,
+    planned: Collection[BatchId] = (),
 ) -> SnapshotPlan:
     """Every file of `barrier` among `files`, by shard: the control shard first, then the state stores by name.
 
-    With `planned` also the offsets of the next batch, if Spark has planned it: Spark then repeats it with those
-    offsets.
+    With `planned` also the offsets of these batches, as far as they are there. Spark repeats the next batch with those
+    offsets; of those before it, the plan of the batch can still be made.
 
     `read` gives the bytes of a commit file, `sst_files` the names that a RocksDB zip refers to; a FileNotFoundError
     from either means that Spark deleted the file meanwhile.
@@ -104,7 +109,7 @@ def plan_snapshot(
     seen = {file.path: file for file in files}
     tree = {path: file for path, file in seen.items() if not _hidden(path)}
     stores = _stores(tree)
-    control = ShardPlan(CONTROL_SHARD, _control_files(barrier, tree, stores, planned=planned))
+    control = ShardPlan(CONTROL_SHARD, _control_files(barrier, tree, stores, planned))
     commits = _Commits(tree, read)
     ids = commits.of_batch(barrier)
     if ids is None:
@@ -126,7 +131,7 @@ def _hidden(path: str) -> bool:
 
 
 def _control_files(
-    barrier: BatchId, tree: Mapping[str, WorkFile], stores: Collection[str], *, planned: bool
+    barrier: BatchId, tree: Mapping[str, WorkFile], stores: Collection[str], planned: Collection[BatchId]
 ) -> tuple[WorkFile, ...]:
     required = ["metadata", f"offsets/{barrier}", f"commits/{barrier}"]
     if barrier > 0:
@@ -136,8 +141,7 @@ def _control_files(
         if path not in tree:
             raise NotPlannable(f"{path} does not exist")
     wanted = {*required, f"commits/{barrier - 1}"}
-    if planned:
-        wanted.add(f"offsets/{barrier + 1}")
+    wanted.update(f"offsets/{batch}" for batch in planned)
     wanted.update(path for path in tree if _is_control(path, barrier, stores))
     return _with_side_cars(wanted, tree)
 

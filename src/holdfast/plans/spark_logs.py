@@ -70,7 +70,7 @@ class SourceLogs:
                 continue
             self._known.add((path, number))
             text = self._directory.read(f"sources/{path}").decode()
-            found[path] = _of_entry(text, number) if path.endswith(".compact") else text
+            found[path] = of_entry(text, number) if path.endswith(".compact") else text
         return found
 
 
@@ -145,15 +145,21 @@ def _upto(directory: Directory, batch: BatchId) -> Iterator[tuple[str, int]]:
             yield path, number
 
 
+def entry_number(name: str) -> int | None:
+    """Of an entry of a source's log; None when it is none."""
+    match = _entry(name)
+    return int(match[1]) if match else None
+
+
 def _number(path: str) -> int:
-    match = _entry(path.rpartition("/")[2])
-    if match is None:
+    number = entry_number(path.rpartition("/")[2])
+    if number is None:
         raise Corrupt(f"could not put sources/{path} in place: it is no entry of a source's log")
-    return int(match[1])
+    return number
 
 
-def _of_entry(text: str, number: int) -> str:
-    """A compacted log without the entries before `number`. What is not known here stays."""
+def of_entry(text: str, number: int) -> str:
+    """Of a compacted log only entry `number`. What is not known here stays."""
     version, *lines = text.splitlines()
     return "\n".join([version, *(line for line in lines if _batch_of(line) in (number, None))])
 
@@ -169,18 +175,13 @@ def _compacted(directory: Directory, source: str, text: str, number: int) -> str
     """All entries up to `number`, of which `text` is the last."""
     version, *last = text.splitlines()
     lines: list[str] = []
-    for name in sorted(directory.names(f"sources/{source}"), key=lambda name: (_order(name), name)):
+    for name in sorted(directory.names(f"sources/{source}"), key=lambda name: (entry_number(name) or 0, name)):
         match = _entry(name)
         if match is None or int(match[1]) >= number:
             continue
         held = directory.read(f"sources/{source}/{name}").decode().splitlines()[1:]
         lines = held if match[2] else lines + held
     return "\n".join([version, *lines, *last])
-
-
-def _order(name: str) -> int:
-    match = _entry(name)
-    return int(match[1]) if match else -1
 
 
 def _watermark(plan: Plan) -> int:

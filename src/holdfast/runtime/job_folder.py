@@ -259,7 +259,8 @@ def _take_over(source: WorkDirectory, target: WorkDirectory) -> None:
             if barrier is None:
                 raise NotPlannable("it no longer has a commit")
             # The user's own writer may have received the batch after the barrier: Spark must repeat exactly that batch.
-            planned = barriers.has_planned(source, barrier)
+            # Of the batches before it the home may lack the plans.
+            planned = barriers.planned_batches(source, barrier)
             restorer.take_over(source, barriers.plan(source, barrier, planned=planned), target)
         except (Corrupt, NotPlannable, FileNotFoundError) as error:
             moved = error

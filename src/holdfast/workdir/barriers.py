@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Collection
 
 import msgspec
 
@@ -32,10 +33,17 @@ def has_planned(directory: WorkDirectory, barrier: BatchId) -> bool:
     return data.startswith(b"v") and data.count(b"\n") >= _LEAST_LINES and b"\0" not in data
 
 
-def plan(directory: WorkDirectory, barrier: BatchId, *, planned: bool = False) -> SnapshotPlan:
+def planned_batches(directory: WorkDirectory, barrier: BatchId) -> tuple[BatchId, ...]:
+    """The batches up to the one after the barrier whose offsets are there."""
+    numbers = sorted(int(name) for name in directory.names("offsets") if name.isascii() and name.isdigit())
+    newest = barrier + 1 if has_planned(directory, barrier) else barrier
+    return tuple(BatchId(number) for number in numbers if number <= newest)
+
+
+def plan(directory: WorkDirectory, barrier: BatchId, *, planned: Collection[BatchId] = ()) -> SnapshotPlan:
     """What to copy for `barrier`, which must have been seen as committed. Raises `NotPlannable`.
 
-    With `planned` also the offsets of the planned batch after it.
+    With `planned` also the offsets of these batches.
     """
     return layout.plan_snapshot(
         barrier,

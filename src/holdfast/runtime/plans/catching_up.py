@@ -16,8 +16,10 @@ from holdfast.plans.log import Standing
 from holdfast.plans.plan import Plan
 from holdfast.plans.replay import repeats
 from holdfast.plans.spark_logs import is_stateful, standing_offsets
+from holdfast.repository.journal import Journal
 from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_no_skips
 from holdfast.runtime.plans.keeping import PlanKeeper
+from holdfast.runtime.plans.ways_out import ways_out
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.recovery import Resumed
 
@@ -25,9 +27,20 @@ _NO_PLANS = Standing(())
 
 
 class CatchingUp:
-    def __init__(self, *, job: JobName, query: Query, keeper: PlanKeeper | None, repeats: Repeats) -> None:
+    def __init__(
+        self,
+        *,
+        job: JobName,
+        query: Query,
+        journal: Journal,
+        keeper: PlanKeeper | None,
+        repeats: Repeats,
+        host: str,
+    ) -> None:
         """`keeper` is None when no plans are kept."""
         self._job = job
+        self._journal = journal
+        self._host = host
         self._query = query
         self._keeper = keeper
         self._repeats = repeats
@@ -43,7 +56,7 @@ class CatchingUp:
             return None
         standing = self._standing(resumed)
         if standing.broken is not None:
-            raise self._broken(taken, standing.broken)
+            raise self._broken(taken, standing.broken, resumed.barrier)
         newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
         taken = replace(taken, planned=max(taken.planned, newest))
         require_no_skips(self._job, taken, self._repeats, may_have_more=may_have_more(taken.planned))
@@ -54,6 +67,11 @@ class CatchingUp:
         if self._keeper is None or resumed.abandons is not None:
             return _NO_PLANS
         return self._keeper.log().behind(resumed.barrier)
+
+    def ship_left(self, resumed: Resumed) -> None:
+        """What the run before could not make durable, of the batches in the directory that this run has taken over."""
+        if self._keeper is not None and resumed.is_local and resumed.barrier is not None:
+            self._keeper.ship_left(resumed.directory, resumed.durable, resumed.barrier)
 
     def catch_up(self, directory: RunDirectory) -> None:
         """Repeat what is planned behind the directory's newest batch. After this the query may start in it."""
@@ -76,7 +94,7 @@ class CatchingUp:
         following = BatchId(0 if barrier is None else barrier + 1)
         standing = self._read(keeper, barrier, following)
         if standing.broken is not None:
-            raise self._broken(taken, standing.broken)
+            raise self._broken(taken, standing.broken, barrier)
         own = standing_offsets(directory, following)
         if own is None:
             return list(standing.plans)
@@ -86,8 +104,7 @@ class CatchingUp:
                 f"could not start job {self._job!r}: {taken.writer} has batch {following} already, "
                 f"{directory.location} has planned it one way and run {plans[0].fencing_epoch} another: nobody can "
                 "tell which rows it got",
-                hint="compare the rows of the sink with those of the source; then begin anew behind a checkpoint: "
-                "--from-checkpoint",
+                hint=f"compare the rows of the sink with those of the source; then {self._ways_out(taken, barrier)}",
             )
         return plans
 
@@ -102,10 +119,12 @@ class CatchingUp:
             newest = keeper.newest
             return Standing((newest,) if newest.batch_id == following else ())
 
-    def _broken(self, taken: Taken, broken: str) -> Conflict:
+    def _ways_out(self, taken: Taken, barrier: BatchId | None) -> str:
+        return ways_out(self._journal.state, taken, barrier, self._host)
+
+    def _broken(self, taken: Taken, broken: str, barrier: BatchId | None) -> Conflict:
         return Conflict(
             f"could not start job {self._job!r}: {broken}; {taken.writer} may have that batch, and it cannot be "
             "repeated as it was: its rows would be lost, or come twice",
-            hint="start it where the run before left its work directory; or put the plan back from a copy of the home; "
-            "or begin anew behind a checkpoint, with what the sink got since taken out: --from-checkpoint",
+            hint=f"put the plan back from a copy of the home; or {self._ways_out(taken, barrier)}",
         )

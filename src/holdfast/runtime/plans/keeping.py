@@ -5,7 +5,8 @@ long as the store it was given does, and no longer: then the batch goes on, its 
 an alarm says so, and they are shipped when the home answers again. With `require` the batch waits instead.
 
 A batch that went on without a durable plan may meet another run's plan of the same batch. That shows when its plan is
-shipped, or when a recovery finds that the sink has more than the home has plans of.
+shipped, or when a recovery finds that the sink has more than the home has plans of. A run that takes over the directory
+of such a run ships what that one could not: later plans would stand behind a gap otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Literal
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings, StorageError
 from holdfast.identifiers import AttemptId, BatchId
 from holdfast.job_log import log
-from holdfast.plans.log import PlanLog
+from holdfast.plans.afterwards import batches_in, plans_of
+from holdfast.plans.log import PlanLog, plan_batches
 from holdfast.plans.plan import Plan
 from holdfast.plans.spark_logs import Directory, SourceLogs, planned
 from holdfast.repository.journal import Journal
@@ -102,10 +104,9 @@ class PlanKeeper:
         assert self._logs is not None
         epoch = self._journal.fencing_epoch
         plan = planned(self._directory, self._logs, batch, offsets, epoch, self._new_attempt())
-        if self.mode == "prefer" and self.late_since is not None:
-            self._remember(self._log, plan, None)
-            return
-        self._require_own(plan, self._created(self._log, plan, cancelled))
+        standing = self._put(self._log, plan, cancelled)
+        if standing is not None:
+            self._require_own(plan, standing)
 
     def take_along(self, directory: Directory, barrier: BatchId | None, offsets: bytes) -> Plan:
         """The standing plan of the batch behind the barrier, which the directory has planned and the home does not
@@ -113,16 +114,48 @@ class PlanKeeper:
         batch = BatchId(0 if barrier is None else barrier + 1)
         logs, epoch = SourceLogs(directory, barrier), self._journal.fencing_epoch
         plan = planned(directory, logs, batch, offsets, epoch, self._new_attempt())
-        return self._created(self.log(), plan, lambda: False)
+        return self._put(self.log(), plan, lambda: False) or plan
 
-    def _created(self, log_of_line: PlanLog, plan: Plan, cancelled: Callable[[], bool]) -> Plan:
+    def ship_left(self, directory: Directory, after: BatchId | None, upto: BatchId) -> None:
+        """Make the plans of batches that the directory has run durable, as far as the home lacks them: of those behind
+        `after`, the newest checkpoint's. Those that the home does not take now are late."""
+        log_of_line, epoch = self.log(), self._journal.fencing_epoch
+        wanted = batches_in(directory, after, upto)
+        known = self._known(log_of_line) | self._late_batches()
+        missing = tuple(batch for batch in wanted if batch not in known)
+        for plan in plans_of(directory, missing, epoch, self._new_attempt):
+            standing = self._put(log_of_line, plan, lambda: False)
+            if standing is not None and standing.offsets != plan.offsets:
+                self._tell_conflict(plan, standing)
+        if missing:
+            log.info("this run ships the plans of batches %s to %s: the run before could not", missing[0], missing[-1])
+
+    def _known(self, log_of_line: PlanLog) -> frozenset[BatchId]:
+        try:
+            return plan_batches(self._store, log_of_line.folder)
+        except StorageError as error:
+            log.debug("which plans the home has cannot be told now: %s", error.message)
+            return frozenset()
+
+    def _late_batches(self) -> frozenset[BatchId]:
+        with self._lock:
+            return frozenset(plan.batch_id for _, plan in self._late)
+
+    def _put(self, log_of_line: PlanLog, plan: Plan, cancelled: Callable[[], bool]) -> Plan | None:
+        """The plan that stands, None when it is late: plans become durable in the order of their batches."""
+        if self.mode == "prefer" and self.late_since is not None:
+            self._remember(log_of_line, plan, None)
+            return None
+        return self._created(log_of_line, plan, cancelled)
+
+    def _created(self, log_of_line: PlanLog, plan: Plan, cancelled: Callable[[], bool]) -> Plan | None:
         while True:
             try:
                 standing = log_of_line.create(plan)
             except StorageError as error:
                 if self.mode == "prefer":
                     self._remember(log_of_line, plan, error)
-                    return plan
+                    return None
                 self._tell(f"batch {plan.batch_id} waits for its plan to be durable: {error.message}")
                 if cancelled():
                     raise
@@ -179,7 +212,7 @@ class PlanKeeper:
                 with self._lock:
                     self._late.popleft()
                 self.newest = standing
-                if standing.attempt != plan.attempt:
+                if standing.offsets != plan.offsets:
                     self._tell_conflict(plan, standing)
             self._post(lambda: self._alarms.clear(LATE, "every plan is durable again"))
         except StorageError as error:

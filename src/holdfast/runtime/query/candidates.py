@@ -64,6 +64,7 @@ class Candidates:
         can."""
         while True:
             try:
+                self._catching_up.ship_left(resumed)
                 self._catching_up.catch_up(resumed.directory)
                 self._query.start(resumed.directory, self._supervisor)
             except StartFailed as error:

@@ -214,7 +214,14 @@ def query_parts(
     )
     supervision = Supervision(settings.restart_delay_s, settings.restart_attempts, settings.restart_same_error)
     plans = _plan_keeper(storage, threads)
-    catching_up = CatchingUp(job=location.job, query=query, keeper=plans, repeats=settings.repeats)
+    catching_up = CatchingUp(
+        job=location.job,
+        query=query,
+        journal=journal,
+        keeper=plans,
+        repeats=settings.repeats,
+        host=around.process.host,
+    )
     keep = plans.keep if plans is not None else None
     candidates = Candidates(
         query=query,
