@@ -162,6 +162,7 @@ class Outsider:
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"outsider {self.scene.world.seed}")
+        self.losses = random.Random(f"losses {self.scene.world.seed}")
         self.process = Process("outside")
 
     def begin(self) -> None:
@@ -180,7 +181,7 @@ class Outsider:
                 probability = getattr(self.scene.outside, name)
                 if probability and self.random.random() < probability:
                     act(self)
-            if self.scene.plans_lost and self.random.random() < self.scene.plans_lost:
+            if self.losses.random() < self.scene.plans_lost:
                 self.lose_plan()
 
     # --- the table ---
@@ -297,7 +298,7 @@ class Outsider:
         disk = self.scene.disk
         keys = sorted(key for key in disk.objects if is_plan(key))[:-2]
         if self.incident is None and keys:
-            key = self.random.choice(keys)
+            key = self.losses.choice(keys)
             lost = disk.objects.pop(key)
             self._happens(f"{key} is lost", lambda: disk.objects.update({key: lost}))
 

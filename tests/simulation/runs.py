@@ -164,7 +164,7 @@ class Scene:
         self.table.keeps_versions = bool(self.outside.table_restored)
         if self.outside.own_writer:
             self.own = OwnTable()
-            if self.world.seed % 3 == 0:
+            if self.world.seed % 5 == 3:
                 self.plans_lost = self.plans_lost or 0.1
         self.liveness_is_watched = "skew" in self.enabled
         proves = bool(self.enabled & {"io_errors", "stray", "stray_spell"})

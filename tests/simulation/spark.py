@@ -264,9 +264,6 @@ class SimulatedQuery:
         self._world.hesitate()
         if not self._wanted:
             return
-        if skipped and batch == 0:
-            # Not what Spark does: a checkpoint of a directory whose very first batch was skipped holds no state.
-            raise _StateMissing
         if not skipped:
             self._write_state(directory, batch, begin, end)
         self._world.hesitate()

@@ -35,7 +35,10 @@ class Repeat:
 
 
 def repeats(plans: Sequence[Plan], sink_has: BatchId | None, *, stateful: bool) -> tuple[Repeat, ...]:
-    """`sink_has`: the newest batch that the sink has, None when it has none or cannot tell."""
+    """`sink_has`: the newest batch that the sink has, None when it has none or cannot tell.
+
+    Batch 0 is always run alone, so that it can be seen whether it ran: `CatchingUp`.
+    """
     found: list[Repeat] = []
     for position, plan in enumerate(plans):
         last = position == len(plans) - 1
@@ -43,6 +46,6 @@ def repeats(plans: Sequence[Plan], sink_has: BatchId | None, *, stateful: bool) 
             # The commit of a batch needs the watermark of the next one, which the last plan does not know.
             how = How.COMMIT if not stateful and not last else How.DISCARD
         else:
-            how = How.LEAVE if last else How.WRITE
+            how = How.LEAVE if last and plan.batch_id > 0 else How.WRITE
         found.append(Repeat(plan, how))
     return tuple(found)

@@ -115,6 +115,12 @@ def commit(directory: Directory, plan: Plan, following: Plan) -> None:
     directory.write_atomic(f"commits/{plan.batch_id}", version.encode() + b"\n" + msgspec.json.encode(values))
 
 
+def take_back_commit(directory: Directory, batch: BatchId) -> None:
+    """So that Spark, started there, runs the batch again."""
+    directory.remove(f"commits/.{batch}.crc")
+    directory.remove(f"commits/{batch}")
+
+
 def standing_offsets(directory: Directory, batch: BatchId) -> bytes | None:
     """What the directory itself has planned for the batch."""
     return directory.read(f"offsets/{batch}") if str(batch) in directory.names("offsets") else None
@@ -123,6 +129,11 @@ def standing_offsets(directory: Directory, batch: BatchId) -> bytes | None:
 def is_stateful(directory: Directory) -> bool:
     """By what the batches before have left."""
     return bool(directory.names("state"))
+
+
+def has_state(directory: Directory) -> bool:
+    """Whether a batch has written state. A batch that the sink skips leaves at most a description of it."""
+    return any(name.isdigit() for operator in directory.names("state") for name in directory.names(f"state/{operator}"))
 
 
 def _paths(directory: Directory) -> Iterator[tuple[str, int]]:

@@ -14,8 +14,8 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
 from holdfast.plans.log import Standing
 from holdfast.plans.plan import Plan
-from holdfast.plans.replay import repeats
-from holdfast.plans.spark_logs import is_stateful, standing_offsets
+from holdfast.plans.replay import How, Repeat, repeats
+from holdfast.plans.spark_logs import has_state, is_stateful, standing_offsets, take_back_commit
 from holdfast.repository.journal import Journal
 from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_no_skips
 from holdfast.runtime.plans.keeping import PlanKeeper
@@ -79,14 +79,35 @@ class CatchingUp:
             return
         barrier = directory.newest_barrier()
         plans = self._plans_behind(self._keeper, directory, barrier, taken)
-        sink_has = taken.newest if taken.known else None
+        sink_has = taken.newest if self._is_trusted(taken) else None
         # Of a directory that begins it cannot be seen whether there will be state.
         steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
         if steps:
             log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
-            self._query.repeat(directory, steps)
+            self._repeat(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
         self._keeper.begin(directory, newest)
+
+    def _is_trusted(self, taken: Taken) -> bool:
+        """A writer that takes ids again may have got those of a line that was left: its newest one tells nothing."""
+        return taken.known and (self._repeats == "refuse" or taken.always_skips)
+
+    def _repeat(self, directory: RunDirectory, steps: tuple[Repeat, ...]) -> None:
+        first, *rest = steps
+        if first.batch_id == 0:
+            self._begin(directory, first)
+            steps = tuple(rest)
+        if steps:
+            self._query.repeat(directory, steps)
+
+    def _begin(self, directory: RunDirectory, first: Repeat) -> None:
+        """A run that was taken over alive may write batch 0 at this very moment. The sink then skips it here, without
+        running it, and nothing in the directory tells that there should be state: checkpoints would be made without.
+        So where no state appears the batch is run again for its sake. Of a later one Spark misses the state itself."""
+        self._query.repeat(directory, (first,))
+        if first.how is How.WRITE and not has_state(directory):
+            take_back_commit(directory, first.batch_id)
+            self._query.repeat(directory, (Repeat(first.plan, How.DISCARD),))
 
     def _plans_behind(
         self, keeper: PlanKeeper, directory: RunDirectory, barrier: BatchId | None, taken: Taken

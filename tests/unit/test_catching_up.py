@@ -1,0 +1,114 @@
+"""A directory is brought to where the plans end, and a batch that a sink has skipped is not taken for one that ran."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId, JobName
+from holdfast.plans.replay import How, Repeat
+from holdfast.plans.spark_logs import put_in_place
+from holdfast.runtime.own_writer import Taken
+from holdfast.runtime.plans.catching_up import CatchingUp
+from tests.unit.test_keeping_plans import OFFSETS, Kept
+from tests.unit.test_plans import Folder
+
+
+class Directory(Folder):
+    location = "/work/1-1"
+
+    def newest_barrier(self) -> BatchId | None:
+        return max((BatchId(int(name)) for name in self.names("commits") if name.isdigit()), default=None)
+
+
+class IdempotentWriter:
+    """As Spark does with a sink that skips batch ids that it has seen; `another` has got there first."""
+
+    def __init__(self, *, stateful: bool, another: int | None = None, newest: int | None = None) -> None:
+        self.stateful = stateful
+        self.newest = newest
+        self.another = another
+        self.ran: list[tuple[int, How]] = []
+
+    def own_writer(self, directory: Any) -> Taken:
+        return Taken("the table", None if self.newest is None else BatchId(self.newest), known=True)
+
+    def repeat(self, directory: Directory, steps: Sequence[Repeat]) -> None:
+        for step in steps:
+            put_in_place(directory, step.plan)
+            if step.how is How.LEAVE:
+                return
+            self.ran.append((step.batch_id, step.how))
+            skipped = step.how is How.WRITE and step.batch_id == self.another
+            if self.stateful:
+                directory.write_atomic("state/0/_metadata/metadata", b"v1")
+            if self.stateful and not skipped:
+                directory.write_atomic(f"state/0/0/{step.batch_id + 1}.delta", b"state")
+            directory.write_atomic(f"commits/{step.batch_id}", b"v1\n{}")
+            directory.write_atomic(f"commits/.{step.batch_id}.crc", b"crc")
+
+
+def caught_up(root: Path, query: IdempotentWriter, batches: int, repeats: Any = "refuse") -> Directory:
+    kept = Kept(root, "require")
+    for batch in range(batches):
+        kept.keep(batch)
+    directory = Directory(root / "restored")
+    _catching_up(kept, query, repeats).catch_up(cast(Any, directory))
+    return directory
+
+
+def _catching_up(kept: Kept, query: IdempotentWriter, repeats: Any) -> CatchingUp:
+    return CatchingUp(
+        job=JobName("orders"),
+        query=cast(Any, query),
+        journal=kept.history.journal,
+        keeper=kept.keeper,
+        repeats=repeats,
+        host="here",
+    )
+
+
+def test_a_first_batch_that_another_run_wrote_meanwhile_is_run_for_the_sake_of_its_state(tmp_path: Path) -> None:
+    """A run that was taken over alive writes batch 0 between the question what the sink has and the write."""
+    query = IdempotentWriter(stateful=True, another=0)
+    directory = caught_up(tmp_path, query, 1)
+    assert query.ran == [(0, How.WRITE), (0, How.DISCARD)]
+    assert directory.names("state/0/0") == ["1.delta"]
+    assert directory.newest_barrier() == 0
+
+
+def test_a_first_batch_that_ran_is_run_once(tmp_path: Path) -> None:
+    query = IdempotentWriter(stateful=True)
+    directory = caught_up(tmp_path, query, 2)
+    assert query.ran == [(0, How.WRITE)]
+    assert directory.read("offsets/1") == OFFSETS, "the query begins with the one that is left"
+
+
+def test_what_the_sink_has_is_discarded_and_the_rest_is_written(tmp_path: Path) -> None:
+    query = IdempotentWriter(stateful=True, newest=1)
+    caught_up(tmp_path, query, 4)
+    assert query.ran == [(0, How.DISCARD), (1, How.DISCARD), (2, How.WRITE)]
+
+
+def test_the_position_of_a_writer_that_takes_ids_again_may_be_of_another_line(tmp_path: Path) -> None:
+    """It went back, and got batch 1 of the line that was left: that of this line is not discarded."""
+    query = IdempotentWriter(stateful=True, newest=1)
+    caught_up(tmp_path, query, 3, repeats="accept")
+    assert query.ran == [(0, How.WRITE), (1, How.WRITE)]
+
+
+def test_a_gap_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    kept.history.complete(2, batch=0)
+    kept.history.run()
+    kept.keep(1)
+    kept.keep(3)
+    directory = Directory(tmp_path / "restored")
+    directory.write_atomic("commits/0", b"v1\n{}")
+    with pytest.raises(Conflict, match="no plan of batch 2, but one of 3") as refused:
+        _catching_up(kept, IdempotentWriter(stateful=True, newest=3), "refuse").catch_up(cast(Any, directory))
+    assert "--from-checkpoint 2 --repeats accept" in (refused.value.hint or "")
