@@ -51,4 +51,5 @@ class Options(TypedDict, total=False):
     storage_deadline: Duration
     stop_timeout: Duration
     spark_log: str | Path | None
-    alarms: Sequence[Receiver]
+    alive_url: str | None
+    alarms: Sequence[Receiver | str]

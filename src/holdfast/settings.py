@@ -25,6 +25,8 @@ _DURATION_RULE = "must be a duration such as '500ms', '10s', '5m', '1h', or a ti
 _BYTES = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KB|MB|GB|KiB|MiB|GiB)/s")
 
+_WEB_URL = re.compile(r"https?://[^/\s]+")
+
 Duration = str | timedelta
 
 
@@ -120,6 +122,8 @@ class RunSettings:
     stop_timeout: Duration = "2m"
     """How long a stop may take, from the signal to the end of the process. The next start finishes what is left; the
     output is still exact."""
+    alive_url: str | None = None
+    """A dead man's switch: this URL is called once a minute while the run makes progress and no alarm is critical."""
     spark_log: str | Path | None = None
     """A file for the output of Spark, when holdfast starts the JVM; None or "-": standard error of this process."""
 
@@ -141,6 +145,8 @@ class RunSettings:
             raise InvalidSettings.of("work", self.work, "must be a path")
         if self.spark_log is not None and (not isinstance(self.spark_log, str | Path) or not str(self.spark_log)):
             raise InvalidSettings.of("spark_log", self.spark_log, "must be the path of a file, or -")
+        if self.alive_url is not None and not _WEB_URL.match(str(self.alive_url)):
+            raise InvalidSettings.of("alive_url", self.alive_url, "must be an http:// or https:// URL")
 
     @property
     def interval_s(self) -> float:
@@ -198,13 +204,14 @@ class Settings(RunSettings):
     sink_position: Callable[[], int | None] | None = None
     """For a writer of your own: returns the newest batch id that it has written, None for none. Called before each
     start."""
-    alarms: Sequence[Receiver] = field(default=())
-    """Functions that are called with each alarm, each in its own thread."""
+    alarms: Sequence[Receiver | str] = field(default=())
+    """Who gets the alarms. A URL (`https://` for a webhook, or one that apprise knows) gets a message when an alarm
+    begins, becomes critical and is over. A function is called with each report of an alarm, in a thread of its own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.alarms, list | tuple) or not all(callable(alarm) for alarm in self.alarms):
-            raise InvalidSettings.of("alarms", self.alarms, "must be a list of callables")
+        if not isinstance(self.alarms, list | tuple) or not all(map(_takes_alarms, self.alarms)):
+            raise InvalidSettings.of("alarms", self.alarms, "must be a list of URLs and callables")
         object.__setattr__(self, "alarms", tuple(self.alarms))
         if self.sink_position is not None and not callable(self.sink_position):
             raise InvalidSettings.of("sink_position", self.sink_position, "must be a function without parameters")
@@ -221,6 +228,10 @@ class Settings(RunSettings):
         if base is not None and not isinstance(base, cls):
             raise InvalidSettings.of("settings", base, "must be a holdfast.Settings")
         return dataclasses.replace(base or cls(), **cast(dict[str, Any], dict(options)))
+
+
+def _takes_alarms(receiver: object) -> bool:
+    return callable(receiver) or (isinstance(receiver, str) and "://" in receiver)
 
 
 _DURATION_LEAST = {

@@ -130,6 +130,7 @@ def test_without_an_extra_it_imports_and_is_typed(made: Made) -> None:
         (("run", "orders.py", "--home", HERE, "--job", "orders"), "spark"),
         (("doctor", "some.log"), "doctor"),
         (("demo",), "spark"),
+        (("alarm", "test", "--alarm", "mailto://user:password@example.org"), "alarms"),
         (("jobs", "--home", "hdfs://127.0.0.1:1/home"), "hdfs"),
         (("jobs", "--home", "s3://bucket/home?profile=team&region=eu-west-1"), "aws"),
     ],

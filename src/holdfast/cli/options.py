@@ -23,6 +23,16 @@ Health = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else there.")
 ]
+AlarmUrls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alarm",
+        envvar="HOLDFAST_ALARMS",
+        metavar="URL",
+        show_default=False,
+        help="Who gets alarms: https://… for a webhook, slack://, mailto://, … by apprise; may be repeated.",
+    ),
+]
 CheckpointOption = Annotated[
     int | None, typer.Option("--checkpoint", metavar="ID", min=1, show_default=False, help="This checkpoint.")
 ]

@@ -17,13 +17,14 @@ import typer
 
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.observing import observe, refuse_if_owned
-from holdfast.cli.options import AsJson, Home
+from holdfast.cli.options import AlarmUrls, AsJson, Home
 from holdfast.cli.output import messages, print_json, print_message, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
 from holdfast.cli.progress import byte_progress
 from holdfast.cli.requirements import require_java_and_packages
 from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
+from holdfast.notifying.channels import receivers_of
 from holdfast.repository.views import job_status
 from holdfast.runtime.progress import showing_with
 from holdfast.settings import Settings
@@ -64,6 +65,7 @@ OPTION_HELP = {
     "scrub": "Read and verify every retained object once in this period, such as 7d; or off.",
     "stop_timeout": "How long a stop may take; the next start finishes what is left.",
     "spark_log": "A file for the output of Spark; - for standard error. Default: WORK/JOB.spark.log.",
+    "alive_url": "A URL that is called once a minute while all is well: a dead man's switch.",
     "storage_deadline": "How long a call to a remote home is retried before it fails.",
 }
 """Every field of Settings that can be set on the command line."""
@@ -96,6 +98,7 @@ def run_pipeline(
     sink: SinkUrl = None,
     conf: SparkConf = None,
     master: Master = None,
+    alarm: AlarmUrls = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
@@ -103,7 +106,7 @@ def run_pipeline(
 
     Recovers, starts the query, restarts it when it fails. SIGTERM and Ctrl-C stop it with a final checkpoint.
     """
-    settings = _settings(options)
+    settings = _settings({**options, "alarms": receivers_of(alarm or ())})
     if "WATCHDOG_USEC" in os.environ:
         faulthandler.enable(2)  # a stuck process is ended with SIGABRT, and prints its stack
     with stopping_on_signals(settings.stop_timeout_s, to_the_end=True):

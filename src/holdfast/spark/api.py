@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
 from holdfast.job_log import about, begin_step, log
+from holdfast.notifying.channels import receivers_of
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.progress import still_saying
@@ -100,6 +101,7 @@ def _started(
         raise InvalidSettings.of("home", home, "must be the URL of a store", hint="home='file:///var/lib/holdfast'")
     if sink is not None and not callable(getattr(sink, "stage", None)):
         raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
+    receivers = receivers_of(settings.alarms)
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = work_directory(settings.work) if settings.work is not None else default_work(home)
@@ -130,7 +132,7 @@ def _started(
     require_runnable(built, settings.output_mode, begins=location.begins)
     carry = carrier_for(spark, location)
     query = SparkQuery(spark, name, built, sink, settings, around.step, settings.sink_position)
-    return RunningJob(location, query, carry, tuple(settings.alarms))
+    return RunningJob(location, query, carry, receivers)
 
 
 def _state_file(name: JobName, home: str, settings: Settings) -> Path | None:

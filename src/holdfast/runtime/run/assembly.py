@@ -6,6 +6,7 @@ from holdfast.coordination.events import EntrySettled
 from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.rules import Rules
 from holdfast.errors import HomeReplaced
+from holdfast.notifying.channels import call
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunStarted
 from holdfast.repository.journal import Journal
@@ -24,6 +25,7 @@ from holdfast.runtime.recovery.consent import Consent
 from holdfast.runtime.recovery.recovery import Known, Recovery, Resumed
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.reports.alarms import Alarms
+from holdfast.runtime.reports.alive_calls import AliveCalls
 from holdfast.runtime.reports.history_watch import HistoryWatch
 from holdfast.runtime.reports.state_reporter import StateFile, StateReporter
 from holdfast.runtime.reports.stuck_watch import StuckWatch
@@ -68,7 +70,9 @@ def storage_parts(
             threads.post(EntrySettled(entry.id, entry.barrier_batch_id))
 
     journal = claiming.owned(settled)
-    alarms = Alarms(location.job, receivers, around.clock, around.deliver)
+    alarms = Alarms(
+        location.job, receivers, around.clock, around.deliver, home=location.home, alive=_alive_calls(location)
+    )
     reporter = StateReporter(_state_file(location, claimed), threads.lanes, around.clock)
     watch = OwnershipWatch(
         store=store,
@@ -104,6 +108,11 @@ def storage_parts(
         history=history,
         stuck=StuckWatch(alarms.raise_alarm, alarms.clear),
     )
+
+
+def _alive_calls(location: JobLocation) -> AliveCalls | None:
+    url = location.settings.alive_url
+    return None if url is None else AliveCalls(url, call, location.around.clock)
 
 
 def checkpoint_parts(

@@ -15,7 +15,8 @@ from holdfast.repository.journal import READERS
 from holdfast.repository.ownership import current_process
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.ownership.ownership_watch import Beats, beating_in_a_thread
-from holdfast.runtime.reports.alarms import AtOnce, Delivery, InThread
+from holdfast.runtime.reports.alarms import AtOnce, Delivery
+from holdfast.runtime.reports.posting import delivery_to
 from holdfast.sinks.protocol import Step, no_step
 
 
@@ -42,7 +43,7 @@ class Environment:
     @classmethod
     def real(cls, step: Step = no_step, identity: str | None = None) -> "Environment":
         around = cls(SystemClock(), current_process(identity), _new_attempt, random.random, step)  # noqa: TID251
-        return replace(around, beating=beating_in_a_thread, deliver=InThread)
+        return replace(around, beating=beating_in_a_thread, deliver=delivery_to)
 
 
 def _new_attempt() -> AttemptId:

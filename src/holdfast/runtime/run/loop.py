@@ -104,6 +104,7 @@ class Runtime:
             if not self._ending:
                 self._checkpoints.serving.poll()
         self._storage.stuck.look(self._lanes.busy_since(), now)
+        self._storage.alarms.look(now)
         if self._ending:
             return
         self._checkpoints.index.poll()
