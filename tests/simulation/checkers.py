@@ -124,6 +124,8 @@ class Checkers:
         """Whether nothing sound may be passed over."""
         self.polite: set[Process] = set()
         """Who takes a job only from a run that is dead."""
+        self.has_seen_a_claim: set[Process] = set()
+        """Owners behind which a claim stood for a moment, and was taken back: they may have ended because of it."""
         self._beats: dict[Process, list[float]] = {}
         self._recorded_its_end: set[Process] = set()
 
@@ -458,6 +460,8 @@ class Checkers:
         if not (broken and isinstance(claim, RunStarted) and sequence == self._head and self.owned_by(process)):
             return False
         self._head, self._tip, self._place, self._owner = self._before_claim
+        if self._owner is not None:
+            self.has_seen_a_claim.add(self._owner[1])
         del self._entries[sequence], self._newest[process]
         return True
 

@@ -347,8 +347,9 @@ class SimulatedRun:
         self._scene.checkers.require(
             not exceeded or self._place.settings.on_exceeded == "fail", "checkpoint failures stopped the pipeline"
         )
-        owner = self._scene.checkers.owned_by(self.process)
-        alone = owner and not self._scene.checkers.anybody_astray
+        checkers = self._scene.checkers
+        owner = checkers.owned_by(self.process) and self.process not in checkers.has_seen_a_claim
+        alone = owner and not checkers.anybody_astray
         self._scene.checkers.require(not (isinstance(failure, Fenced) and alone), "a run was fenced by nobody")
         strange = self._scene.outsider.incidents or self._scene.table.is_touched or self._scene.own is not None
         refused = isinstance(failure, Conflict) and not strange
@@ -552,9 +553,12 @@ class Operator:
             self._scene.checkers.require(not left, f"left behind by earlier runs: {left[:3]}")
 
     def _undisturbed_run(self) -> SimulatedRun:
-        last = self._last_run()
+        last, tries = self._last_run(), 1
         while isinstance(last.failure, OwnedByAnotherRun | Fenced) or _asked_too_early(last.failure):
-            last = self._last_run()  # a run that woke up was quicker, which is no failure
+            if tries == _ATTEMPTS:  # a run that folds its journal faster than another can claim is stopped by a person
+                for run in self._scene.runs:
+                    self._world.crash(run.process)
+            last, tries = self._last_run(), tries + 1  # a run that woke up was quicker, which is no failure
         return last
 
     def _last_run(self) -> SimulatedRun:
