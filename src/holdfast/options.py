@@ -51,5 +51,7 @@ class Options(TypedDict, total=False):
     storage_deadline: Duration
     stop_timeout: Duration
     spark_log: str | Path | None
+    metrics_port: int | None
+    metrics_address: str
     alive_url: str | None
     alarms: Sequence[Receiver | str]

@@ -122,6 +122,10 @@ class RunSettings:
     stop_timeout: Duration = "2m"
     """How long a stop may take, from the signal to the end of the process. The next start finishes what is left; the
     output is still exact."""
+    metrics_port: int | None = None
+    """Serve metrics for Prometheus at `http://ADDRESS:PORT/metrics`; 0 for any free port."""
+    metrics_address: str = "127.0.0.1"
+    """The address to serve metrics at; "0.0.0.0" for every one of this host."""
     alive_url: str | None = None
     """A dead man's switch: this URL is called once a minute while the run makes progress and no alarm is critical."""
     spark_log: str | Path | None = None
@@ -145,6 +149,8 @@ class RunSettings:
             raise InvalidSettings.of("work", self.work, "must be a path")
         if self.spark_log is not None and (not isinstance(self.spark_log, str | Path) or not str(self.spark_log)):
             raise InvalidSettings.of("spark_log", self.spark_log, "must be the path of a file, or -")
+        if self.metrics_port is not None:
+            _require_count("metrics_port", self.metrics_port, 0)
         if self.alive_url is not None and not _WEB_URL.match(str(self.alive_url)):
             raise InvalidSettings.of("alive_url", self.alive_url, "must be an http:// or https:// URL")
 

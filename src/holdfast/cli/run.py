@@ -65,6 +65,8 @@ OPTION_HELP = {
     "scrub": "Read and verify every retained object once in this period, such as 7d; or off.",
     "stop_timeout": "How long a stop may take; the next start finishes what is left.",
     "spark_log": "A file for the output of Spark; - for standard error. Default: WORK/JOB.spark.log.",
+    "metrics_port": "Serve metrics for Prometheus at this port.",
+    "metrics_address": "The address to serve metrics at; 0.0.0.0 for every one of this host.",
     "alive_url": "A URL that is called once a minute while all is well: a dead man's switch.",
     "storage_deadline": "How long a call to a remote home is retried before it fails.",
 }

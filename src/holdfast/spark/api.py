@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
 from holdfast.job_log import about, begin_step, log
+from holdfast.monitoring.metrics_server import metrics_of
 from holdfast.notifying.channels import receivers_of
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
@@ -102,6 +103,8 @@ def _started(
     if sink is not None and not callable(getattr(sink, "stage", None)):
         raise InvalidSettings.of("sink", sink, "must be a sink such as holdfast.sinks.Delta('/data/orders')")
     receivers = receivers_of(settings.alarms)
+    if settings.metrics_port is not None:
+        metrics_of(list)  # refuses where prometheus-client is missing
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = work_directory(settings.work) if settings.work is not None else default_work(home)

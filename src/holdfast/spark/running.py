@@ -13,9 +13,10 @@ from pyspark.sql.streaming import StreamingQuery
 from holdfast.alarm import Receiver
 from holdfast.coordination.commands import AnswerRequest
 from holdfast.coordination.events import Kind
-from holdfast.errors import CheckpointFailed, HoldfastError, JobFailed, StopAsked, StopOverdue
+from holdfast.errors import CheckpointFailed, HoldfastError, InvalidSettings, JobFailed, StopAsked, StopOverdue
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
+from holdfast.monitoring.metrics_server import MetricsServer
 from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.lanes import DOING, ThreadLanes
 from holdfast.runtime.reports.status import JobStatus
@@ -61,6 +62,7 @@ class RunningJob:
             if isinstance(error, Exception):
                 raise as_holdfast_error(error) from error
             raise
+        self._metrics = _metrics_server(location, self._runtime)
         threading.Thread(target=about_the_same(self._drive), name="holdfast-coordinator", daemon=True).start()
 
     @property
@@ -167,11 +169,27 @@ class RunningJob:
                 return
             self._over = True
         self._lanes.close()
+        if self._metrics is not None:
+            self._metrics.close()
         self._runtime.close_alarms(min(_ALARMS_CLOSE_S, max(0.0, self._stop_by - time.monotonic())))
         if failure is None:
             self._done.set_result(None)
         else:
             self._done.set_exception(failure)
+
+
+def _metrics_server(location: JobLocation, runtime: Runtime) -> MetricsServer | None:
+    """Metrics are no reason not to run: a port that is taken is a warning."""
+    settings = location.settings
+    if settings.metrics_port is None:
+        return None
+    try:
+        server = MetricsServer(settings.metrics_address, settings.metrics_port, lambda: [runtime.observation()])
+    except InvalidSettings as error:
+        log.warning("%s. Try: %s", error.message, error.hint)
+        return None
+    log.info("metrics are at http://%s:%s/metrics", settings.metrics_address, server.port)
+    return server
 
 
 def _limit(timeout: Duration | None) -> float | None:

@@ -34,6 +34,8 @@ from holdfast.coordination.history import CheckpointRecord
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import RequestId
 from holdfast.job_log import log
+from holdfast.repository.liveness import Liveness
+from holdfast.repository.views import Observation
 from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.query.query_life import Happenings, QueryDone, QueryLife, QueryResumed, Seen
 from holdfast.runtime.reports.state_reporter import report_of
@@ -123,6 +125,19 @@ class Runtime:
     def close_alarms(self, limit: float) -> None:
         """The run has ended: receivers get this many seconds for their last alarms."""
         self._storage.alarms.close(limit)
+
+    def observation(self) -> Observation:
+        """The job as this run knows it; from any thread."""
+        storage, report = self._storage, self._storage.reporter.latest
+        return Observation(
+            job=storage.location.job,
+            home=storage.location.home,
+            state=storage.journal.state,
+            heartbeat=None,
+            alive=True,
+            now=self._clock.wall(),
+            liveness=Liveness(True, "this process", "process", 0.0, self._around.process, report),
+        )
 
     # Called by the user, from any thread.
 
