@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.stores.processes import free_port, installed, required, running
+from tests.stores.processes import free_port, installed, maven_artifact, required, running
 
 BROKER = {"org.apache.kafka:kafka_2.13": "3.9.2"}
 KAFKA = {
@@ -26,6 +26,8 @@ DELTA = {
     "io.delta:delta-storage": "4.4.0",
 }
 DELTA_SPARK = "4.2.1"
+ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+ICEBERG_SPARK = "4.1.4"
 DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -49,6 +51,11 @@ def kafka_jars() -> list[Path]:
 
 def delta_jars() -> list[Path]:
     return _files(DELTA)
+
+
+def iceberg_jars() -> list[Path]:
+    _, name, version = ICEBERG.split(":")
+    return [maven_artifact(ICEBERG, f"iceberg/{name}-{version}.jar")]
 
 
 def _files(artifacts: Mapping[str, str]) -> list[Path]:

@@ -1,6 +1,8 @@
-"""kill -9 of a driver whose query has a writer of its own, with its disk wiped: Spark's file sink has every row once.
+"""kill -9 of a driver whose query has a writer of its own, with its disk wiped: the sink has every row once.
 
-Two kills take about two minutes; `make torture` has more.
+Spark's file sink, Delta's, Iceberg's, and functions that merge into Delta, append to it with a transaction id, and
+upsert into PostgreSQL. Delta and Iceberg run under the newest Spark that they exist for. A kill takes about half a
+minute on an idle machine. `make long` has a few, `make torture` all: `HOLDFAST_KILLS` of each.
 """
 
 import json
@@ -10,36 +12,108 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.compat.environments import interpreter_of
+from tests.end_to_end.connectors import DELTA_SPARK, ICEBERG_SPARK
+from tests.end_to_end.own_writer_driver import submit_arguments
+from tests.end_to_end.postgres import postgres_server, sql
 from tests.patience import PATIENCE
+from tests.torture import TORTURE
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "4")) // 2
+KILLS = int(os.environ.get("HOLDFAST_KILLS", "2"))
 SEED = int(os.environ.get("HOLDFAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
+EVERY_S = 0.3
+"""Between two files of the source `files`."""
+PER_FILE = 20
+
+CASES = [
+    ("files", "stateful", "rate"),
+    ("files", "stateless", "rate"),
+    ("postgres", "stateful", "files"),
+    ("delta", "stateful", "rate"),
+]
+if TORTURE:
+    CASES += [
+        ("files", "stateful", "files"),
+        ("postgres", "stateless", "rate"),
+        ("delta", "stateless", "files"),
+        ("iceberg", "stateful", "rate"),
+        ("iceberg", "stateless", "files"),
+        ("merge", "stateful", "rate"),
+        ("merge", "stateless", "files"),
+        ("transaction", "stateful", "files"),
+        ("transaction", "stateless", "rate"),
+    ]
+
+
+def python_for(writer: str) -> str:
+    if writer == "iceberg":
+        return interpreter_of(ICEBERG_SPARK)
+    return interpreter_of(DELTA_SPARK) if writer in ("delta", "merge", "transaction") else sys.executable
+
+
+class Story:
+    def __init__(self, root: Path, writer: str, kind: str, source: str, postgres: str) -> None:
+        self.root = root
+        self.log = root / "driver.log"
+        self._writer = writer
+        self._arguments = [str(root), writer, kind, source]
+        python = python_for(writer)
+        self._python = python
+        self._environment = os.environ | {
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_SUBMIT_ARGS": submit_arguments(root, writer),
+            "HOLDFAST_POSTGRES": postgres,
+        }
+        for name in ("home", "in"):
+            (root / name).mkdir()
+        self.postgres = postgres
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [self._python, "-m", "tests.end_to_end.own_writer_driver", *arguments]
+
+    def life(self) -> "Driver":
+        return Driver(self._command(*self._arguments), self._environment, self.log)
+
+    def planned(self) -> int:
+        """The newest batch in the work directory."""
+        names = (path.name for path in self.root.glob("work/numbers/*/offsets/[0-9]*"))
+        return max((int(name) for name in names if name.isdigit()), default=-1)
+
+    def completed(self) -> int:
+        journal = (self.root / "home").glob("numbers/journal/*")
+        return sum(b"checkpoint-completed" in path.read_bytes() for path in journal)
+
+    def rows(self) -> list[int]:
+        """What readers of the sink see."""
+        if self._writer == "postgres":
+            return [int(line) for line in sql(self.postgres, "SELECT value FROM numbers ORDER BY value;").split()]
+        command = self._command(str(self.root), self._writer, "read")
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=True)
+        return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 class Driver:
-    def __init__(self, root: Path, kind: str) -> None:
-        self._root = root
-        environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": _SUBMIT}
-        self._log = (root / "driver.log").open("ab")
+    def __init__(self, command: list[str], environment: dict[str, str], log: Path) -> None:
+        self._path = log
+        self._log = log.open("ab")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.end_to_end.own_writer_driver", str(root), kind],
-            stdout=self._log,
-            stderr=self._log,
-            env=environment,
-            start_new_session=True,
+            command, stdout=self._log, stderr=self._log, env=environment, start_new_session=True
         )
 
     def wait_for(self, happened: Callable[[], bool]) -> None:
         ends = time.monotonic() + PATIENCE
         while not happened():
-            assert self._process.poll() is None, (self._root / "driver.log").read_text()[-3000:]
-            assert time.monotonic() < ends, (self._root / "driver.log").read_text()[-3000:]
+            assert self._process.poll() is None, self._path.read_text()[-3000:]
+            assert time.monotonic() < ends, self._path.read_text()[-3000:]
             time.sleep(0.05)
 
     def end(self, how: signal.Signals) -> None:
@@ -52,55 +126,61 @@ class Driver:
         self._log.close()
 
 
-_SUBMIT = (
-    "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=1 "
-    "--conf spark.sql.streaming.stateStore.providerClass="
-    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider pyspark-shell"
-)
+@contextmanager
+def writing_files(folder: Path) -> Iterator[None]:
+    """Numbers, some of them twice, for the source `files`."""
+    over = threading.Event()
 
+    def write() -> None:
+        number = 0
+        while not over.wait(EVERY_S):
+            first = number * PER_FILE
+            now = datetime.now(UTC)
+            rows = [(value, now + timedelta(milliseconds=value - first)) for value in range(first, first + PER_FILE)]
+            lines = [json.dumps({"value": value, "timestamp": time.isoformat()}) for value, time in rows]
+            hidden = folder / f".{number}"
+            hidden.write_text("\n".join(lines))
+            hidden.rename(folder / f"{number}.json")
+            number += 1
 
-def batches(root: Path) -> int:
-    """How many the sink has."""
-    names = (path.name.partition(".")[0] for path in (root / "out" / "_spark_metadata").glob("[0-9]*"))
-    return max((int(name) + 1 for name in names), default=0)
-
-
-def completed(root: Path) -> int:
-    return sum(b"checkpoint-completed" in path.read_bytes() for path in (root / "home").glob("numbers/journal/*"))
-
-
-def rows(root: Path) -> list[int]:
-    """What readers of the sink see: the files of its log, each once."""
-    log = root / "out" / "_spark_metadata"
-    files: dict[str, None] = {}
-    for entry in log.glob("[0-9]*"):
-        for line in entry.read_text().splitlines()[1:]:
-            files[json.loads(line)["path"]] = None
-    lines = [line for path in files for line in Path(path.removeprefix("file://")).read_text().splitlines()]
-    return sorted(json.loads(line)["value"] for line in lines)
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1200 + 240 * KILLS)
-@pytest.mark.parametrize("kind", ["stateful", "stateless"])
-def test_every_row_once(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("writer", "kind", "source"), CASES, ids=lambda part: part)
+def test_every_row_once(tmp_path: Path, writer: str, kind: str, source: str) -> None:
     print(f"HOLDFAST_SEED={SEED}")  # noqa: T201
     chance = random.Random(SEED)
-    (tmp_path / "home").mkdir()
-    for _ in range(KILLS):
-        before, had = completed(tmp_path), batches(tmp_path)
-        driver = Driver(tmp_path, kind)
-        driver.wait_for(lambda: completed(tmp_path) > before)  # noqa: B023
-        beyond = batches(tmp_path) + chance.randrange(1, 12)
-        driver.wait_for(lambda: batches(tmp_path) >= beyond)  # noqa: B023
-        time.sleep(chance.random() * 0.3)
-        driver.end(signal.SIGKILL)
-        assert batches(tmp_path) > had
-        shutil.rmtree(tmp_path / "work")
-    had = batches(tmp_path)
-    driver = Driver(tmp_path, kind)
-    driver.wait_for(lambda: batches(tmp_path) > had + 2)
-    driver.end(signal.SIGTERM)
-    found = rows(tmp_path)
+    if writer != "postgres":
+        _kill_again_and_again(Story(tmp_path, writer, kind, source, ""), chance)
+        return
+    with postgres_server(tmp_path / "postgres") as server:
+        _kill_again_and_again(Story(tmp_path, writer, kind, source, server), chance)
+
+
+def _kill_again_and_again(story: Story, chance: random.Random) -> None:
+    with writing_files(story.root / "in"):
+        for number in range(KILLS):
+            before = story.completed()
+            driver = story.life()
+            # The first one may die before there is a checkpoint: then there are only plans.
+            wanted = before if number == 0 and chance.random() < 0.5 else before + 1
+            driver.wait_for(lambda: story.completed() >= wanted and story.planned() >= 0)  # noqa: B023
+            beyond = story.planned() + chance.randrange(1, 12)
+            driver.wait_for(lambda: story.planned() >= beyond)  # noqa: B023
+            time.sleep(chance.random() * 0.3)
+            driver.end(signal.SIGKILL)
+            shutil.rmtree(story.root / "work")
+        driver = story.life()
+        driver.wait_for(lambda: story.planned() >= beyond + 2)
+        driver.end(signal.SIGTERM)
+    found = story.rows()
     assert found == list(range(found[-1] + 1))
-    assert "repeating" in (tmp_path / "driver.log").read_text()
+    assert "repeating" in story.log.read_text()

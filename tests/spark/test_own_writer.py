@@ -143,21 +143,14 @@ def test_the_log_of_the_file_sink_is_read_compacted_or_not(spark: SparkSession, 
     assert (taken.newest, taken.always_skips) == (19, True)
 
 
-def test_a_delta_table_is_asked_for_the_transaction_of_the_querys_id(spark: SparkSession, tmp_path: Path) -> None:
-    import pyarrow
-    from deltalake import CommitProperties, Transaction, write_deltalake
-
-    table, work = tmp_path / "table", tmp_path / "work"
-    writer = spark.readStream.format("rate").load().writeStream.format("delta").option("path", str(table))
-    work.mkdir()
-    assert taken_by(writer, spark, work_directory(work), None).newest is None
-    mine = CommitProperties(app_transactions=[Transaction("the-id", 7)])
-    write_deltalake(str(table), pyarrow.table({"a": [1]}), commit_properties=mine)
-    (work / "metadata").write_text('{"id":"the-id"}')
-    taken = taken_by(writer, spark, work_directory(work), None)
-    assert (taken.known, taken.newest, taken.always_skips) == (True, 7, True)
-    (work / "metadata").write_text('{"id":"another"}')
-    assert taken_by(writer, spark, work_directory(work), None).newest is None
+@pytest.mark.parametrize(("source", "path"), [("delta", "/data/out"), ("iceberg", "local.db.out")])
+def test_a_table_whose_library_the_session_lacks_cannot_be_asked(
+    spark: SparkSession, tmp_path: Path, source: str, path: str
+) -> None:
+    """That real ones are asked for the batches of the query's id: `tests/end_to_end/test_own_writer_kills.py`."""
+    (tmp_path / "metadata").write_text('{"id":"the-id"}')
+    writer = spark.readStream.format("rate").load().writeStream.format(source).option("path", path)
+    assert not taken_by(writer, spark, work_directory(tmp_path), None).known
 
 
 def test_a_batch_counts_as_planned_from_its_offsets_on(tmp_path: Path) -> None:

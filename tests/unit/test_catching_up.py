@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
+from holdfast.plans.query_id import query_id
 from holdfast.plans.replay import How, Repeat
 from holdfast.plans.spark_logs import put_in_place
 from holdfast.runtime.own_writer import Taken
@@ -28,13 +29,17 @@ class Directory(Folder):
 class IdempotentWriter:
     """As Spark does with a sink that skips batch ids that it has seen; `another` has got there first."""
 
+    sink = None
+
     def __init__(self, *, stateful: bool, another: int | None = None, newest: int | None = None) -> None:
         self.stateful = stateful
         self.newest = newest
         self.another = another
         self.ran: list[tuple[int, How]] = []
+        self.asked_for: list[str] = []
 
     def own_writer(self, directory: Any) -> Taken:
+        self.asked_for += [directory.read("metadata").decode()] if "metadata" in directory.names() else []
         return Taken("the table", None if self.newest is None else BatchId(self.newest), known=True)
 
     def repeat(self, directory: Directory, steps: Sequence[Repeat]) -> None:
@@ -112,3 +117,10 @@ def test_a_gap_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="no plan of batch 2, but one of 3") as refused:
         _catching_up(kept, IdempotentWriter(stateful=True, newest=3), "refuse").catch_up(cast(Any, directory))
     assert "--from-checkpoint 2 --repeats accept" in (refused.value.hint or "")
+
+
+def test_a_sink_is_asked_for_the_id_in_the_plans_where_there_is_no_checkpoint(tmp_path: Path) -> None:
+    """Delta and Iceberg know a batch by the query's id. Without it they would be said to have nothing."""
+    query = IdempotentWriter(stateful=True, newest=1)
+    caught_up(tmp_path, query, 2)
+    assert [query_id(asked) for asked in query.asked_for] == ["query"]

@@ -6,10 +6,9 @@ unknown, and the caller treats it like that of any unknown sink.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
@@ -18,7 +17,10 @@ from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
+from holdfast.plans.query_id import query_id
 from holdfast.runtime.own_writer import NONE_YET, Taken
+from holdfast.spark.delta_table import DeltaTable
+from holdfast.spark.iceberg_table import IcebergTable
 from holdfast.workdir.interface import WorkDirectory
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
@@ -31,22 +33,48 @@ Position = Callable[[], int | None]
 def taken_by(
     writer: DataStreamWriter, spark: SparkSession, directory: WorkDirectory, position: Position | None
 ) -> Taken:
+    """`directory` is the one that the query resumes in: it has the query's id, once there was a batch."""
     source = str(field_of(writer, "source") or "").lower()
-    path = _path(writer)
     planned = newest_planned(directory)
     if position is not None:
         return Taken("the sink of the query's own writer", _asked(position), known=True, planned=planned)
     if source in REPEATING:
         return Taken(f"the {source} sink", None, known=True, planned=planned)
-    if path is not None and (ask := _ASKED.get(source, _files if source in FILE_FORMATS else None)):
+    if (sink := _sink(writer, spark, source)) is not None:
         try:
-            newest = ask(spark, path, directory)
+            newest = sink.newest_of(_id_in(directory))
         except Exception as error:
-            log.warning("could not read the newest batch of %s: %s", path, str(error).partition("\n")[0])
+            log.warning("could not read the newest batch of %s: %s", sink.name, str(error).partition("\n")[0])
         else:
-            name = "Spark's Delta sink" if source == "delta" else "Spark's file sink"
-            return Taken(f"{name} at {path}", newest, known=True, always_skips=True, planned=planned)
+            return Taken(sink.name, newest, known=True, always_skips=True, planned=planned)
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
+
+
+class _Sink(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def newest_of(self, query: str | None) -> BatchId | None:
+        """The newest batch of that query that it skips. None for a query without an id yet: it gets one that nobody
+        has seen. Raises when that cannot be told."""
+
+
+def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> _Sink | None:
+    """None when it is not known how to ask it."""
+    if (path := _option(writer, "path")) is None:
+        return None
+    if source == "delta":
+        return DeltaTable(spark, path)
+    if source == "iceberg":
+        return IcebergTable(spark, path, _option(writer, "branch"))
+    return _FileSink(spark, path) if source in FILE_FORMATS else None
+
+
+def _id_in(directory: WorkDirectory) -> str | None:
+    try:
+        return query_id(directory.read("metadata").decode())
+    except FileNotFoundError:
+        return None
 
 
 def newest_planned(directory: WorkDirectory) -> BatchId:
@@ -62,37 +90,27 @@ def _asked(position: Position) -> BatchId | None:
     return None if answer is None else BatchId(answer)
 
 
-def _files(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId | None:
-    """Spark's file sink accepts a batch that is newer than its metadata log."""
-    jvm: Any = spark._jvm
-    folder = jvm.org.apache.hadoop.fs.Path(path, "_spark_metadata")
-    files = folder.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    if not files.exists(folder):
-        return None
-    names = [str(status.getPath().getName()) for status in files.listStatus(folder)]
-    return newest_barrier(name.removesuffix(".compact") for name in names)
+class _FileSink:
+    """Spark's file sink accepts a batch that is newer than its metadata log, whatever the query's id."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self.name = f"Spark's file sink at {path}"
+        self._spark = spark
+        self._path = path
+
+    def newest_of(self, query: str | None) -> BatchId | None:
+        jvm: Any = self._spark._jvm
+        folder = jvm.org.apache.hadoop.fs.Path(self._path, "_spark_metadata")
+        files = folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        if not files.exists(folder):
+            return None
+        names = [str(status.getPath().getName()) for status in files.listStatus(folder)]
+        return newest_barrier(name.removesuffix(".compact") for name in names)
 
 
-def _delta(spark: SparkSession, path: str, directory: WorkDirectory) -> BatchId | None:
-    """Spark's Delta sink accepts a batch that is newer than the table's transaction version for the query id."""
-    try:
-        query = json.loads(directory.read("metadata").decode())["id"]
-    except FileNotFoundError:
-        return None  # a new query gets an id that no table has
-    from deltalake import DeltaTable
-
-    if not DeltaTable.is_deltatable(path):
-        return None
-    version = DeltaTable(path).transaction_version(query)
-    return None if version is None else BatchId(version)
-
-
-_ASKED = {"delta": _delta}
-
-
-def _path(writer: DataStreamWriter) -> str | None:
+def _option(writer: DataStreamWriter, name: str) -> str | None:
     with suppress(Exception):
-        found = field_of(writer, "extraOptions").get("path")
+        found = field_of(writer, "extraOptions").get(name)
         return str(found.get()) if found.isDefined() else None
     return None
 

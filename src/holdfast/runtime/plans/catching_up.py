@@ -51,10 +51,12 @@ class CatchingUp:
 
         Raises `Conflict` when rows would be lost.
         """
-        taken = self._query.own_writer(resumed.directory)
-        if taken is None:
+        if self._query.sink is not None:
             return None
         standing = self._standing(resumed)
+        taken = self._taken(resumed.directory, standing)
+        if taken is None:
+            return None
         if standing.broken is not None:
             raise self._broken(taken, standing.broken, resumed.barrier)
         newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
@@ -73,12 +75,21 @@ class CatchingUp:
         if self._keeper is not None and resumed.is_local and resumed.barrier is not None:
             self._keeper.ship_left(resumed.directory, resumed.durable, resumed.barrier)
 
+    def _taken(self, directory: RunDirectory, standing: Standing) -> Taken | None:
+        """The sink knows the batches by the query's id. Without a checkpoint, only their plans have it."""
+        if standing.plans and "metadata" not in directory.names():
+            directory.write_atomic("metadata", standing.plans[0].metadata.encode())
+        return self._query.own_writer(directory)
+
     def catch_up(self, directory: RunDirectory) -> None:
         """Repeat what is planned behind the directory's newest batch. After this the query may start in it."""
-        if self._keeper is None or (taken := self._query.own_writer(directory)) is None:
+        if self._keeper is None or self._query.sink is not None:
             return
         barrier = directory.newest_barrier()
-        plans = self._plans_behind(self._keeper, directory, barrier, taken)
+        standing = self._read(self._keeper, barrier)
+        if (taken := self._taken(directory, standing)) is None:
+            return
+        plans = self._plans_behind(self._keeper, directory, barrier, standing, taken)
         sink_has = taken.newest if self._is_trusted(taken) else None
         # Of a directory that begins it cannot be seen whether there will be state.
         steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
@@ -110,10 +121,9 @@ class CatchingUp:
             self._query.repeat(directory, (Repeat(first.plan, How.DISCARD),))
 
     def _plans_behind(
-        self, keeper: PlanKeeper, directory: RunDirectory, barrier: BatchId | None, taken: Taken
+        self, keeper: PlanKeeper, directory: RunDirectory, barrier: BatchId | None, standing: Standing, taken: Taken
     ) -> list[Plan]:
-        following = BatchId(0 if barrier is None else barrier + 1)
-        standing = self._read(keeper, barrier, following)
+        following = _following(barrier)
         if standing.broken is not None:
             raise self._broken(taken, standing.broken, barrier)
         own = standing_offsets(directory, following)
@@ -129,7 +139,7 @@ class CatchingUp:
             )
         return plans
 
-    def _read(self, keeper: PlanKeeper, barrier: BatchId | None, following: BatchId) -> Standing:
+    def _read(self, keeper: PlanKeeper, barrier: BatchId | None) -> Standing:
         """A home that does not answer keeps no query from its restart: what this run has put there is known."""
         try:
             return keeper.log().behind(barrier)
@@ -138,7 +148,7 @@ class CatchingUp:
                 raise
             log.warning("the query starts without a look at its plans: %s", error.message)
             newest = keeper.newest
-            return Standing((newest,) if newest.batch_id == following else ())
+            return Standing((newest,) if newest.batch_id == _following(barrier) else ())
 
     def _ways_out(self, taken: Taken, barrier: BatchId | None) -> str:
         return ways_out(self._journal.state, taken, barrier, self._host)
@@ -149,3 +159,7 @@ class CatchingUp:
             "repeated as it was: its rows would be lost, or come twice",
             hint=f"put the plan back from a copy of the home; or {self._ways_out(taken, barrier)}",
         )
+
+
+def _following(barrier: BatchId | None) -> BatchId:
+    return BatchId(0 if barrier is None else barrier + 1)
