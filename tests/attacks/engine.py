@@ -92,7 +92,7 @@ class Engine:
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return tuple(path for path in paths if not Path(path.removeprefix("file://")).exists())
 
-    def own_writer(self, directory: RunDirectory) -> None:
+    def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> None:
         return None
 
     def open_sink(self, context: SinkContext) -> None:

@@ -33,7 +33,8 @@ def settings(root: Path, writer: str) -> dict[str, str]:
     if writer == "iceberg":
         catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(root / "out")}
         named = {f"spark.sql.catalog.local{key}": value for key, value in catalog.items()}
-        return common | named | {"spark.jars": _listed(iceberg_jars())}
+        extensions = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
+        return common | named | extensions | {"spark.jars": _listed(iceberg_jars())}
     if writer in ("delta", "merge", "transaction"):
         quick = {"spark.databricks.delta.snapshotPartitions": "1"}
         return common | DELTA_SETTINGS | quick | {"spark.jars": _listed(delta_jars())}

@@ -143,7 +143,7 @@ class SimulatedQuery:
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
 
-    def own_writer(self, directory: SimulatedDirectory) -> Taken | None:
+    def own_writer(self, directory: SimulatedDirectory, *, new_line: bool = False) -> Taken | None:
         if self.own is None:
             return None
         offsets = (path.removeprefix("offsets/") for path in directory.files if path.startswith("offsets/"))

@@ -173,7 +173,7 @@ class ChurningQuery:
     def repeat(self, directory: object, steps: object) -> None:
         raise AssertionError("it has no writer of its own")
 
-    def own_writer(self, directory: RunDirectory) -> None:
+    def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> None:
         return None
 
     def open_sink(self, context: SinkContext) -> None:

@@ -38,7 +38,7 @@ class IdempotentWriter:
         self.ran: list[tuple[int, How]] = []
         self.asked_for: list[str] = []
 
-    def own_writer(self, directory: Any) -> Taken:
+    def own_writer(self, directory: Any, *, new_line: bool = False) -> Taken:
         self.asked_for += [directory.read("metadata").decode()] if "metadata" in directory.names() else []
         return Taken("the table", None if self.newest is None else BatchId(self.newest), known=True)
 
@@ -62,11 +62,11 @@ def caught_up(root: Path, query: IdempotentWriter, batches: int, repeats: Any = 
     for batch in range(batches):
         kept.keep(batch)
     directory = Directory(root / "restored")
-    _catching_up(kept, query, repeats).catch_up(cast(Any, directory))
+    catching_up(kept, query, repeats).catch_up(cast(Any, directory))
     return directory
 
 
-def _catching_up(kept: Kept, query: IdempotentWriter, repeats: Any) -> CatchingUp:
+def catching_up(kept: Kept, query: IdempotentWriter, repeats: Any) -> CatchingUp:
     return CatchingUp(
         job=JobName("orders"),
         query=cast(Any, query),
@@ -115,7 +115,7 @@ def test_a_gap_is_refused_with_a_way_out(tmp_path: Path) -> None:
     directory = Directory(tmp_path / "restored")
     directory.write_atomic("commits/0", b"v1\n{}")
     with pytest.raises(Conflict, match="no plan of batch 2, but one of 3") as refused:
-        _catching_up(kept, IdempotentWriter(stateful=True, newest=3), "refuse").catch_up(cast(Any, directory))
+        catching_up(kept, IdempotentWriter(stateful=True, newest=3), "refuse").catch_up(cast(Any, directory))
     assert "--from-checkpoint 2 --repeats accept" in (refused.value.hint or "")
 
 

@@ -1,8 +1,17 @@
-"""The id of a Spark query, in the file `metadata` of its checkpoint directory: by it sinks know its batches. Pure."""
+"""The id of a Spark query, in the file `metadata` of its checkpoint directory: by it sinks know its batches. Pure.
+
+On a new line of batches (`repository/lines.py`) ids of batches come again with other rows. So the query gets another id
+there, and a sink never takes a batch of one line for one of another. The ids of a job's query have their first half in
+common, by which it is known what the job has written on any line.
+"""
 
 import msgspec
 
+from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import Corrupt
+from holdfast.identifiers import Sequence
+
+_IN_COMMON = len("01234567-89ab-4def")
 
 
 class _Metadata(msgspec.Struct):
@@ -18,3 +27,14 @@ def query_id(metadata: str) -> str:
         return _DECODER.decode(metadata).id
     except msgspec.DecodeError as error:
         raise Corrupt(f"could not read the query's id in Spark's file metadata: {error}") from error
+
+
+def metadata_on_line(metadata: str, line: Sequence, lineage: str) -> str:
+    """Always the same for a line: a start that dies in between changes nothing."""
+    held = query_id(metadata)
+    digits = digest_of(f"{lineage}/{line}".encode())
+    return metadata.replace(held, f"{held[:_IN_COMMON]}-8{digits[:3]}-{digits[3:15]}")
+
+
+def is_of_one_job(one: str, other: str) -> bool:
+    return one[:_IN_COMMON] == other[:_IN_COMMON]

@@ -23,6 +23,12 @@ def line_of(state: JobState) -> Sequence:
     return max(begun + [entry.line for entry in state.completed.values()], default=Sequence(0))
 
 
+def line_begins(state: JobState) -> bool:
+    """The job went on to another line, and has no checkpoint on it yet."""
+    line = line_of(state)
+    return line > 0 and all(entry.line < line for entry in state.completed.values())
+
+
 def line_folder(state: JobState) -> str:
     """Where the plans of the line are. Another life of the job, in a home that lost its journal, has others."""
     life = digest_of((state.lineage or "").encode())[:_LIFE_DIGITS]

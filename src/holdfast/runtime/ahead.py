@@ -27,3 +27,5 @@ class Ahead:
     may_have_more: Callable[[BatchId, bool], bool]
     """Whether, according to the journal, the query's own writer may have received batches after the given one. The
     second argument: whether the job resumes in the previous run's directory."""
+    new_line: bool = False
+    """Batches behind the barrier are cut anew: the job goes back, or has gone back and taken no checkpoint since."""

@@ -31,6 +31,11 @@ class Taken:
     """Whether its sink reports the newest batch."""
     always_skips: bool = False
     """It always skips batch ids that it has seen, so `--repeats accept` does not apply."""
+    shows_left: bool = False
+    """A new line of batches begins, under another id of the query. The sink skips none of them, and still shows batches
+    of the line that is left."""
+    take_back: str = ""
+    """What has to be done to the sink then, as a command; "" when that is not known."""
     planned: BatchId = NONE_YET
     """The newest batch that is planned, in the directory where the job resumes or in the home. Up to there an id stands
     for the same rows as before."""
@@ -70,7 +75,7 @@ def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_m
         return
     first = BatchId(taken.planned + 1)
     if taken.known and taken.newest is not None and taken.newest >= first:
-        raise _skips(job, taken, first)
+        raise _shows_left(job, taken, first) if taken.shows_left else _skips(job, taken, first)
     if not taken.known and may_have_more:
         raise _may_skip(job, taken, first)
 
@@ -88,6 +93,16 @@ def _skips(job: JobName, taken: Taken, first: BatchId) -> Conflict:
         f"{taken.writer} has batch {taken.newest} already and skips {_batches(first, taken.newest)}: their rows "
         "would be lost",
         hint="; or ".join(ways),
+    )
+
+
+def _shows_left(job: JobName, taken: Taken, first: BatchId) -> Conflict:
+    command = taken.take_back or "it has no version without them: empty it"
+    return Conflict(
+        f"could not start job {job!r}: batches from {first} on are cut anew, and {taken.writer} still shows "
+        f"{_batches(first, taken.newest)} of before: their rows would be there twice",
+        hint=f"take them back, then start again: {command}. If their rows are taken out of it otherwise: "
+        "--repeats accept",
     )
 
 

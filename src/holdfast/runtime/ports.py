@@ -149,8 +149,9 @@ class Query(Protocol):
     def missing_input(self, paths: Many[str]) -> tuple[str, ...] | None:
         """Which of these files, named as in Spark's file source, do not exist; None when that is unknown."""
 
-    def own_writer(self, directory: RunDirectory) -> Taken | None:
-        """The newest batch of the query's own writer, which resumes in `directory`; None when holdfast writes."""
+    def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> Taken | None:
+        """The newest batch of the query's own writer, which resumes in `directory`; None when holdfast writes.
+        `new_line`: batches behind the newest one there are cut anew."""
 
     def plans_refusal(self) -> str | None:
         """Why the plan of a batch cannot be held back until it is durable, None when it can."""

@@ -1,4 +1,5 @@
-"""An Iceberg table that Iceberg's own streaming sink writes to: which batches of a query it has.
+"""An Iceberg table that Iceberg's own streaming sink writes to: which batches of a query it has, and how they are taken
+back.
 
 The sink records the query's id and the batch in the summary of each snapshot, and looks there from the newest snapshot
 backwards. It is asked in the same way, through the library in the session's JVM. Where a class is missing, asking
@@ -13,13 +14,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.identifiers import BatchId
+from holdfast.plans.table_history import Beyond, Change, HistoryExpired, shown_beyond
 
 _QUERY = "spark.sql.streaming.queryId"
 _BATCH = "spark.sql.streaming.epochId"
-
-
-class HistoryExpired(Exception):
-    """Older snapshots were expired, and no newer one is of the query."""
+_MAIN = "main"
 
 
 class IcebergTable:
@@ -27,29 +26,40 @@ class IcebergTable:
         self.name = f"Iceberg's sink at {name}"
         self._spark = spark
         self._table = name
-        self._branch = branch or "main"
+        self._branch = branch or _MAIN
 
     def newest_of(self, query: str | None) -> BatchId | None:
         """The sink accepts a batch that is newer than the newest one of the query's id in the table's history."""
         if query is None:
             return None
-        snapshot = None
-        for snapshot in self._history():
-            summary = snapshot.summary()
-            if summary.get(_QUERY) == query:
-                return BatchId(int(summary.get(_BATCH)))
-        if snapshot is not None and snapshot.parentId() is not None:
-            raise HistoryExpired(f"its snapshots before {snapshot.snapshotId()} have expired, none since is of {query}")
+        change = None
+        for change in self._changes():
+            if change.query == query:
+                return change.batch
+        if change is not None and change.before is not None:
+            raise HistoryExpired(f"its snapshots before {change.version} have expired, none since is of {query}")
         return None
 
-    def _history(self) -> Iterator[Any]:
+    def beyond(self, query: str, barrier: BatchId) -> Beyond | None:
+        return shown_beyond(self._changes(), query, barrier)
+
+    def take_back(self, version: int) -> str:
+        if self._branch != _MAIN:
+            return f"ALTER TABLE {self._table} CREATE OR REPLACE BRANCH {self._branch} AS OF VERSION {version}"
+        catalog, _, table = self._table.partition(".")
+        return f"CALL {catalog}.system.rollback_to_snapshot('{table}', {version})"
+
+    def _changes(self) -> Iterator[Change]:
         """Snapshots of the branch, newest first, as far as they are kept."""
         table = self._loaded()
         table.refresh()
         snapshot = table.snapshot(self._branch)
         while snapshot is not None:
-            yield snapshot
-            parent = snapshot.parentId()
+            summary, parent = snapshot.summary(), snapshot.parentId()
+            batch = summary.get(_BATCH)
+            yield Change(
+                snapshot.snapshotId(), parent, summary.get(_QUERY), None if batch is None else BatchId(int(batch))
+            )
             snapshot = None if parent is None else table.snapshot(parent)
 
     def _loaded(self) -> Any:

@@ -35,6 +35,8 @@ class PlaceAhead:
     """Up to there the home has the plans of all batches behind the barrier."""
     may_have_more: Callable[[BatchId], bool]
     """As in `Ahead`."""
+    new_line: bool = False
+    """As in `Ahead`, where the home has no plan of it yet."""
 
 
 Ask = Callable[[PlaceAhead], HoldfastError | None]
@@ -58,7 +60,15 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
     if barrier is None:
         return None
     planned = ahead.newest_plan(barrier)
-    return ask(PlaceAhead(directory, barrier, planned, lambda planned: ahead.may_have_more(planned, True)))
+    return ask(
+        PlaceAhead(
+            directory,
+            barrier,
+            planned,
+            lambda planned: ahead.may_have_more(planned, True),
+            ahead.new_line and planned == barrier,
+        )
+    )
 
 
 def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
@@ -67,7 +77,13 @@ def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError |
         directory = work_directory(scratch).at("described")
         _fetch_description(ahead, directory)
         planned = ahead.newest_plan(ahead.barrier)
-        place = PlaceAhead(directory, ahead.barrier, planned, lambda planned: ahead.may_have_more(planned, False))
+        place = PlaceAhead(
+            directory,
+            ahead.barrier,
+            planned,
+            lambda planned: ahead.may_have_more(planned, False),
+            ahead.new_line and planned == ahead.barrier,
+        )
         refused = ask(place)
     return None if refused is None else refused_here or refused
 

@@ -113,7 +113,7 @@ class SparkQuery:
             self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
             if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
                 return refused
-        if (taken := self._taken(place.directory)) is None:
+        if (taken := self._taken(place.directory, new_line=place.new_line)) is None:
             return None
         try:
             taken = replace(taken, planned=max(taken.planned, place.newest_plan))
@@ -150,13 +150,13 @@ class SparkQuery:
             log.warning("could not check the files of the source: %s", as_holdfast_error(error).message)
             return None
 
-    def own_writer(self, directory: RunDirectory) -> Taken | None:
-        return self._taken(directory.files)
+    def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> Taken | None:
+        return self._taken(directory.files, new_line=new_line)
 
-    def _taken(self, directory: WorkDirectory) -> Taken | None:
+    def _taken(self, directory: WorkDirectory, *, new_line: bool) -> Taken | None:
         if not isinstance(self._built, DataStreamWriter):
             return None
-        return taken_by(self._built, self._spark, directory, self._sink_position)
+        return taken_by(self._built, self._spark, directory, self._sink_position, new_line=new_line)
 
     def plans_refusal(self) -> str | None:
         assert isinstance(self._built, DataStreamWriter)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
@@ -31,9 +31,15 @@ Position = Callable[[], int | None]
 
 
 def taken_by(
-    writer: DataStreamWriter, spark: SparkSession, directory: WorkDirectory, position: Position | None
+    writer: DataStreamWriter,
+    spark: SparkSession,
+    directory: WorkDirectory,
+    position: Position | None,
+    *,
+    new_line: bool = False,
 ) -> Taken:
-    """`directory` is the one that the query resumes in: it has the query's id, once there was a batch."""
+    """`directory` is the one that the query resumes in: it has the query's id, once there was a batch. `new_line`: its
+    batches are cut anew behind the newest one there, under another id of the query where the sink knows ids."""
     source = str(field_of(writer, "source") or "").lower()
     planned = newest_planned(directory)
     if position is not None:
@@ -42,7 +48,10 @@ def taken_by(
         return Taken(f"the {source} sink", None, known=True, planned=planned)
     if (sink := _sink(writer, spark, source)) is not None:
         try:
-            newest = sink.newest_of(_id_in(directory))
+            query = _id_in(directory)
+            if new_line and query is not None and not isinstance(sink, _FileSink):
+                return _to_take_back(sink, query, planned)
+            newest = sink.newest_of(query)
         except Exception as error:
             log.warning("could not read the newest batch of %s: %s", sink.name, str(error).partition("\n")[0])
         else:
@@ -50,16 +59,15 @@ def taken_by(
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
 
 
-class _Sink(Protocol):
-    @property
-    def name(self) -> str: ...
+def _to_take_back(table: DeltaTable | IcebergTable, query: str, planned: BatchId) -> Taken:
+    found = table.beyond(query, planned)
+    if found is None:
+        return Taken(table.name, None, known=True, planned=planned)
+    command = "" if found.last_good is None else table.take_back(found.last_good)
+    return Taken(table.name, found.newest, known=True, planned=planned, shows_left=True, take_back=command)
 
-    def newest_of(self, query: str | None) -> BatchId | None:
-        """The newest batch of that query that it skips. None for a query without an id yet: it gets one that nobody
-        has seen. Raises when that cannot be told."""
 
-
-def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> _Sink | None:
+def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> DeltaTable | IcebergTable | _FileSink | None:
     """None when it is not known how to ask it."""
     if (path := _option(writer, "path")) is None:
         return None
@@ -91,7 +99,7 @@ def _asked(position: Position) -> BatchId | None:
 
 
 class _FileSink:
-    """Spark's file sink accepts a batch that is newer than its metadata log, whatever the query's id."""
+    """Spark's own. It accepts a batch that is newer than its metadata log, whatever the query's id."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self.name = f"Spark's file sink at {path}"

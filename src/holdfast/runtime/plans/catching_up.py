@@ -14,9 +14,11 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
 from holdfast.plans.log import Standing
 from holdfast.plans.plan import Plan
+from holdfast.plans.query_id import metadata_on_line
 from holdfast.plans.replay import How, Repeat, repeats
 from holdfast.plans.spark_logs import has_state, is_stateful, standing_offsets, take_back_commit
 from holdfast.repository.journal import Journal
+from holdfast.repository.lines import line_begins, line_of
 from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_no_skips
 from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import ways_out
@@ -54,7 +56,8 @@ class CatchingUp:
         if self._query.sink is not None:
             return None
         standing = self._standing(resumed)
-        taken = self._taken(resumed.directory, standing)
+        new_line = resumed.abandons is not None or self._begins_line(standing)
+        taken = self._taken(resumed.directory, standing, new_line=new_line)
         if taken is None:
             return None
         if standing.broken is not None:
@@ -75,19 +78,32 @@ class CatchingUp:
         if self._keeper is not None and resumed.is_local and resumed.barrier is not None:
             self._keeper.ship_left(resumed.directory, resumed.durable, resumed.barrier)
 
-    def _taken(self, directory: RunDirectory, standing: Standing) -> Taken | None:
-        """The sink knows the batches by the query's id. Without a checkpoint, only their plans have it."""
-        if standing.plans and "metadata" not in directory.names():
-            directory.write_atomic("metadata", standing.plans[0].metadata.encode())
-        return self._query.own_writer(directory)
+    def _begins_line(self, standing: Standing) -> bool:
+        """No batch of the line that the job is on was planned yet."""
+        return not standing.plans and line_begins(self._journal.state)
+
+    def _taken(self, directory: RunDirectory, standing: Standing, *, new_line: bool) -> Taken | None:
+        """The sink knows the batches by the query's id. Without a checkpoint of their line, only their plans have
+        it."""
+        if standing.plans:
+            _put_id(directory, standing.plans[0].metadata)
+        return self._query.own_writer(directory, new_line=new_line)
+
+    def _take_new_id(self, directory: RunDirectory) -> None:
+        """So that no sink takes the batches of this line for those of an earlier one."""
+        state = self._journal.state
+        if (held := _metadata(directory)) is not None:
+            _put_id(directory, metadata_on_line(held, line_of(state), state.lineage or ""))
 
     def catch_up(self, directory: RunDirectory) -> None:
         """Repeat what is planned behind the directory's newest batch. After this the query may start in it."""
-        if self._keeper is None or self._query.sink is not None:
+        if self._query.sink is not None:
             return
         barrier = directory.newest_barrier()
-        standing = self._read(self._keeper, barrier)
-        if (taken := self._taken(directory, standing)) is None:
+        standing = _NO_PLANS if self._keeper is None else self._read(self._keeper, barrier)
+        if self._begins_line(standing):
+            self._take_new_id(directory)
+        if self._keeper is None or (taken := self._taken(directory, standing, new_line=False)) is None:
             return
         plans = self._plans_behind(self._keeper, directory, barrier, standing, taken)
         sink_has = taken.newest if self._is_trusted(taken) else None
@@ -159,6 +175,17 @@ class CatchingUp:
             "repeated as it was: its rows would be lost, or come twice",
             hint=f"put the plan back from a copy of the home; or {self._ways_out(taken, barrier)}",
         )
+
+
+def _metadata(directory: RunDirectory) -> str | None:
+    return directory.read("metadata").decode() if "metadata" in directory.names() else None
+
+
+def _put_id(directory: RunDirectory, metadata: str) -> None:
+    if _metadata(directory) != metadata:
+        # The checksum of what stood there before would be wrong.
+        directory.remove(".metadata.crc")
+        directory.write_atomic("metadata", metadata.encode())
 
 
 def _following(barrier: BatchId | None) -> BatchId:

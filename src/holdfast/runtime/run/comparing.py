@@ -17,7 +17,7 @@ from holdfast.plans.log import newest_planned
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.going_back import GoBack, Wanted, decide
 from holdfast.repository.journal import Journal
-from holdfast.repository.lines import line_folder
+from holdfast.repository.lines import line_begins, line_folder
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
@@ -178,6 +178,7 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         left=left,
         newest_plan=newest_plan,
         may_have_more=lambda planned, local: may_have_more(state, planned, local=local, claimed=False),
+        new_line=point.abandons is not None or line_begins(state),
     )
 
 

@@ -1,0 +1,54 @@
+"""What a table of the user's own still shows of batches that a job has left, by the table's own history. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from holdfast.identifiers import BatchId
+from holdfast.plans.query_id import is_of_one_job
+
+
+class HistoryExpired(Exception):
+    """The table no longer knows whether it shows batches of the job."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One version of the table."""
+
+    version: int
+    before: int | None
+    """The version that it was made from, None for the first. A version that restores another one is made from that."""
+    query: str | None = None
+    """The streaming query that made it, and which batch of that it is; None when something else did."""
+    batch: BatchId | None = None
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Batches that the table shows and that are to be taken back."""
+
+    newest: BatchId
+    last_good: int | None
+    """The version without them, None when there is none."""
+
+
+def shown_beyond(changes: Iterable[Change], query: str, barrier: BatchId) -> Beyond | None:
+    """What the table shows of batches after `barrier`; None for nothing.
+
+    `changes`: the newest version and those that it was made from, newest first, as far as they are kept. Raises
+    `HistoryExpired` when those that are kept do not tell.
+    """
+    newest: BatchId | None = None
+    last_good: int | None = None
+    change: Change | None = None
+    for change in changes:
+        if change.query is None or change.batch is None or not is_of_one_job(change.query, query):
+            continue
+        if change.batch <= barrier:
+            break
+        newest = change.batch if newest is None else max(newest, change.batch)
+        last_good = change.before
+    else:
+        if change is not None and change.before is not None:
+            raise HistoryExpired(f"versions before {change.version} have expired")
+    return None if newest is None else Beyond(newest, last_good)

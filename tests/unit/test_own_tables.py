@@ -1,0 +1,116 @@
+"""Going back with a writer of the user's own: what its table still shows, and under which id the query goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence
+from holdfast.plans.query_id import is_of_one_job, metadata_on_line, query_id
+from holdfast.plans.table_history import Beyond, Change, HistoryExpired, shown_beyond
+from holdfast.repository.entries import WentBack
+from holdfast.repository.lines import line_begins, line_of
+from holdfast.runtime.own_writer import Taken, require_no_skips
+from tests.unit.job_histories import History
+from tests.unit.test_catching_up import Directory, IdempotentWriter, catching_up
+from tests.unit.test_keeping_plans import Kept
+
+ID = "c0ffee00-1234-4567-89ab-cdef01234567"
+OTHER_LINE = query_id(metadata_on_line(f'{{"id":"{ID}"}}', Sequence(40), "lineage"))
+OTHER_JOB = "deadbeef-1234-4567-89ab-cdef01234567"
+BARRIER = BatchId(4)
+
+
+def change(version: int, batch: int | None = None, query: str = ID, before: int | None = None) -> Change:
+    back = version - 1 if before is None else before
+    return Change(version, back if version else None, query, None if batch is None else BatchId(batch))
+
+
+# --- what the table shows ---
+
+
+def test_batches_behind_the_barrier_are_found_and_so_is_the_version_without_them() -> None:
+    changes = [change(9, 6), change(8), change(7, 5), change(6), change(5, 4)]
+    assert shown_beyond(changes, ID, BARRIER) == Beyond(BatchId(6), last_good=6)
+
+
+def test_a_table_that_was_taken_back_shows_none() -> None:
+    restored = [change(10, before=6), change(6), change(5, 4)]
+    assert shown_beyond(restored, ID, BARRIER) is None
+    assert shown_beyond([], ID, BARRIER) is None
+
+
+def test_batches_of_another_job_are_not_ours_and_those_of_another_line_are() -> None:
+    assert shown_beyond([change(7, 80, OTHER_JOB), change(6, 4)], ID, BARRIER) is None
+    assert shown_beyond([change(7, 5, OTHER_LINE), change(6, 4)], ID, BARRIER) == Beyond(BatchId(5), last_good=6)
+
+
+def test_a_history_that_has_expired_tells_nothing() -> None:
+    with pytest.raises(HistoryExpired, match="before 8 have expired"):
+        shown_beyond([change(9, 6), change(8)], ID, BARRIER)
+    assert shown_beyond([change(1, 5), change(0)], ID, BARRIER) == Beyond(BatchId(5), last_good=0), "it is all there"
+
+
+# --- what is said ---
+
+
+def test_the_command_that_takes_them_back_is_shown_and_who_did_it_otherwise_may_say_so() -> None:
+    command = "RESTORE TABLE delta.`/data/out` TO VERSION AS OF 6"
+    taken = Taken("the table", BatchId(6), known=True, planned=BARRIER, shows_left=True, take_back=command)
+    with pytest.raises(Conflict, match="still shows batches 5 to 6 of before") as found:
+        require_no_skips(JobName("orders"), taken, "refuse", may_have_more=True)
+    assert command in (found.value.hint or "")
+    require_no_skips(JobName("orders"), taken, "accept", may_have_more=True)
+
+
+# --- the id of the query on a new line ---
+
+
+def test_each_line_has_an_id_of_its_own_and_always_the_same() -> None:
+    metadata = f'{{"id":"{ID}"}}'
+    second, third = (metadata_on_line(metadata, Sequence(line), "lineage") for line in (40, 50))
+    assert len({ID, query_id(second), query_id(third)}) == 3
+    assert metadata_on_line(second, Sequence(40), "lineage") == second
+    assert metadata_on_line(metadata, Sequence(40), "another") != second
+    assert is_of_one_job(ID, query_id(third))
+    assert [len(part) for part in query_id(second).split("-")] == [8, 4, 4, 4, 12]
+
+
+def test_a_line_begins_until_it_has_a_checkpoint(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run()
+    go_back(history)
+    assert line_begins(history.state())
+    history.complete(3, batch=5, line=line_of(history.state()))
+    assert not line_begins(history.state())
+
+
+def go_back(history: History) -> None:
+    history.complete(1, batch=4)
+    history.complete(2, batch=8)
+    assert not line_begins(history.state())
+    history._append(WentBack, chosen=CheckpointId(1), abandoned=(CheckpointId(2),), asked="checkpoint 1")
+
+
+def test_the_first_batch_of_a_line_comes_under_its_id_and_so_does_the_next_run(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    go_back(kept.history)
+    first = restored(tmp_path / "first")
+    catching_up(kept, IdempotentWriter(stateful=True), "refuse").catch_up(cast(Any, first))
+    own = query_id(first.read("metadata").decode())
+    assert own != ID
+    assert is_of_one_job(own, ID)
+    again = restored(tmp_path / "again")
+    catching_up(kept, IdempotentWriter(stateful=True), "refuse").catch_up(cast(Any, again))
+    assert again.read("metadata") == first.read("metadata"), "the one before died before it had planned anything"
+
+
+def restored(place: Path) -> Directory:
+    directory = Directory(place)
+    directory.write_atomic("metadata", f'{{"id":"{ID}"}}'.encode())
+    directory.write_atomic("offsets/4", b"v1\n{}\n17")
+    directory.write_atomic("commits/4", b"v1\n{}")
+    return directory
