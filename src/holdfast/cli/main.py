@@ -21,7 +21,21 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import alarm, checkpoints, collect, copy, doctor, jobs, restore, run, savepoint, show, status, verify
+from holdfast.cli import (
+    alarm,
+    checkpoints,
+    collect,
+    copy,
+    doctor,
+    jobs,
+    restore,
+    run,
+    savepoint,
+    show,
+    status,
+    verify,
+    watch,
+)
 from holdfast.cli.demo import command as demo
 from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import print_message, write_document
@@ -55,6 +69,7 @@ app.command("verify")(verify.verify)
 app.command("collect")(collect.collect)
 app.command("doctor")(doctor.doctor)
 app.command("copy")(copy.copy)
+app.command("watch")(watch.watch)
 app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(alarm.app, name="alarm")
 

@@ -45,13 +45,18 @@ def examine(home: str, job: str, store: ObjectStore | None = None) -> Observatio
     would resume from exist. Costs a few requests more."""
     store = store or job_store(home, job)
     seen = observe(home, job, store)
-    if damaged := _damaged(store, seen.state):
+    if damaged := damage_in(store, seen.state):
         # The job may have retired it meanwhile.
         seen = observe(home, job, store)
         kept = {entry.id for entry in seen.state.restorable()}
         damaged = {id: why for id, why in damaged.items() if id in kept}
+    return with_liveness(replace(seen, damaged=damaged))
+
+
+def with_liveness(seen: Observation) -> Observation:
+    """With the report of the job's process, if there is one."""
     liveness = _liveness(seen)
-    return replace(seen, damaged=damaged, liveness=liveness, alive=seen.alive or _speaks_here(seen.state, liveness))
+    return replace(seen, liveness=liveness, alive=seen.alive or _speaks_here(seen.state, liveness))
 
 
 def _speaks_here(state: JobState, liveness: Liveness | None) -> bool:
@@ -59,7 +64,7 @@ def _speaks_here(state: JobState, liveness: Liveness | None) -> bool:
     return liveness is not None and liveness.alive and liveness.source == "process" and state.run is state.pipeline
 
 
-def _damaged(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
+def damage_in(store: ObjectStore, state: JobState) -> dict[CheckpointId, str]:
     try:
         return found_damaged(store, state)
     except StorageError as error:
@@ -88,9 +93,13 @@ def refuse_if_owned(home: str, job: JobName, identity: str | None = None) -> Non
         raise refusal(job, home, answer)
 
 
+def is_job(root: ObjectStore, name: str) -> bool:
+    return _is_job_name(name) and _has_journal(root.scoped(name))
+
+
 def job_names(root: ObjectStore) -> Iterator[str]:
     for name in root.children():
-        if _is_job_name(name) and _has_journal(root.scoped(name)):
+        if is_job(root, name):
             yield name
 
 
