@@ -19,6 +19,7 @@ from bench import (
     during,
     home_bytes,
     object_store,
+    planned,
     recovery,
     report,
     report_recovery,
@@ -145,6 +146,15 @@ def _cluster(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(cluster.ratios(measured, promised=not quick))
 
 
+def _plans(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    load, count = (_QUICK, 1) if quick else (_FULL, 3)
+    with console.status("batches with and without durable plans, home on disk and on S3"):
+        lives = planned.measure(place / "plans", load, count)
+    for line in planned.described(lives):
+        console.print(line)
+    return tuple(planned.ratios(lives))
+
+
 _PARTS = {
     "coordinator": _coordinator,
     "doctor": _doctor,
@@ -156,6 +166,7 @@ _PARTS = {
     "during": _during,
     "pipeline": _pipeline,
     "cluster": _cluster,
+    "plans": _plans,
 }
 
 

@@ -165,9 +165,18 @@ def _measured(variant: Variant, query: Callable[[], StreamingQuery | None], load
     begun = processor.now()
     running = wait_for(last, query)
     ended = processor.now()
+    return Life(
+        variant,
+        batch_seconds(running, load),
+        processor.own_between(begun, ended),
+        processor.others_between(begun, ended),
+    )
+
+
+def batch_seconds(running: StreamingQuery, load: Load) -> tuple[float, ...]:
+    """Of the batches after the warm-up: from the start of one to the start of the next."""
     starts = {entry["batchId"]: datetime.fromisoformat(entry["timestamp"]) for entry in running.recentProgress}
-    seconds = tuple((starts[n + 1] - starts[n]).total_seconds() for n in range(load.warm_up, last))
-    return Life(variant, seconds, processor.own_between(begun, ended), processor.others_between(begun, ended))
+    return tuple((starts[n + 1] - starts[n]).total_seconds() for n in range(load.warm_up, load.warm_up + load.batches))
 
 
 def wait_for(batch_id: int, query: Callable[[], StreamingQuery | None]) -> StreamingQuery:

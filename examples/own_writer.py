@@ -1,10 +1,10 @@
-"""A writer of your own, here to SQLite: holdfast keeps the state and the offsets, the output is at least once.
+"""A writer of your own, here to SQLite, exactly once: holdfast makes a batch id mean the same rows.
 
     python examples/own_writer.py
 
-After a crash the query resumes from the newest checkpoint, and the batches after it run again: with the same rows under
-the same batch ids when their plans are in the home, else perhaps with other rows. So a writer of your own must accept
-rows twice and skip no batch id: this one replaces rows by their key, which makes the result right.
+Kill it with `kill -9`, delete its work directories, start it again: after a crash the query resumes from the newest
+checkpoint, and the batches after it run again with the same rows under the same ids. What the database has is not
+written again.
 """
 
 import logging
@@ -17,6 +17,27 @@ import holdfast
 PLACE = Path(tempfile.gettempdir()) / "holdfast-examples"
 
 
+def database():
+    connection = sqlite3.connect(PLACE / "readings.db")
+    connection.execute("CREATE TABLE IF NOT EXISTS readings (id INTEGER, sensor INTEGER)")
+    connection.execute("CREATE TABLE IF NOT EXISTS batches (id INTEGER PRIMARY KEY)")
+    return connection
+
+
+def newest_batch():
+    """Where the sink is: holdfast asks before it repeats batches. None when there is none."""
+    return database().execute("SELECT max(id) FROM batches").fetchone()[0]
+
+
+def write(batch, batch_id):
+    rows = [tuple(row) for row in batch.collect()]
+    with database() as connection:  # one transaction: the rows and the id of their batch, or neither
+        if connection.execute("SELECT 1 FROM batches WHERE id = ?", [batch_id]).fetchone():
+            return
+        connection.execute("INSERT INTO batches VALUES (?)", [batch_id])
+        connection.executemany("INSERT INTO readings VALUES (?, ?)", rows)
+
+
 def readings(spark):
     events = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
     # A DataStreamWriter instead of a DataFrame: it has its own sink and trigger, so no `sink` is given below.
@@ -27,16 +48,17 @@ def readings(spark):
     )
 
 
-def write(batch, batch_id):
-    with sqlite3.connect(PLACE / "readings.db") as database:
-        database.execute("CREATE TABLE IF NOT EXISTS readings (id INTEGER PRIMARY KEY, sensor INTEGER)")
-        database.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?)", [tuple(row) for row in batch.collect()])
-
-
 if __name__ == "__main__":
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("holdfast").setLevel(logging.INFO)
     home = PLACE / "home"
     home.mkdir(parents=True, exist_ok=True)
-    # The writer replaces rows, so it may get them again under batch ids that it has seen: `repeats` declares that.
-    holdfast.run(readings, job="readings", home=f"file://{home}", interval="10s", repeats="accept")
+    # `require`: no batch reaches the writer before the home has its plan.
+    holdfast.run(
+        readings,
+        job="readings",
+        home=f"file://{home}",
+        interval="10s",
+        plans="require",
+        sink_position=newest_batch,
+    )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -103,15 +104,24 @@ def test_spark_submit_ends_as_the_script_does(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
-def test_own_writer_writes_and_is_checkpointed(tmp_path: Path, place: Path) -> None:
-    with started(tmp_path, str(EXAMPLES / "own_writer.py")) as process:
+def test_own_writer_has_every_reading_once_after_a_kill(tmp_path: Path, place: Path) -> None:
+    program = str(EXAMPLES / "own_writer.py")
+    with started(tmp_path, program) as process:
         until(lambda: completed_batch(place / "home", "readings") >= 0, process, tmp_path)
-        until(lambda: count_readings(place) > 0, process, tmp_path)
+        first = len(readings(place))
+        until(lambda: len(readings(place)) > first, process, tmp_path)
+        process.kill()
+        process.wait()
+    shutil.rmtree(tmp_path / "data")  # the work directories
+    first = len(readings(place))
+    with started(tmp_path, program) as process:
+        until(lambda: len(readings(place)) > first, process, tmp_path)
         assert stopped(process) == 0, (tmp_path / "log").read_text()
-    assert "at least once" in (tmp_path / "log").read_text()
+    found = readings(place)
+    assert sorted(found) == list(range(len(found)))
 
 
-def count_readings(place: Path) -> int:
+def readings(place: Path) -> list[int]:
     with suppress(sqlite3.OperationalError), sqlite3.connect(place / "readings.db") as database:
-        return int(database.execute("SELECT count(*) FROM readings").fetchone()[0])
-    return 0
+        return [int(row[0]) for row in database.execute("SELECT id FROM readings")]
+    return []

@@ -3,11 +3,14 @@
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench import processor
 from bench.home_bytes import Step, steps
+from bench.planned import Lived
+from bench.planned import ratios as plan_ratios
 from bench.ratio import Ratio, quantile
 from bench.recovery import Recoveries
 from bench.recovery import ratios as recovery_ratios
@@ -118,3 +121,13 @@ def test_a_recovery_is_compared_with_plain_sparks_of_the_same_state() -> None:
     assert (home.value, home.met) == (pytest.approx(2.0), None)
     busy = dataclasses.replace(small, others=1.0)
     assert all(ratio.disturbed for ratio in recovery_ratios([busy]))
+
+
+def test_plans_that_cost_a_tenth_of_a_batch_are_no_kept_promise() -> None:
+    def lived(home: Any, seconds: float, *, plans: bool) -> Lived:
+        return Lived(home, plans, (seconds, seconds), requests=6 if plans else 0, others=0.0)
+
+    lives = [lived("disk", 1.0, plans=False), lived("disk", 1.0, plans=True)]
+    lives += [lived("s3", 0.9, plans=False), lived("s3", 1.0, plans=True)]
+    disk, s3 = plan_ratios(lives)
+    assert (disk.met, s3.met, s3.value) == (True, False, 0.9)
