@@ -7,6 +7,10 @@ Delta's log) is shown and not judged. Ends with exit code 1 when something else 
 
 Of the JVM, what lives after a collection is judged: what is resident is also what the heap has once reached, and that
 moves up to its limit without anything being kept. `--plain` runs as many batches of the same query under Spark alone.
+
+A `StackOverflowError` in `java.util.regex` may be printed at the stop. It is Spark's: `StreamExecution` asks whether a
+batch in `foreachBatch` was interrupted by the stop with a regular expression that recurs for each character of the
+Python traceback. The query has ended by then, and its batch runs again.
 """
 
 import argparse
