@@ -36,6 +36,7 @@ from holdfast.cli import (
     verify,
     watch,
 )
+from holdfast.cli.dashboard import command as dashboard
 from holdfast.cli.demo import command as demo
 from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import print_message, write_document
@@ -70,6 +71,7 @@ app.command("collect")(collect.collect)
 app.command("doctor")(doctor.doctor)
 app.command("copy")(copy.copy)
 app.command("watch")(watch.watch)
+app.command("dashboard")(dashboard.dashboard)
 app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(alarm.app, name="alarm")
 

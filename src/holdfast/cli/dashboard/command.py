@@ -1,0 +1,93 @@
+"""`holdfast dashboard`: the pages of a home, until it is stopped."""
+
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from holdfast.cli.dashboard.guard import Guard, is_loopback
+from holdfast.cli.dashboard.live import Live
+from holdfast.cli.dashboard.server import DashboardServer, Site
+from holdfast.cli.home_reader import HomeReader
+from holdfast.cli.options import Home
+from holdfast.cli.output import print_message
+from holdfast.errors import InvalidSettings
+from holdfast.finding import Finding
+
+Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any free port.")]
+Address = Annotated[str, typer.Option("--address", metavar="IP", help="Others than loopback need a token.")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="HOLDFAST_DASHBOARD_TOKEN",
+        metavar="TEXT",
+        show_default=False,
+        help="Needed to see the pages.",
+    ),
+]
+HostNames = Annotated[
+    list[str] | None,
+    typer.Option("--host-name", metavar="NAME", show_default=False, help="A name that this server answers to."),
+]
+TrustedHeader = Annotated[
+    str | None,
+    typer.Option(
+        "--trusted-header", metavar="NAME", show_default=False, help="Set by a proxy that has checked who asks."
+    ),
+]
+
+
+def dashboard(
+    home: Home,
+    port: Port = 8080,
+    address: Address = "127.0.0.1",
+    token: Token = None,
+    host_name: HostNames = None,
+    trusted_header: TrustedHeader = None,
+) -> None:
+    """Serve the web page of a home, its JSON under /api/v1 and its metrics."""
+    if not is_loopback(address) and token is None and trusted_header is None:
+        raise InvalidSettings(
+            f"could not serve {address}: anybody who reaches it could read the home's history",
+            hint="HOLDFAST_DASHBOARD_TOKEN=…, or --trusted-header NAME behind a proxy that sets it",
+        )
+    reader = HomeReader(home)
+    names = frozenset((host_name or []) + ([] if address in ("0.0.0.0", "::") else [address]))
+    live = Live(reader)
+    site = Site(live, Guard(names, token, trusted_header), _metrics(reader), examine)
+    try:
+        server = DashboardServer(address, port, site)
+    except OSError as error:
+        raise InvalidSettings(f"could not listen on {address}:{port}: {error.strerror}", hint="--port N") from error
+    live.start()
+    server.start()
+    print_message(f"the dashboard of {home} is at http://{address}:{server.port}/")
+    try:
+        threading.Event().wait()
+    finally:
+        live.close()
+        server.close()
+
+
+def _metrics(reader: HomeReader) -> Callable[[], bytes] | None:
+    """None where prometheus-client is missing: the pages need it not."""
+    from holdfast.monitoring.metrics_server import metrics_of
+
+    try:
+        return metrics_of(lambda: list(reader.latest.jobs.values()))
+    except InvalidSettings:
+        return None
+
+
+def examine(text: str) -> tuple[Finding, ...]:
+    """What the doctor says about this text."""
+    from holdfast.cli.reading_logs import examined
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as place:
+        log = Path(place) / "pasted.log"
+        log.write_text(text)
+        return tuple(examined([str(log)], None, None).findings)

@@ -1,0 +1,117 @@
+"""Keeps reading the home while somebody looks, and wakes those who wait for a change."""
+
+import threading
+import time
+from datetime import UTC, datetime
+
+from holdfast.cli.dashboard.judging import Judged, judge, worst_first
+from holdfast.cli.home_reader import HomeReader, HomeReading
+
+LOOKED_AT_S = 5.0
+"""How often the home is read while a page is open."""
+ALONE_S = 30.0
+"""How often otherwise."""
+_JUDGED_AGAIN_S = 15.0
+"""Findings depend on the time, too."""
+
+
+class Live:
+    def __init__(self, reader: HomeReader, looked_at_s: float = LOOKED_AT_S) -> None:
+        self._reader = reader
+        self._looked_at_s = looked_at_s
+        self._changed = threading.Condition()
+        """Guards everything below. Nobody holds it while the home is read."""
+        self._version = 0
+        self._watchers = 0
+        self._over = False
+        self._reading: HomeReading = reader.latest
+        self._jobs: dict[str, Judged] = {}
+        self._judged_at: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name="holdfast-dashboard", daemon=True)
+
+    def start(self) -> None:
+        """Reads the home once before it returns, so that the first page has something to show."""
+        self._refresh()
+        self._thread.start()
+
+    def close(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    @property
+    def reading(self) -> HomeReading:
+        return self._reading
+
+    def jobs(self) -> list[Judged]:
+        return worst_first(self._jobs.values())
+
+    def job(self, name: str) -> Judged | None:
+        return self._jobs.get(name)
+
+    def version(self) -> int:
+        return self._version
+
+    def watch(self, *, begins: bool) -> None:
+        """Somebody looks at a page, or no longer does."""
+        with self._changed:
+            self._watchers += 1 if begins else -1
+            self._changed.notify_all()
+
+    def wait_for_change(self, after: int, limit: float) -> int | None:
+        """The version when it is newer than `after`; None after `limit` seconds, or at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != after or self._over, limit)
+            return self._version if self._version != after and not self._over else None
+
+    @property
+    def over(self) -> bool:
+        return self._over
+
+    def _run(self) -> None:
+        while not self._pause():
+            self._refresh()
+
+    def _pause(self) -> bool:
+        """True at the end. A first watcher shortens the pause."""
+        begun = time.monotonic()
+        with self._changed:
+            while not self._over:
+                pause = self._looked_at_s if self._watchers else ALONE_S
+                left = begun + pause - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait(left)
+            return True
+
+    def _refresh(self) -> None:
+        reading = self._reader.refresh()
+        jobs = {name: self._judged(name, reading) for name in reading.jobs}
+        before = (_fingerprint(self._reading), {name: job.fingerprint for name, job in self._jobs.items()})
+        after = (_fingerprint(reading), {name: job.fingerprint for name, job in jobs.items()})
+        with self._changed:
+            self._reading, self._jobs = reading, jobs
+            if before != after:
+                self._version += 1
+                self._changed.notify_all()
+
+    def _judged(self, name: str, reading: HomeReading) -> Judged:
+        seen, known, now = reading.jobs[name], self._jobs.get(name), time.monotonic()
+        same = known is not None and (known.seen.state is seen.state, known.seen.alive, known.seen.report) == (
+            True,
+            seen.alive,
+            seen.report,
+        )
+        if known is not None and same and now - self._judged_at[name] < _JUDGED_AGAIN_S:
+            return known
+        self._judged_at[name] = now
+        return judge(seen)
+
+
+def _fingerprint(reading: HomeReading) -> tuple[object, ...]:
+    return (reading.failure, reading.failing_since, tuple(reading.unreadable))
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,236 @@
+"""The HTTP server: routes, headers that keep a page to itself, and the stream of changes."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import msgspec
+
+from holdfast.cli.dashboard import api, pages
+from holdfast.cli.dashboard.guard import COOKIE, Guard
+from holdfast.cli.dashboard.live import Live, now
+from holdfast.errors import HoldfastError
+from holdfast.finding import Finding
+from holdfast.repository.views import checkpoint_detail
+
+_HTML = "text/html; charset=utf-8"
+_JSON = "application/json"
+_STATIC = {
+    "style.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STREAM_BEAT_S = 10.0
+_LARGEST_TEXT = 4 * 2**20
+
+Examine = Callable[[str], tuple[Finding, ...]]
+
+
+@dataclass(frozen=True)
+class Served:
+    status: int
+    kind: str
+    body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is served."""
+
+    live: Live
+    guard: Guard
+    metrics: Callable[[], bytes] | None
+    examine: Examine
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Served:
+        parts = [unquote(part) for part in path.strip("/").split("/")]
+        match parts:
+            case [""]:
+                return self._page(pages.jobs_page(self.live.reading, self.live.jobs(), now()))
+            case ["static", name] if name in _STATIC:
+                return Served(200, _STATIC[name], static(name))
+            case ["metrics"] if self.metrics is not None:
+                return Served(200, "text/plain; version=0.0.4; charset=utf-8", self.metrics())
+            case ["doctor"]:
+                return self._page(pages.doctor_page(self.live.reading, now()))
+            case ["api", "v1", *rest]:
+                return self._api(rest, query)
+            case ["jobs", name, *rest]:
+                return self._job(name, rest, query)
+        return self._missing("There is no such page.")
+
+    def examined(self, body: bytes) -> Served:
+        text = "".join(parse_qs(body.decode(errors="replace"), max_num_fields=4).get("text", []))
+        try:
+            report = pages.doctor_report(self.examine(text))
+        except HoldfastError as error:
+            return self._page(pages.error_page(self.live.reading, now(), 422, f"{error.message}. {error.hint or ''}"))
+        return self._page(pages.doctor_page(self.live.reading, now(), report))
+
+    def _job(self, name: str, rest: list[str], query: dict[str, list[str]]) -> Served:
+        job = self.live.job(name)
+        if job is None:
+            return self._missing(f"There is no job {name!r} in this home.")
+        match rest:
+            case []:
+                return self._page(pages.job_page(self.live.reading, job, now()))
+            case ["checkpoints", id] if id.isdigit():
+                found = checkpoint_detail(job.seen, int(id))
+                if found is not None:
+                    return self._page(pages.checkpoint_page(self.live.reading, job, found, now()))
+            case ["compare"]:
+                a, b = (checkpoint_detail(job.seen, _number(query, name) or 0) for name in ("a", "b"))
+                if a is not None and b is not None:
+                    return self._page(pages.compare_page(self.live.reading, job, a, b, now()))
+        return self._missing("There is no such checkpoint.")
+
+    def _api(self, rest: list[str], query: dict[str, list[str]]) -> Served:
+        found: Any = None
+        match rest:
+            case ["openapi.json"]:
+                found = api.openapi()
+            case ["jobs"]:
+                found = api.jobs(self.live.reading.home, self.live.jobs())
+            case ["jobs", name, *below]:
+                job = self.live.job(name)
+                found = None if job is None else api.job_document(job, below, _number(query, "limit"))
+        if found is None:
+            return Served(404, _JSON, msgspec.json.encode(api.error(404, "there is no such job or checkpoint")))
+        return Served(200, _JSON, msgspec.json.encode(found))
+
+    def _page(self, text: str) -> Served:
+        return Served(200, _HTML, text.encode())
+
+    def _missing(self, message: str) -> Served:
+        return Served(404, _HTML, pages.error_page(self.live.reading, now(), 404, message).encode())
+
+
+def static(name: str) -> bytes:
+    return files(__package__).joinpath("static", name).read_bytes()
+
+
+def _number(query: dict[str, list[str]], name: str) -> int | None:
+    given = query.get(name, [""])[0]
+    return int(given) if given.isdigit() and len(given) < 19 else None
+
+
+class DashboardServer:
+    def __init__(self, address: str, port: int, site: Site) -> None:
+        """Raises `OSError` when it cannot listen there."""
+        self._server = ThreadingHTTPServer((address, port), _handler_for(site))
+        self._server.daemon_threads = True
+        self.port = self._server.server_port
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.1,), name="holdfast-http", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class PageHandler(BaseHTTPRequestHandler):
+    site: Site
+    """Set by the class that `_handler_for` makes."""
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    server_version = "holdfast"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        path, query = self._asked()
+        if not self._allowed(query):
+            return
+        if "token" in query and self.site.guard.token is not None:
+            self._enter(path)
+        elif path == "/api/v1/stream":
+            self._stream()
+        else:
+            self._send(self.site.answer(path, query))
+
+    def do_POST(self) -> None:
+        path, _ = self._asked()
+        length = self.headers.get("Content-Length", "")
+        self.close_connection = True
+        if not self._allowed({}):
+            return
+        if path != "/doctor":
+            self._send(Served(405, _JSON, msgspec.json.encode(api.error(405, "actions are off"))))
+        elif not length.isdigit() or int(length) > _LARGEST_TEXT:
+            self._send(Served(413, _JSON, msgspec.json.encode(api.error(413, "more than 4 MiB of text"))))
+        else:
+            self._send(self.site.examined(self.rfile.read(int(length))))
+
+    def _asked(self) -> tuple[str, dict[str, list[str]]]:
+        parts = urlsplit(self.path)
+        return parts.path, parse_qs(parts.query, max_num_fields=20)
+
+    def _allowed(self, query: dict[str, list[str]]) -> bool:
+        given = query.get("token", [None])[0]
+        headers = {name.title(): value for name, value in self.headers.items()}
+        refused = self.site.guard.refusal(self.command, headers, given)
+        if refused is not None:
+            self._send(Served(refused[0], _JSON, msgspec.json.encode(api.error(*refused))))
+        return refused is None
+
+    def _enter(self, path: str) -> None:
+        """The token moves from the address, which others may see, to a cookie, which scripts cannot read."""
+        cookie = f"{COOKIE}={self.site.guard.token}; HttpOnly; SameSite=Strict; Path=/"
+        self._send(Served(303, _HTML, b"", (("Location", path), ("Set-Cookie", cookie))))
+
+    def _send(self, answer: Served) -> None:
+        self.send_response(answer.status)
+        for name, value in (*_HEADERS.items(), *answer.headers):
+            self.send_header(name, value)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def _stream(self) -> None:
+        """Server-sent events: the number of each change, and a comment now and then that shows that we live."""
+        self.close_connection = True
+        self.send_response(200)
+        for name, value in _HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        version = self.site.live.version()
+        self.site.live.watch(begins=True)
+        try:
+            self.wfile.write(f"event: hello\ndata: {version}\n\n".encode())
+            while not self.site.live.over:
+                changed = self.site.live.wait_for_change(version, _STREAM_BEAT_S)
+                version = version if changed is None else changed
+                said = "event: alive\ndata: \n\n" if changed is None else f"event: changed\ndata: {changed}\n\n"
+                self.wfile.write(said.encode())
+        except OSError:
+            pass  # the reader has gone
+        finally:
+            self.site.live.watch(begins=False)
+
+    def log_message(self, *_: object) -> None:
+        """A page that is open asks every few seconds."""
+
+
+def _handler_for(served: Site) -> type[PageHandler]:
+    return type("SiteHandler", (PageHandler,), {"site": served})

@@ -1,0 +1,123 @@
+"use strict";
+// Ages by the browser's clock against the server's, sorting, filtering, copying, and the stream of changes.
+const skew = Date.parse(document.body.dataset.now) - Date.now();
+const SILENT_MS = 25000;
+
+function age(ms) {
+  const s = Math.floor(ms / 1000);
+  if (s < 1) return "just now";
+  if (s < 60) return `${s} s ago`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ago`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ago`;
+  return `${Math.floor(s / 86400)} days ago`;
+}
+
+function showAges() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    if (!time.title) time.title = time.textContent;
+    time.textContent = age(Date.now() + skew - Date.parse(time.dateTime));
+  }
+}
+
+const sorted = {};
+function sortTable(table, column, direction) {
+  const body = table.tBodies[0];
+  const value = (row) => row.cells[column].dataset.sort;
+  const compare = (a, b) => {
+    const [x, y] = [value(a), value(b)];
+    return x !== "" && y !== "" && !isNaN(x) && !isNaN(y) ? x - y : x.localeCompare(y);
+  };
+  body.append(...[...body.rows].sort((a, b) => direction * compare(a, b)));
+  [...table.tHead.rows[0].cells].forEach((head, n) => {
+    if (n === column) head.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+    else head.removeAttribute("aria-sort");
+  });
+}
+
+function filterJobs() {
+  const wanted = (document.getElementById("filter")?.value || "").toLowerCase();
+  for (const row of document.querySelectorAll("tr[data-job]")) {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted);
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const head = event.target.closest("table.sortable thead button");
+  if (head) {
+    const table = head.closest("table");
+    const column = head.parentElement.cellIndex;
+    const up = head.parentElement.getAttribute("aria-sort") !== "ascending";
+    sorted[table.id] = [column, up ? 1 : -1];
+    sortTable(table, ...sorted[table.id]);
+  }
+  const copy = event.target.closest("button.copy");
+  if (copy) {
+    navigator.clipboard.writeText(copy.parentElement.querySelector("pre").textContent);
+    copy.textContent = "Copied";
+  }
+  if (event.target.id === "theme") {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    localStorage.setItem("theme", root.dataset.theme);
+  }
+});
+document.addEventListener("input", (event) => event.target.id === "filter" && filterJobs());
+document.addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName);
+  if (event.key === "/" && !typing && document.getElementById("filter")) {
+    event.preventDefault();
+    document.getElementById("filter").focus();
+  }
+});
+document.addEventListener("change", async (event) => {
+  if (event.target.id === "file" && event.target.files[0]) {
+    document.getElementById("text").value = await event.target.files[0].text();
+  }
+});
+
+async function renew() {
+  const answer = await fetch(location.href);
+  if (!answer.ok) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const filter = document.getElementById("filter")?.value;
+  const focused = document.activeElement?.id;
+  const open = [...document.querySelectorAll("details")].map((each) => each.open);
+  document.getElementById("main").replaceChildren(...page.getElementById("main").childNodes);
+  if (filter) document.getElementById("filter").value = filter;
+  document.querySelectorAll("details").forEach((each, n) => (each.open = open[n] || false));
+  if (focused && focused !== "main") document.getElementById(focused)?.focus();
+  for (const [id, how] of Object.entries(sorted)) {
+    const table = document.getElementById(id);
+    if (table) sortTable(table, ...how);
+  }
+  filterJobs();
+  showAges();
+}
+
+const light = document.getElementById("live");
+let heard = Date.now();
+function hear() {
+  heard = Date.now();
+  light.textContent = "live";
+  light.className = "on";
+}
+function lookAtStream() {
+  if (Date.now() - heard > SILENT_MS) {
+    light.textContent = `stale since ${new Date(heard).toLocaleTimeString()}`;
+    light.className = "cut";
+  }
+}
+
+const theme = localStorage.getItem("theme");
+if (theme) document.documentElement.dataset.theme = theme;
+showAges();
+setInterval(() => { showAges(); lookAtStream(); }, 1000);
+if (!document.querySelector("form[action='/doctor']")) {
+  const stream = new EventSource(document.body.dataset.stream);
+  let cut = false;
+  stream.addEventListener("hello", () => { hear(); if (cut) renew(); cut = false; });
+  stream.addEventListener("alive", hear);
+  stream.addEventListener("changed", () => { hear(); renew(); });
+  stream.addEventListener("error", () => { cut = true; });
+}

@@ -1,0 +1,247 @@
+"""Every page in a real browser: its numbers are those of the journal, changes arrive, nothing from a home is run.
+
+One Chromium for all tests of this file, about 20 seconds in all.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.finding import Evidence, Finding
+from holdfast.repository.entries import CheckpointCompleted
+from tests.dashboard.homes import HOSTILE, beat, dashboard, failing, lost, running
+from tests.dashboard.webdriver import Browser, browser
+from tests.stores.processes import installed, required
+from tests.unit.job_histories import History
+
+AXE = "4.10.2"
+LIVE = "return document.getElementById('live').textContent === 'live'"
+VALUES = """return [...document.querySelectorAll(`figure[data-title="${arguments[0]}"] g`)]
+  .map(g => g.dataset.failed === undefined ? Number(g.dataset.value) : null)"""
+PATHS = (
+    "/",
+    "/jobs/orders",
+    "/jobs/payments",
+    "/jobs/orders/checkpoints/40",
+    "/jobs/payments/checkpoints/26",
+    "/jobs/orders/compare?a=1&b=40",
+    "/doctor",
+)
+
+
+class Open:
+    """A browser in front of a dashboard over a home that the test can change."""
+
+    def __init__(self, driven: Browser, url: str, home: Path, orders: History) -> None:
+        self.browser, self.url, self.home, self.orders = driven, url, home, orders
+
+    def page(self, path: str) -> Browser:
+        self.browser.open(self.url + path)
+        if path != "/doctor":
+            self.browser.wait_for(LIVE)
+        return self.browser
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.browser.run(script, *arguments)
+
+    @property
+    def entries(self) -> list[CheckpointCompleted]:
+        return list(self.orders.state().completed.values())
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser(tmp_path_factory.mktemp("browser")) as started:
+        started.size(1440, 1000)
+        yield started
+
+
+@pytest.fixture
+def shown(driven: Browser, tmp_path: Path) -> Iterator[Open]:
+    home = tmp_path / "home"
+    orders = running(home, "orders")
+    failing(home)
+    lost(home)
+    found = Finding(
+        code="out-of-memory",
+        severity="critical",
+        symptom="the driver ran out of memory",
+        cause="spark.driver.memory is too small",
+        evidence=(Evidence(source="pasted.log", line=1, text="java.lang.OutOfMemoryError"),),
+        fix=("spark.driver.memory=4g",),
+        count=1,
+        first_seen=None,
+        last_seen=None,
+    )
+    with dashboard(home, findings=(found,)) as url:
+        yield Open(driven, url, home, orders)
+        driven.open("about:blank")
+
+
+def test_jobs_are_listed_worst_first(shown: Open) -> None:
+    page = shown.page("/")
+    rows = page.run("return [...document.querySelectorAll('#jobs tbody tr')].map(r => [r.dataset.job, r.className])")
+    assert rows == [["clicks", "critical"], ["payments", "critical"], ["orders", "well"]]
+    assert page.run("return document.getElementById('summary').textContent") == "2 need attention · 1 well"
+    text = page.run("return document.querySelector('tr[data-job=payments]').textContent")
+    assert "#20" in text
+    assert "checkpoints-failing" in text
+
+
+def test_the_charts_of_a_job_show_what_the_journal_says(shown: Open) -> None:
+    page = shown.page("/jobs/orders")
+    entries = shown.entries
+    assert page.run(VALUES, "new bytes") == [entry.bytes_new for entry in entries]
+    assert page.run(VALUES, "size") == [entry.bytes_total for entry in entries]
+    assert page.run(VALUES, "duration by phase") == [sum(phase.ms for phase in entry.phases) for entry in entries]
+    requests = [entry.requests for entry in entries]
+    assert page.run(VALUES, "requests") == [r.put + r.get + r.list + r.delete for r in requests if r is not None]
+    ids = page.run("return [...document.querySelectorAll('#checkpoints tbody tr')].map(r => Number(r.dataset.id))")
+    assert ids == [entry.id for entry in reversed(entries)]
+    facts = page.run("return document.querySelector('.facts').textContent")
+    assert "committed batch403" in facts
+    assert "published batch400" in facts
+    assert page.run("return document.querySelector('.calendar .savepoint').textContent") == "before-upgrade"
+
+
+def test_failures_are_marked_on_every_chart(shown: Open) -> None:
+    page = shown.page("/jobs/payments")
+    for title in ("new bytes", "size", "duration by phase", "requests"):
+        values = page.run(VALUES, title)
+        assert len(values) == 26
+        assert values[20:] == [None] * 6
+    assert "storage_unreachable" in page.run("return document.querySelector('#checkpoints').textContent")
+
+
+def test_a_checkpoint_shows_its_phases_its_shards_and_how_to_restore_it(shown: Open) -> None:
+    page = shown.page("/jobs/orders/checkpoints/40")
+    phases = page.run("return [...document.querySelectorAll('.waterfall tr')].map(r => r.innerText.split(/\\s+/))")
+    assert phases == [["plan", "40ms"], ["copy", "700ms"], ["journal", "90ms"]]
+    shards = page.run("return [...document.querySelectorAll('#shards tbody tr')].map(r => r.cells[1].dataset.sort)")
+    assert shards == ["800", "300", "20"]
+    command = page.run("return document.querySelector('pre').textContent")
+    assert command == f"holdfast restore --home file://{shown.home} --job orders --checkpoint 40 --to ./restored"
+    page = shown.page("/jobs/payments/checkpoints/26")
+    assert "connection refused (10.2.0.9)" in page.run("return document.querySelector('.finding').textContent")
+
+
+def test_two_checkpoints_are_compared(shown: Open) -> None:
+    page = shown.page("/jobs/orders/compare?a=1&b=40")
+    grown = page.run(
+        "return Object.fromEntries([...document.querySelectorAll('#compared tbody tr')]"
+        ".map(r => [r.dataset.what, Number(r.dataset.grew)]))"
+    )
+    first, last = shown.entries[0], shown.entries[-1]
+    assert grown["size"] == last.bytes_total - first.bytes_total == 39 * 50_000
+    assert grown["phase copy"] == last.phases[1].ms - first.phases[1].ms
+
+
+def test_a_pasted_trace_is_examined(shown: Open) -> None:
+    page = shown.page("/doctor")
+    page.run("document.getElementById('text').value = 'java.lang.OutOfMemoryError: <b>x</b>'")
+    page.run("document.querySelector('form button').click()")
+    text = page.wait_for("return document.getElementById('report')?.textContent")
+    assert "out-of-memory" in text
+    assert "spark.driver.memory=4g" in text
+
+
+def test_a_change_arrives_without_a_reload(shown: Open) -> None:
+    page = shown.page("/jobs/orders")
+    page.run("window.here = true")
+    shown.orders.complete(41, batch=500, bytes_new=123_456)
+    page.wait_for("return document.querySelector('#checkpoints tr[data-id=\"41\"]')")
+    assert page.run(VALUES, "new bytes")[-1] == 123_456
+    assert page.run("return window.here") is True
+
+
+def test_a_job_that_dies_turns_red(shown: Open) -> None:
+    page = shown.page("/")
+    shown.orders.now = datetime.now(UTC) - timedelta(minutes=10)
+    shown.orders.beat()
+    page.wait_for("return document.querySelector('tr[data-job=orders]').className === 'critical'")
+    assert "not running" in page.run("return document.querySelector('tr[data-job=orders]').textContent")
+    beat(shown.orders, 410)
+    page.wait_for("return document.querySelector('tr[data-job=orders]').className === 'well'")
+
+
+def test_a_home_that_is_away_is_said_and_what_was_read_stays(shown: Open) -> None:
+    page = shown.page("/")
+    shown.home.rename(shown.home.with_name("away"))
+    shown.home.write_text("no directory")
+    page.wait_for("return document.querySelector('.away')")
+    assert "unreachable since" in page.run("return document.querySelector('.away').textContent")
+    assert len(page.run("return [...document.querySelectorAll('#jobs tbody tr')]")) == 3
+
+
+def test_nothing_from_a_home_is_run_or_taken_for_html(driven: Browser, tmp_path: Path) -> None:
+    failing(tmp_path / "home", "hostile", HOSTILE)
+    with dashboard(tmp_path / "home") as url:
+        for path in ("/", "/jobs/hostile", "/jobs/hostile/checkpoints/26"):
+            driven.open(url + path)
+            driven.wait_for(LIVE)
+            assert "hacked" not in driven.run("return document.title")
+            assert driven.run("return document.querySelectorAll('img').length") == 0
+            assert driven.run("return document.querySelectorAll('script:not([src]), [style], [onclick]').length") == 0
+            assert "<script>" in driven.run("return document.body.textContent") or path == "/"
+        driven.open("about:blank")
+
+
+def test_nothing_comes_from_elsewhere(shown: Open) -> None:
+    for path in PATHS:
+        page = shown.page(path)
+        loaded = page.run("return performance.getEntriesByType('resource').map(e => e.name)")
+        assert loaded
+        assert all(name.startswith(shown.url) for name in loaded)
+
+
+def test_by_keyboard_jobs_are_filtered_and_sorted(shown: Open) -> None:
+    page = shown.page("/")
+    page.keys("/")
+    page.keys("orders")
+    visible = "return [...document.querySelectorAll('tr[data-job]')].filter(r => !r.hidden).map(r => r.dataset.job)"
+    assert page.run(visible) == ["orders"]
+    page.run("document.getElementById('filter').value = ''")
+    page.run("document.getElementById('filter').dispatchEvent(new Event('input', {bubbles: true}))")
+    page.run("document.querySelectorAll('#jobs thead button')[0].focus()")
+    page.keys("\ue007")
+    assert page.run(visible) == ["clicks", "orders", "payments"]
+    page.keys("\ue007")
+    assert page.run(visible) == ["payments", "orders", "clicks"]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_every_page_fits_the_screen(shown: Open, width: int) -> None:
+    shown.browser.size(width, 900)
+    try:
+        for path in PATHS:
+            page = shown.page(path)
+            assert page.run("return document.documentElement.scrollWidth - innerWidth") <= 0, path
+    finally:
+        shown.browser.size(1440, 1000)
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    flags = ["--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+    npm = required("npm")
+    modules = installed(f"axe-core-{AXE}", lambda to: [npm, "install", "--prefix", str(to), *flags, f"axe-core@{AXE}"])
+    script = modules / "node_modules" / "axe-core" / "axe.min.js"
+    return script.read_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_axe_finds_no_violation(shown: Open, axe: str, width: int, scheme: Any) -> None:
+    shown.browser.size(width, 900)
+    shown.browser.scheme(scheme)
+    try:
+        for path in PATHS:
+            page = shown.page(path)
+            page.run(axe)
+            page.run("window.found = null; axe.run().then(r => { window.found = r.violations; })")
+            violations = page.wait_for("return window.found && [window.found]")[0]
+            assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == [], path
+    finally:
+        shown.browser.size(1440, 1000)

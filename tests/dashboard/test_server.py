@@ -1,0 +1,192 @@
+"""The dashboard over HTTP: who may ask, the JSON, the metrics, the stream, and what it costs the home."""
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.cli.dashboard.guard import Guard
+from holdfast.cli.dashboard.live import Live
+from holdfast.cli.dashboard.markup import Markup, tag
+from holdfast.cli.home_reader import HomeReader
+from holdfast.cli.main import main
+from tests.dashboard.homes import dashboard, failing, running
+from tests.patience import PATIENCE
+
+LOOPBACK = {"Host": "127.0.0.1:8080"}
+
+
+def asked(url: str, headers: dict[str, str] | None = None, data: bytes | None = None) -> Any:
+    request = urllib.request.Request(url, data, headers or {})
+    return urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def status(url: str, headers: dict[str, str] | None = None, data: bytes | None = None) -> int:
+    try:
+        with asked(url, headers, data) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+
+
+def document(url: str) -> Any:
+    with asked(url) as answer:
+        return json.load(answer)
+
+
+def test_text_is_escaped_unless_it_is_markup() -> None:
+    assert tag("p", "<b>", Markup("<i></i>"), title='"x"') == '<p title="&quot;x&quot;">&lt;b&gt;<i></i></p>'
+    assert tag("input", required=True, hidden=False, data_x=None) == "<input required>"
+
+
+@pytest.mark.parametrize(
+    ("guard", "method", "headers", "given", "refused"),
+    [
+        (Guard(frozenset()), "GET", LOOPBACK, None, None),
+        (Guard(frozenset()), "GET", {"Host": "localhost"}, None, None),
+        (Guard(frozenset()), "GET", {"Host": "[::1]:8080"}, None, None),
+        (Guard(frozenset()), "GET", {"Host": "evil.example:8080"}, None, 421),
+        (Guard(frozenset()), "GET", {}, None, 421),
+        (Guard(frozenset(["board.example"])), "GET", {"Host": "board.example"}, None, None),
+        (Guard(frozenset()), "POST", {**LOOPBACK, "Origin": "http://127.0.0.1:8080"}, None, None),
+        (Guard(frozenset()), "POST", {**LOOPBACK, "Origin": "http://evil.example"}, None, 403),
+        (Guard(frozenset()), "POST", {**LOOPBACK, "Origin": "null"}, None, 403),
+        (Guard(frozenset(), "secret"), "GET", LOOPBACK, None, 401),
+        (Guard(frozenset(), "secret"), "GET", LOOPBACK, "wrong", 401),
+        (Guard(frozenset(), "secret"), "GET", LOOPBACK, "secret", None),
+        (Guard(frozenset(), "secret"), "GET", {**LOOPBACK, "Authorization": "Bearer secret"}, None, None),
+        (Guard(frozenset(), "secret"), "GET", {**LOOPBACK, "Cookie": "holdfast_token=secret"}, None, None),
+        (Guard(frozenset(), None, "X-User"), "GET", LOOPBACK, None, 401),
+        (Guard(frozenset(), None, "X-User"), "GET", {**LOOPBACK, "X-User": "ann"}, None, None),
+    ],
+)
+def test_who_may_ask(
+    guard: Guard, method: str, headers: dict[str, str], given: str | None, refused: int | None
+) -> None:
+    answer = guard.refusal(method, headers, given)
+    assert (None if answer is None else answer[0]) == refused
+
+
+def test_a_name_that_points_here_and_a_foreign_page_are_refused(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    with dashboard(tmp_path / "home") as url:
+        assert status(f"{url}/") == 200
+        assert status(f"{url}/api/v1/jobs", {"Host": "evil.example"}) == 421
+        assert status(f"{url}/doctor", {"Origin": "http://evil.example"}, b"text=x") == 403
+        assert status(f"{url}/doctor", {"Origin": url}, b"text=x") == 200
+        assert status(f"{url}/api/v1/jobs/orders/checkpoints", {"Origin": url}, b"") == 405
+        assert status(f"{url}/static/../server.py") == 404
+        assert status(f"{url}/jobs/nobody") == status(f"{url}/jobs/orders/checkpoints/99") == 404
+        with asked(f"{url}/") as answer:
+            policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_token_moves_into_a_cookie(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    with dashboard(tmp_path / "home", Guard(frozenset(), "secret")) as url:
+        assert status(f"{url}/") == status(f"{url}/metrics") == status(f"{url}/api/v1/stream") == 401
+        with pytest.raises(urllib.error.HTTPError) as entered:
+            asked(f"{url}/jobs/orders?token=secret")
+        assert (entered.value.code, entered.value.headers["Location"]) == (303, "/jobs/orders")
+        cookie = entered.value.headers["Set-Cookie"]
+        entered.value.close()
+        assert "HttpOnly; SameSite=Strict" in cookie
+        assert status(f"{url}/", {"Cookie": cookie.partition(";")[0]}) == 200
+
+
+def test_the_json_is_that_of_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failing(tmp_path / "home")
+    running(tmp_path / "home", "orders", 3)
+    home = f"file://{tmp_path / 'home'}"
+
+    def said(*arguments: str) -> Any:
+        main([*arguments, "--home", home, "--json"])
+        return json.loads(capsys.readouterr().out)
+
+    with dashboard(tmp_path / "home") as url:
+        api = f"{url}/api/v1/jobs"
+        assert [job["job"] for job in document(api)["jobs"]] == ["payments", "orders"]
+        assert document(f"{api}/payments/checkpoints") == said("checkpoints", "--job", "payments")
+        assert document(f"{api}/payments/checkpoints/20") == said("show", "20", "--job", "payments")
+        status_now = said("status", "--job", "orders")
+        found = document(f"{api}/orders")
+        for passing in ("seconds_since_last_completed",):
+            assert found.pop(passing) <= status_now.pop(passing)
+        assert found == status_now
+        events = document(f"{api}/orders/events")["events"]
+        assert [event["kind"] for event in events] == ["run-started", *["checkpoint-completed"] * 3]
+        assert document(f"{api}/orders/events?limit=1")["events"] == events[-1:]
+
+
+def test_the_openapi_document_names_what_is_served(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    with dashboard(tmp_path / "home") as url:
+        described = document(f"{url}/api/v1/openapi.json")
+        for path, operations in described["paths"].items():
+            assert list(operations) == ["get"]
+            assert status(url + path.replace("{job}", "orders").replace("{id}", "2")) == 200
+    named = set(_references(described))
+    assert named
+    assert {name.rpartition("/")[2] for name in named} <= described["components"]["schemas"].keys()
+
+
+def _references(node: Any) -> list[str]:
+    if isinstance(node, dict):
+        return [v for k, v in node.items() if k == "$ref"] + [r for v in node.values() for r in _references(v)]
+    return [r for each in node for r in _references(each)] if isinstance(node, list) else []
+
+
+def test_metrics_of_all_jobs_are_served(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    running(tmp_path / "home", "refunds", 5)
+    with dashboard(tmp_path / "home") as url, asked(f"{url}/metrics") as answer:
+        text = answer.read().decode()
+    assert 'holdfast_last_completed_checkpoint_id{job="orders"} 3.0' in text
+    assert 'holdfast_last_completed_checkpoint_id{job="refunds"} 5.0' in text
+
+
+def test_the_stream_tells_of_a_change(tmp_path: Path) -> None:
+    history = running(tmp_path / "home", "orders", 3)
+    with dashboard(tmp_path / "home") as url, asked(f"{url}/api/v1/stream") as stream:
+        assert stream.readline() == b"event: hello\n"
+        history.complete(4, batch=99)
+        while stream.readline() != b"event: changed\n":
+            pass
+        with asked(f"{url}/jobs/orders/checkpoints/4") as page:
+            assert page.status == 200
+
+
+def test_a_round_costs_two_requests_per_job_and_one_for_the_home(tmp_path: Path) -> None:
+    for number in range(10):
+        running(tmp_path / "home", f"job-{number}", 5)
+    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    live = Live(reader)
+    live._refresh()
+    before = reader.meter.usage
+    live._refresh()
+    after = reader.meter.usage
+    assert (after.list - before.list, after.get - before.get) == (11, 10)
+
+
+def test_an_address_that_others_reach_needs_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboard", "--home", f"file://{tmp_path}", "--address", "0.0.0.0", "--port", "0"]) == 2
+    assert "HOLDFAST_DASHBOARD_TOKEN" in capsys.readouterr().err
+
+
+def test_documents_are_encoded_as_they_are_described(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    with dashboard(tmp_path / "home") as url, asked(f"{url}/api/v1/jobs") as answer:
+        assert answer.headers["Content-Type"] == "application/json"
+        assert msgspec.json.Decoder().decode(answer.read())["home"] == f"file://{tmp_path / 'home'}"
