@@ -28,7 +28,7 @@ def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
     if as_json:
         print_json(JobList(home=home, jobs=tuple(readable)))
     elif readable:
-        print_table(_table(readable, datetime.now(UTC)))
+        print_table(jobs_table(readable, datetime.now(UTC)))
     elif not unreadable:
         print_message(f"{home} holds no job yet. Start one: holdfast run FILE --home {home}")
     if unreadable:
@@ -63,7 +63,7 @@ def _statuses(home: str, root: ObjectStore) -> tuple[list[JobView], list[Holdfas
     return readable, unreadable
 
 
-def _table(statuses: list[JobView], now: datetime) -> "Table":
+def jobs_table(statuses: list[JobView], now: datetime) -> "Table":
     from rich.text import Text
 
     table = plain_table("job", "state", "owner", "last checkpoint", "age", "failures", "health")

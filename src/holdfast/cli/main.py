@@ -27,12 +27,14 @@ from holdfast.cli import (
     collect,
     copy,
     doctor,
+    events,
     jobs,
     restore,
     run,
     savepoint,
     show,
     status,
+    top,
     verify,
     watch,
 )
@@ -65,12 +67,14 @@ app.command("jobs")(jobs.jobs)
 app.command("status")(status.status)
 app.command("checkpoints")(checkpoints.checkpoints)
 app.command("show")(show.show)
+app.command("events")(events.events)
 app.command("restore")(restore.restore)
 app.command("verify")(verify.verify)
 app.command("collect")(collect.collect)
 app.command("doctor")(doctor.doctor)
 app.command("copy")(copy.copy)
 app.command("watch")(watch.watch)
+app.command("top")(top.top)
 app.command("dashboard")(dashboard.dashboard)
 app.add_typer(savepoint.app, name="savepoint")
 app.add_typer(alarm.app, name="alarm")
