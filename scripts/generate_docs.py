@@ -1,5 +1,6 @@
 """Generates pages of docs/ from the code: failures, coordinator, findings. A test fails when they differ."""
 
+import sys
 from pathlib import Path
 
 from holdfast.coordination.lifecycle import ENDED, TRANSITIONS, Phase
@@ -7,6 +8,12 @@ from holdfast.coordination.reasons import RULES
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.doctor.collection import examined
+from tests.doctor.gallery import Pair, gallery
+
+_CELL = 150
 DOCS = Path(__file__).parent.parent / "docs"
 _NOTE = "<!-- Written by scripts/generate_docs.py from the code. Change the code, then run it again. -->"
 
@@ -57,6 +64,17 @@ Each finding has causes; the one that the logs support best is reported, others 
 that depend on numbers in the logs are computed from them and not shown here. Keys of Flink are those of 1.x; for logs
 of 2.x they are translated.
 
+How sure a cause is: *certain* when the runtime itself names it, *likely* when other lines point at it, *possible* when
+nothing speaks against it. Where nothing in the logs tells the causes apart, all are listed, each with how to find out.
+
+## What shows each, and what does not
+
+`tests/doctor/test_gallery.py` checks each row.
+
+| finding | a line that shows it | seen | a near miss |
+|---|---|---|---|
+{gallery}
+
 {findings}"""
 
 
@@ -83,7 +101,23 @@ def coordinator() -> str:
 
 
 def findings() -> str:
-    return _FINDINGS.format(note=_NOTE, findings="\n".join(_finding(known) for known in KNOWLEDGE))
+    return _FINDINGS.format(
+        note=_NOTE,
+        gallery="\n".join(map(_row, gallery())),
+        findings="\n".join(_finding(known) for known in KNOWLEDGE),
+    )
+
+
+def _row(pair: Pair) -> str:
+    evidence = examined(pair.shows).findings[0].evidence[0].text
+    where = f"[there]({pair.where})" if pair.where else "collection"
+    return f"| `{pair.code}` | {_cell(evidence)} | {where} | {_cell(pair.miss)} |"
+
+
+def _cell(text: str) -> str:
+    """Shortened, as code, in a table."""
+    shown = " ".join(text.split()).replace("|", "\\|").replace("`", "'")
+    return f"`{shown if len(shown) <= _CELL else shown[: _CELL - 1] + '…'}`"
 
 
 def _finding(known: Knowledge) -> str:
@@ -93,7 +127,7 @@ def _finding(known: Knowledge) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    lines = [f"- {cause.text}"]
+    lines = [f"- {cause.text}", *([f"  - to tell: {cause.tell}"] if cause.tell else [])]
     if isinstance(cause.fix, Fix):
         for engine in ("flink", "spark", "holdfast"):
             lines += [f"  - {engine}: {_code(line)}" for line in getattr(cause.fix, engine)]

@@ -8,6 +8,8 @@ from typing import Literal
 import msgspec
 
 Severity = Literal["critical", "warning", "info"]
+Confidence = Literal["certain", "likely", "possible"]
+"""certain: the runtime names the cause; likely: other lines point at it; possible: nothing speaks against it."""
 RANK: dict[Severity, int] = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -53,6 +55,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     job: str | None = None
     engine: Literal["flink", "spark", "holdfast"] | None = None
     fixes: Fixes | None = None
+    confidence: Confidence | None = None
+    """How sure the cause is; None where it is computed from a job's own history."""
     other_causes: tuple[str, ...] = ()
     """Also supported by the logs, less than `cause`."""
     counted: tuple[Evidence, ...] = ()

@@ -16,9 +16,9 @@ import msgspec
 from bench import generated_logs
 from holdfast.doctor.diagnosis.diagnosing import diagnose
 from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.examination import added_up
 from holdfast.doctor.matching.scanning import scan
 from holdfast.doctor.reading.inputs import pieces_of, resolve
-from holdfast.doctor.spark.pipeline import added_up
 from holdfast.storage.hdfs import HdfsStore
 from holdfast.storage.hdfs_connection import HdfsConnection
 from tests.cluster.standalone import Cluster, standalone_cluster

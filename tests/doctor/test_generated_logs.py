@@ -5,9 +5,9 @@ from pathlib import Path
 
 from bench import doctor_scan, generated_logs
 from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.examination import added_up
 from holdfast.doctor.matching.scanning import scan
 from holdfast.doctor.reading.inputs import pieces_of, resolve
-from holdfast.doctor.spark.pipeline import added_up
 
 
 def test_every_job_is_seen(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.engines import fast
+from holdfast.doctor.matching.examination import added_up
 from holdfast.doctor.matching.grouping import EVENT_LINES, Grouping
-from holdfast.doctor.matching.needles import needles_of
 from holdfast.doctor.matching.scanning import Reading, events_of, scan
 from holdfast.doctor.matching.sightings import Sighting
 from holdfast.doctor.reading.blocks import Piece
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.inputs import pieces_of, resolve, shared_out
 from holdfast.doctor.reading.windows import REACH, windows
-from holdfast.doctor.spark.pipeline import added_up
 from holdfast.errors import NotFound
 
 HEAD = "2026-01-02 03:04:05,678 {level}  org.apache.flink.Foo     [] - {message}"
@@ -99,10 +99,10 @@ def test_a_file_larger_than_a_window_is_read_as_one(tmp_path: Path) -> None:
         return chunk
 
     lines = 0
-    for window in windows(read, 0, None, size=100_000):
+    for window in windows(read, 0, None, fast().line_starts, size=100_000):
         assert len(window.data) <= 100_000 + 2 * REACH
         lines += window.own_lines
-        events += Grouping("x", window).events_with(needles_of(RULES))
+        events += Grouping("x", window, fast()).events_with(fast().needles(RULES))
     numbers = [number + 1 for number, line in enumerate(data.splitlines()) if b"failed" in line]
     assert [event.line for event in events] == numbers
     assert {"/".join(link.class_name for link in event.exceptions) for event in events} == {CHAIN}

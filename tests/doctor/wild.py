@@ -1,7 +1,8 @@
 """Two heaps of excerpts from public threads, and how the doctor does on each.
 
-A coin decided which excerpt goes to which heap, before any rule was written for them. Rules may be written for the first
-heap; the second says how well the doctor does on what nobody tuned it for: `python -m tests.doctor.wild` prints both.
+A coin decided which excerpt goes to which heap, before any rule was written for them. Rules may be written for the
+first heap; the second says how well the doctor does on what nobody tuned it for: `python -m tests.doctor.wild`
+prints both.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ def main(names: list[str]) -> None:
         for verdict in found:
             if verdict.false_alarms or (verdict.excerpt.first and not verdict.hit):
                 told = [(finding.severity, finding.code) for finding in verdict.findings]
-                print(f"  {verdict.excerpt.name}: wanted {verdict.excerpt.first or 'nothing'}, told {told}")
-        print(line(name, score(found)))
+                sys.stdout.write(
+                    f"  {verdict.excerpt.name}: wanted {verdict.excerpt.first or 'nothing'}, told {told}\n"
+                )
+        sys.stdout.write(f"{line(name, score(found))}\n")
 
 
 if __name__ == "__main__":

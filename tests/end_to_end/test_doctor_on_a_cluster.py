@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.doctor.diagnosis.diagnosing import diagnose
 from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.examination import added_up
 from holdfast.doctor.matching.scanning import scan
 from holdfast.doctor.reading.inputs import pieces_of, resolve
-from holdfast.doctor.spark.pipeline import added_up
 from tests import short_lived_jvm
 from tests.patience import PATIENCE
 

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.doctor.diagnosis.diagnosing import diagnose
 from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.examination import added_up
 from holdfast.doctor.matching.scanning import scan
 from holdfast.doctor.reading.inputs import pieces_of, resolve
-from holdfast.doctor.spark.pipeline import added_up
 
 PATTERN = "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex"
 

@@ -10,12 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.examination import added_up
 from holdfast.doctor.matching.scanning import scan
 from holdfast.doctor.matching.sightings import Sighting
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.inputs import Inputs, pieces_of, resolve
 from holdfast.doctor.spark.following import follow
-from holdfast.doctor.spark.pipeline import added_up, examine
+from holdfast.doctor.spark.pipeline import examine
 from holdfast.doctor.spark.table import table
 from holdfast.errors import NotFound
 from tests.patience import PATIENCE

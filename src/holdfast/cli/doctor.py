@@ -1,5 +1,7 @@
 """`holdfast doctor`: what is wrong, why, and what to change; from logs, or from a job's history."""
 
+import os
+import stat
 import sys
 from enum import Enum
 from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.doctor.reports.document import Report
 
 _CRITICAL = 1
+_STANDARD_INPUT = "-"
 
 
 class Form(Enum):
@@ -28,7 +31,9 @@ def doctor(
     logs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOGS]...", show_default=False, help="Files, directories, globs, URLs; - is standard input."
+            metavar="[LOGS]...",
+            show_default=False,
+            help="Files, directories, globs, URLs; - or none: standard input, a paste.",
         ),
     ] = None,
     home: Annotated[
@@ -69,11 +74,24 @@ def doctor(
     if follow:
         critical = _follow(logs or [], as_json, redactor, master)
     else:
+        logs = logs or ([_STANDARD_INPUT] if home is None and job is None and _is_fed() else None)
         report = _from_logs(logs, keep, master) if logs else _from_history(home, job)
         _write(redactor.report(report) if redactor else report, as_json, form, output)
         critical = worst_is_critical(report.findings)
     if critical:
         raise typer.Exit(_CRITICAL)
+
+
+def _is_fed() -> bool:
+    """Whether somebody pastes on a terminal, or pipes something in, without saying `-`."""
+    try:
+        if sys.stdin.isatty():
+            print_message("Paste a log, a trace or an error message; Ctrl-D on an empty line ends it.")
+            return True
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
 
 
 def _from_history(home: str | None, job: str | None) -> "Report":
@@ -84,7 +102,7 @@ def _from_history(home: str | None, job: str | None) -> "Report":
     if home is None or job is None:
         raise InvalidSettings(
             "could not examine anything: neither logs nor a job were given",
-            hint="holdfast doctor LOGS..., or holdfast doctor --home URL --job NAME",
+            hint="holdfast doctor LOGS..., or - for standard input, or holdfast doctor --home URL --job NAME",
         )
     return Report(findings=history_findings(examine(home, job)), job=job, home=home)
 

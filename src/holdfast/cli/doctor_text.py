@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from holdfast.cli.output import labelled
-from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, shown
+from holdfast.doctor.reports.document import Report, summary, unknown
+from holdfast.doctor.reports.wording import because, counted, elsewhere, followed, happened, period, shown
 from holdfast.finding import Finding
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def lines(report: Report) -> Iterator["Text"]:
     for skipped in report.logs.skipped if report.logs else ():
         yield Text.assemble(("not read: ", "yellow"), skipped)
     yield Text(summary(report))
+    for line in unknown(report):
+        yield Text(line)
 
 
 def finding_lines(finding: Finding) -> Iterator["Text"]:
@@ -32,7 +34,7 @@ def finding_lines(finding: Finding) -> Iterator["Text"]:
     yield labelled("when", period(finding))
     if finding.job:
         yield labelled("job", finding.job)
-    yield labelled("why", finding.cause)
+    yield labelled("why", because(finding))
     yield from _column("or", finding.other_causes)
     yield from _column("then", [followed(finding, effect) for effect in finding.consequences])
     yield from _changes("change", finding.fix)

@@ -1,4 +1,4 @@
-"""Logs that the user names, examined on Spark: once, kept as a table, or followed."""
+"""Logs that the user names: examined in this process or on Spark, kept as a table, or followed."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from holdfast.finding import Finding
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from holdfast.doctor.matching.examination import Examination
     from holdfast.doctor.matching.sightings import Sighting
     from holdfast.doctor.reading.inputs import Inputs
-    from holdfast.doctor.spark.pipeline import Examination
 
 _STANDARD_INPUT = "standard input"
 _EVERY = "2 seconds"
 _PATIENCE_S = 1.0
+_PLAIN_BYTES = 4 * 2**20
+"""Up to here, the faster engine would take longer to import than it saves."""
 _PACKAGES = dict.fromkeys(("pyspark", "pyarrow", "pandas", "numpy", "hyperscan"), "doctor")
 
 
 def examined(names: Sequence[str], keep: str | None, master: str | None) -> Report:
     """`keep`: a directory that does not exist yet, for the table of all events as Parquet."""
-    require_java_and_packages("read logs", _PACKAGES)
     from holdfast.doctor.diagnosis.diagnosing import diagnose
+    from holdfast.doctor.matching.examination import renamed
     from holdfast.doctor.reading.inputs import STANDARD_INPUT, resolve, spooled
-    from holdfast.doctor.spark.pipeline import renamed
 
     _require_free(keep)
     with ExitStack() as stack:
@@ -48,9 +49,34 @@ def examined(names: Sequence[str], keep: str | None, master: str | None) -> Repo
         inputs = resolve([*(name for name in names if name != STANDARD_INPUT), *places])
         if not inputs.files and not inputs.urls:
             raise NotFound(f"No logs to read: {' '.join(names)} has no files", hint="name files, directories or globs")
-        found = _on_spark(inputs, keep, master)
+        found = _examined(inputs, keep, master)
         _require_something(found, places)
         return Report(findings=diagnose(renamed(found, places).sightings), logs=_read(found))
+
+
+def _examined(inputs: Inputs, keep: str | None, master: str | None) -> Examination:
+    """In this process what is small, and what Spark cannot be asked for; everything else on Spark."""
+    from holdfast.doctor.reading.inputs import is_small, weight
+
+    if inputs.urls or keep is not None or master is not None:
+        require_java_and_packages("read logs", _PACKAGES)
+        return _on_spark(inputs, keep, master)
+    if is_small(inputs):
+        return _here(inputs, weight(inputs))
+    try:
+        require_java_and_packages("read logs", _PACKAGES)
+    except HoldfastError as error:
+        print_message(f"Reading {weight(inputs) // 2**20:,} MB in this process, because Spark cannot: {error}")
+        return _here(inputs, weight(inputs))
+    return _on_spark(inputs, keep, master)
+
+
+def _here(inputs: Inputs, size: int) -> Examination:
+    from holdfast.doctor.findings.rules import RULES
+    from holdfast.doctor.matching.engines import PLAIN, fast
+    from holdfast.doctor.matching.examination import examine_here
+
+    return examine_here(inputs.files, RULES, PLAIN if size <= _PLAIN_BYTES else fast())
 
 
 def followed(names: Sequence[str], master: str | None, report: Callable[[Finding], None]) -> bool:
@@ -156,7 +182,7 @@ def _require_free(keep: str | None) -> None:
 
 def _require_something(found: Examination, places: dict[str, str]) -> None:
     """The result "nothing found" must mean that there were logs."""
-    if found.sightings or found.events:
+    if found.sightings or found.events or found.exceptions:
         return
     binary = [places.get(path, path) for path in found.binary]
     if binary:
@@ -166,8 +192,19 @@ def _require_something(found: Examination, places: dict[str, str]) -> None:
     elif found.lines == 0:
         why = "the input is empty"
     else:
-        why = "no line begins like a log line"
-    raise NotFound(f"could not find anything to examine: {why}", hint="logs as Flink or Spark wrote them")
+        why = f"of {found.lines:,} lines, none begins like a line of a log, and there is no exception among them"
+    raise NotFound(
+        f"could not find anything to examine: {why}",
+        hint="logs as Flink or Spark wrote them, a trace with its `Caused by` lines, or the words of an error",
+    )
+
+
+def _version(found: Examination) -> str | None:
+    """Of the engine, if the logs name exactly one."""
+    from holdfast.doctor.matching.case import CONTEXT, mentioned
+
+    named = mentioned((each for each in found.sightings if each.key.code == CONTEXT + "version"), "version")
+    return named.pop() if len(named) == 1 else None
 
 
 def _read(found: Examination) -> LogsRead:
@@ -177,5 +214,9 @@ def _read(found: Examination) -> LogsRead:
         lines=found.lines,
         events=found.events,
         unparsed=found.unparsed,
+        engines=found.engines,
+        version=_version(found),
+        exceptions=found.exceptions,
+        thrown=found.thrown,
         skipped=(*(f"{path} is not text" for path in found.binary), *found.troubles),
     )

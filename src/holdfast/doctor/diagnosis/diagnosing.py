@@ -12,9 +12,11 @@ from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Support
 from holdfast.doctor.matching.case import CONTEXT, Case, cases
 from holdfast.doctor.matching.sightings import Sample, Sighting
 from holdfast.doctor.reading.engines import FLINK, SPARK
-from holdfast.finding import RANK, Consequence, Evidence, Finding, Fixes, Severity
+from holdfast.finding import RANK, Confidence, Consequence, Evidence, Finding, Fixes, Severity
 
 _EVIDENCE = 3
+_NAMED = 50
+"""From this weight on, the runtime itself names the cause."""
 
 
 def diagnose(sightings: Iterable[Sighting], knowledge: Sequence[Knowledge] = KNOWLEDGE) -> tuple[Finding, ...]:
@@ -46,11 +48,33 @@ def _finding(case: Case, trouble: Trouble) -> Finding:
         job=None if case.job.startswith("file ") else case.job,
         engine="flink" if engine == FLINK else "spark" if engine == SPARK else None,
         fixes=Fixes(flink=flink, spark=fix.spark, holdfast=fix.holdfast),
-        other_causes=tuple(other.text for other, less in ranked[1:] if less.weight > 1),
+        confidence=_confidence(known, cause, support),
+        other_causes=_other_causes(case, trouble, ranked),
         counted=_counted(case, trouble),
         consequences=tuple(_consequence(case, each) for each in sorted(trouble.consequences, key=lambda t: t.first)),
         references=_references(known, engine),
     )
+
+
+def _confidence(known: Knowledge, cause: Cause, support: Support) -> Confidence:
+    if support.weight >= _NAMED or (len(known.causes) == 1 and not cause.is_open):
+        return "certain"
+    return "likely" if support.weight > 1 else "possible"
+
+
+def _other_causes(case: Case, trouble: Trouble, ranked: list[tuple[Cause, Support]]) -> tuple[str, ...]:
+    """What the logs support less; where they support nothing, all that is known, with how to tell them apart."""
+    supported = [other.text for other, less in ranked[1:] if less.weight > 1]
+    if ranked[0][1].weight > 1:
+        return tuple(supported)
+    fits = [cause for cause in trouble.knowledge.causes if cause.tell]
+    return (*supported, *(_to_tell(cause, case, trouble) for cause in fits if cause.text not in supported))
+
+
+def _to_tell(cause: Cause, case: Case, trouble: Trouble) -> str:
+    fix = cause.fix_for(case, trouble.sightings)
+    lines = for_version(_lines(fix, _engine(case, trouble)), case.version)
+    return f"{cause.text}. To tell: {cause.tell}. Then: {lines[0].removeprefix('# ') if lines else 'see the docs'}"
 
 
 def _references(known: Knowledge, engine: str) -> tuple[str, ...]:

@@ -17,16 +17,35 @@ _SLACK_MS = 2 * 60 * 1000
 
 _FAILED_CHECKPOINTS = ("snapshot-write-failed", "metadata-exists", "checkpoint-expired")
 _LOST_WORKERS = ("out-of-memory", "executor-lost")
+_REFUSED = ("class-path-broken", "access-denied", "source-refused")
+_LOST_WORK = (
+    "kafka-transaction-failed",
+    "table-commit-failed",
+    "input-changed",
+    "readers-collide",
+    "shuffle-lost",
+    "leader-lost",
+    "rpc-unanswered",
+)
 _UNABLE_TO_START = ("state-unreadable", "incompatible-change", "offset-out-of-range", "concurrent-stream-log")
 
 FOLLOWS_FROM: dict[str, tuple[str, ...]] = {
     "executor-lost": ("out-of-memory",),
+    "shuffle-lost": _LOST_WORKERS,
+    "rpc-unanswered": (*_LOST_WORKERS, "leader-lost"),
+    "leader-lost": ("out-of-memory",),
+    "input-changed": ("access-denied",),
+    "access-denied": ("snapshot-write-failed", "state-unreadable", "kafka-commit-failed"),
+    "table-commit-failed": (*_LOST_WORKERS, *_REFUSED, "input-changed"),
+    "kafka-transaction-failed": (*_LOST_WORKERS, *_FAILED_CHECKPOINTS),
     "checkpoint-expired": (*_LOST_WORKERS, "snapshot-write-failed"),
     "snapshot-write-failed": _LOST_WORKERS,
     "discarded-checkpoint-failed-task": _LOST_WORKERS,
     "tolerable-failures-exceeded": (*_FAILED_CHECKPOINTS, *_LOST_WORKERS),
     "tasks-not-running": (
         *_UNABLE_TO_START,
+        *_REFUSED,
+        *_LOST_WORK,
         *_LOST_WORKERS,
         *_FAILED_CHECKPOINTS,
         "discarded-checkpoint-failed-task",
@@ -37,6 +56,8 @@ FOLLOWS_FROM: dict[str, tuple[str, ...]] = {
     "kafka-commit-failed": (*_LOST_WORKERS,),
     "restart-loop": (
         *_UNABLE_TO_START,
+        *_REFUSED,
+        *_LOST_WORK,
         *_LOST_WORKERS,
         *_FAILED_CHECKPOINTS,
         "discarded-checkpoint-failed-task",
@@ -45,11 +66,15 @@ FOLLOWS_FROM: dict[str, tuple[str, ...]] = {
     ),
     "job-failed": (
         *_UNABLE_TO_START,
+        *_REFUSED,
+        *_LOST_WORK,
         *_LOST_WORKERS,
         *_FAILED_CHECKPOINTS,
         "discarded-checkpoint-failed-task",
         "tolerable-failures-exceeded",
         "kafka-reconnect-loop",
+        "kafka-commit-failed",
+        "tasks-not-running",
         "restart-loop",
     ),
     "batch-falls-behind": (*_LOST_WORKERS, "snapshot-write-failed"),

@@ -9,6 +9,7 @@ from holdfast.doctor.matching.case import CONTEXT, Case, mentioned
 from holdfast.doctor.matching.clues import Clue, Rule
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.text import shown, whole
+from holdfast.finding import Severity
 
 CODE = "checkpoint-expired"
 _LATE_TASK = re.compile(r"from task (\w{8,}|\S+)")
@@ -16,6 +17,30 @@ _TIMEOUT_MS = re.compile(r"timeout of \[?(\d+)\]? ?ms")
 _GIGABYTE = 10**9
 _DEFAULT_TIMEOUT_MS = 600_000
 _SHORT_MS = 60_000
+
+
+_DESCRIBED = (
+    "acknowledge completed checkpoints",
+    "checkpoint completion",
+    "acknowledging the checkpoint",
+    "checkpointing timeouts",
+    "checkpoint acknowledgments",
+    "savepoint cleanup",
+    "state size of your checkpoints",
+    "frequency of large checkpoints",
+    "checkpointing coordination",
+)
+"""Words of a guide about late acknowledgements, not of a runtime."""
+
+
+def _described(event: LogEvent) -> Clue | None:
+    """Nothing happened as far as this text shows: what is known about it is told, as possible."""
+    bare = event.logger is None and event.level is None and not event.exceptions
+    return Clue(shown(event), "described") if bare else None
+
+
+def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
+    return "info" if all(sighting.key.variant == "described" for sighting in seen) else severity
 
 
 def _recognise(event: LogEvent) -> Clue | None:
@@ -75,7 +100,8 @@ def _known_bug(case: Case, seen: Sightings) -> Support:
 
 def _upgrade(case: Case, seen: Sightings) -> Fix:
     affected = bugs_of(case.version)
-    return Fix(flink=tuple(f"# {bug.issue}: {bug.effect}; fixed in {bug.release}" for bug in affected))
+    known = tuple(f"# {bug.issue}: {bug.effect}; fixed in {bug.release}" for bug in affected)
+    return Fix(flink=known or ("# upgrade Flink; run one version everywhere",))
 
 
 def _timeout_ms(case: Case) -> int:
@@ -173,6 +199,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
+        Rule(CODE, _DESCRIBED, _described),
         Rule(CONTEXT + "triggered", ("Triggering checkpoint ",), _triggered, frequent=True),
     ),
     causes=(
@@ -191,12 +218,14 @@ KNOWLEDGE = Knowledge(
                 holdfast=('timeout="15m"',),
             ),
             for_context(CONTEXT + "pause", weight=60),
+            tell="CPU above 80 % or long pauses of the JobManager: its gc log, or Status.JVM.GarbageCollector",
         ),
         Cause(
             "slow-storage",
             "the checkpoint storage is slow to write the snapshots",
             _storage_fix,
             for_context(CONTEXT + "slow-storage", weight=55),
+            tell="asynchronous duration in the checkpoint's details; PUT latency, or hdfs dfsadmin -report",
         ),
         Cause(
             "slow-cleanup",
@@ -212,6 +241,7 @@ KNOWLEDGE = Knowledge(
                 holdfast=("# deletes run in the background at a limited rate and never delay a checkpoint",),
             ),
             for_context(CONTEXT + "cleanup", weight=50),
+            tell="many files in state.checkpoints.dir; jobmanager-io threads that delete, in a thread dump",
         ),
         Cause(
             "network",
@@ -219,6 +249,7 @@ KNOWLEDGE = Knowledge(
             "late",
             _network_fix,
             for_context(CONTEXT + "network", weight=48),
+            tell="ping and traceroute from a TaskManager to the JobManager; retransmissions by netstat -s",
         ),
         Cause(
             "short-timeout",
@@ -244,18 +275,21 @@ KNOWLEDGE = Knowledge(
                 holdfast=("# holdfast show ID names a shard that is larger or slower than the others",),
             ),
             _one_slow_task,
+            tell="busyTimeMsPerSecond of the subtasks, and alignment duration in the checkpoint's details",
         ),
         Cause(
             "state-too-large",
             "the state is too large to be written within the time-out",
             _interval_fix,
             _large_state,
+            tell="lastCheckpointSize and lastCheckpointDuration against interval and time-out",
         ),
         Cause(
             "version",
             "this version has known bugs that delay or lose checkpoints",
             _upgrade,
             _known_bug,
+            tell="the release notes of the versions after this one; the same version on every host",
         ),
         Cause(
             "network-likely",
@@ -267,4 +301,5 @@ KNOWLEDGE = Knowledge(
     ),
     references=("FLINK-15922", "holdfast: docs/failures.md"),
     heals=True,
+    grade=_grade,
 )

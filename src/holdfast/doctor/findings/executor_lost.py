@@ -45,6 +45,7 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "Lost executor",
+                "Executor heartbeat timed out after",
                 "ExecutorLostFailure",
                 "with no recent heartbeats",
                 "eartbeat of TaskManager with id",

@@ -40,6 +40,10 @@ class Cause:
     text: str
     fix: Fix | MakeFix
     weigh: Weigh
+    tell: str = ""
+    """How to find out whether it is this one, where nothing in the logs does: a command, or a metric."""
+    is_open: bool = False
+    """It only says that the exception shows why."""
 
     def fix_for(self, case: Case, seen: Sightings) -> Fix:
         return self.fix if isinstance(self.fix, Fix) else self.fix(case, seen)

@@ -10,6 +10,7 @@ from holdfast.doctor.reading.text import link_with, shown, whole
 CODE = "out-of-memory"
 _OOM = re.compile(r"OutOf(?:Direct)?Memory|OUT_OF_MEMORY|OOM")
 _DIRECT = re.compile(r"[Dd]irect buffer|OutOfDirectMemory|of direct memory")
+_NETWORK = re.compile(r"Insufficient number of network buffers")
 _CONTAINER = re.compile(
     r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond (?:the )?.{0,40}memory limit"
     r"|possible container OOM"
@@ -19,6 +20,8 @@ _CONTAINER = re.compile(
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
     link = link_with(event, _OOM)
+    if _NETWORK.search(text):
+        return Clue(shown(event, link_with(event, _NETWORK)), "network")
     if "Metaspace" in text:
         return Clue(shown(event, link), "metaspace")
     if _DIRECT.search(text):
@@ -37,11 +40,15 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "OutOfMemoryError",
+                "Insufficient number of network buffers",
                 "OutOfDirectMemoryError",
                 "of direct memory (used",
                 "OOMKilled",
                 "possible container OOM",
                 "memory limits",
+                "running beyond physical memory limits",
+                "running beyond virtual memory limits",
+                "killed by YARN for exceeding",
                 "memory limit. ",
                 "OUT_OF_MEMORY",
                 "GC overhead limit exceeded",
@@ -68,6 +75,20 @@ KNOWLEDGE = Knowledge(
                 holdfast=("# copying needs bounded memory per shard, however large the state is",),
             ),
             for_variant("container"),
+        ),
+        Cause(
+            "network",
+            "a TaskManager has fewer network buffers than its tasks need: the parallelism, or the number of shuffles, "
+            "is too large for its network memory",
+            Fix(
+                flink=(
+                    "taskmanager.memory.network.fraction: 0.2",
+                    "taskmanager.memory.network.max: 2g",
+                    "taskmanager.network.memory.read-buffer.required-per-gate.max: 1",
+                    "# or fewer slots per TaskManager, or a lower parallelism",
+                ),
+            ),
+            for_variant("network", weight=60),
         ),
         Cause(
             "direct",

@@ -17,6 +17,8 @@ _RESTARTING = re.compile(r"switched from state \w+ to RESTARTING|Transition from
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
+    if "NoRestartBackoffTimeStrategy" in text:
+        return None
     if "Recovery is suppressed by" in text:
         last = root(event)
         return Clue(shown(event), "gave-up", {"exception": last.class_name} if last else {})

@@ -44,6 +44,21 @@ _REFUSED = (
     "STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP",
 )
 _WRITING = re.compile(r"CheckpointFileManager\S*\.(?:close|renameTempFile|create\w*|mkdirs)$")
+_BARE = (
+    "Mkdirs failed to create",
+    "Could not flush and close the file system output stream",
+    "All datanodes ",
+    "Path doesn't exist",
+    "Name node is in safe mode",
+    "Failed to replace a bad datanode",
+    "could only be written to 0 of",
+    "could only be replicated to 0 nodes",
+    "while link file to",
+    "Failed to trigger savepoint",
+    "No space left on device",
+)
+"""What a runtime says when it cannot write, pasted without the lines that tell what it wrote."""
+_ENGINES = ("org.apache.flink.", "org.apache.spark.", "org.apache.hadoop.", "org.rocksdb.")
 _DISK_FULL = "No space left on device"
 """Counts whatever a query was writing: state rows are written one by one, far below the code that logs it."""
 _BY_OPERATOR = ("Could not perform checkpoint", "Could not complete snapshot", "Could not materialize checkpoint")
@@ -73,6 +88,23 @@ def _recognise(event: LogEvent) -> Clue | None:
     if _failed_in_its_own_code(event, text):
         return Clue(shown(event), "operator")
     return Clue(shown(event), "refused") if _refused(event, text) else None
+
+
+def _recognise_bare(event: LogEvent) -> Clue | None:
+    """A trace alone, or a failure that the runtime itself reports: nothing says that something else was written."""
+    text = whole(event)
+    alone = event.logger is None and event.level is None and bool(event.exceptions)
+    told = event.level is not None and "avepoint" in text
+    if _is_another_finding(text) or _reads(text) or not (alone or told) or _of_another_program(event):
+        return None
+    trouble = storage_trouble(text)
+    if trouble is not None:
+        return Clue(shown(event, link_with(event, trouble[1])), trouble[0])
+    return Clue(shown(event), "refused")
+
+
+def _of_another_program(event: LogEvent) -> bool:
+    return bool(event.frames) and not any(frame.startswith(_ENGINES) for frame in event.frames)
 
 
 def _refused(event: LogEvent, text: str) -> bool:
@@ -132,7 +164,7 @@ KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
     symptom="a snapshot could not be written to the checkpoint storage",
-    rules=(Rule(CODE, _FLINK + _SPARK, _recognise),),
+    rules=(Rule(CODE, _FLINK + _SPARK, _recognise), Rule(CODE, _BARE, _recognise_bare)),
     causes=(
         Cause(
             "hdfs-datanodes",

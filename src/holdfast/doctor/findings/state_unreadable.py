@@ -25,7 +25,7 @@ _CORRUPT = re.compile(
 _MISSING = re.compile(
     r"does not exist|doesn't exist|NOT_EXISTS|MISSING|No such file|FileNotFoundException|NoSuchFileException|NoSuchKey"
     r"|Cannot find (?:a base snapshot|checkpoint or savepoint|meta data file)|BATCH_METADATA_NOT_FOUND"
-    r"|Unable to find batch|LOCATION_NOT_EMPTY|PARTITION_ID_NOT_FOUND"
+    r"|Unable to find batch|while fetching MetaData|LOCATION_NOT_EMPTY|PARTITION_ID_NOT_FOUND"
 )
 
 
@@ -87,6 +87,8 @@ KNOWLEDGE = Knowledge(
                 "RocksDBException: Corruption",
                 "Error while opening RocksDB instance",
                 "loadCheckpointMetadata",
+                "while fetching MetaData",
+                "when compacting batch",
             ),
             _recognise,
         ),

@@ -33,6 +33,11 @@ def _variant(text: str) -> str:
     return ""
 
 
+def _starved(event: LogEvent) -> Clue | None:
+    """Flink gave up waiting for slots, and says so with an exception."""
+    return Clue(shown(event), "no-slots") if event.exceptions else None
+
+
 def _waits(event: LogEvent) -> Clue | None:
     return Clue(shown(event))
 
@@ -53,7 +58,7 @@ def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
 KNOWLEDGE = Knowledge(
     code=CODE,
     severity="warning",
-    symptom="checkpoints were not taken because not all tasks were running",
+    symptom="not all tasks were running, so no checkpoints were taken",
     rules=(
         Rule(
             CODE,
@@ -67,6 +72,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
+        Rule(CODE, ("NoResourceAvailableException",), _starved),
         Rule(
             NO_SLOTS,
             (

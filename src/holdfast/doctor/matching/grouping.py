@@ -1,24 +1,21 @@
 """Lines -> events: where each begins, which lines belong to it, and which events to parse.
 
-Python never processes most lines of a log. For a whole window at once, RE2 finds the lines at which events begin, and
-Hyperscan those that contain a needle; only events with such a line are parsed.
+Most lines of a log are never parsed: an engine finds the lines at which events begin and those that contain a needle;
+only events with such a line are parsed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import groupby, takewhile
 
-import numpy as np
-import pyarrow.compute as pc
-
-from holdfast.doctor.matching.needles import Indices, Needles
-from holdfast.doctor.reading.assembling import headed, headless
+from holdfast.doctor.matching.engines import Engine, Needles
+from holdfast.doctor.reading.assembling import headed, headless, loose
 from holdfast.doctor.reading.events import LogEvent
-from holdfast.doctor.reading.formats import EVENT_START
 from holdfast.doctor.reading.lines import first_line, writer_of
+from holdfast.doctor.reading.paragraphs import end_of_message, paragraphs
 from holdfast.doctor.reading.prefixes import Stripped, same_writer, stripped
 from holdfast.doctor.reading.traces import starts_trace
 from holdfast.doctor.reading.windows import REACH, Window
@@ -33,58 +30,76 @@ _LINE_CHARACTERS = REACH
 class Grouping:
     """The events of one window. An event belongs to the window in which it begins."""
 
-    def __init__(self, source: str, window: Window) -> None:
+    def __init__(self, source: str, window: Window, engine: Engine) -> None:
         self._source = source
+        self._engine = engine
         self._window = window
         self._writers: dict[int, tuple[str, ...]] = {}
         self._lines: dict[int, Stripped] = {}
 
     @cached_property
-    def heads(self) -> Indices:
+    def heads(self) -> Sequence[int]:
         """The lines at which events begin, whichever window they belong to."""
-        indices = pc.indices_nonzero(pc.match_substring_regex(self._window.lines, EVENT_START))
-        found = np.frombuffer(indices.buffers()[1], dtype=np.int64, count=len(indices))  # to_numpy() imports pandas
-        return found[np.searchsorted(found, self._window.first_whole) :]
+        return self._engine.heads(self._window)
 
-    @cached_property
-    def _heads(self) -> memoryview:
-        """The same, quick to look up by place."""
-        return self.heads.data
-
-    def own_heads(self) -> Indices:
+    def own_heads(self) -> Sequence[int]:
         first, end = self._window.own
-        return self.heads[np.searchsorted(self.heads, first) : np.searchsorted(self.heads, end)]
+        return self.heads[bisect_left(self.heads, first) : bisect_left(self.heads, end)]
 
     def all_events(self) -> Iterator[LogEvent]:
         for head in self.own_heads():
-            yield self._event(int(head))
+            yield self._event(head)
 
     def events_with(self, needles: Needles) -> Iterator[LogEvent]:
         """In the order of their first lines; of those that begin with a log line and those that do not."""
+        if self._window.numbers is not None:
+            yield from self._pasted_events()
+            return
         first, end = self._window.own
-        begins = {self._beginning(hit) for hit in self._hits(needles).tolist()}
+        begins = {self._beginning(hit) for hit in self._hits(needles)}
         for index, has_head in sorted(begins):
             if first <= index < end:
                 yield self._event(index) if has_head else self._headless_event(index)
 
-    def _hits(self, needles: Needles) -> Indices:
+    def _pasted_events(self) -> Iterator[LogEvent]:
+        """All of a text that went through other hands: also what belongs to no line of a log, and what was broken."""
+        first, end = 0, len(self._window.starts)
+        for head in (*self.heads, end):
+            yield from self._loose_events(first, head)
+            if head < end:
+                first = self._end_of_message(head)
+                yield self._event(head, first)
+
+    def _end_of_message(self, head: int) -> int:
+        following = range(head + 1, self._next_head(head))
+        return head + 1 + end_of_message([self._line(index).text for index in following])
+
+    def _loose_events(self, first: int, end: int) -> Iterator[LogEvent]:
+        lines = [self._line(index) for index in range(first, end)]
+        for places in paragraphs([line.text for line in lines], [bool(line.writer or line.written) for line in lines]):
+            number = self._window.line_number(first + places.start) + 1
+            yield loose(self._source, number, [lines[place] for place in places])
+
+    def _hits(self, needles: Needles) -> Iterator[int]:
         rare, frequent = needles.lines_of(self._window)
-        return np.concatenate((self._from_own(rare), self._thinned(frequent)))
+        yield from rare[bisect_left(rare, self._window.own[0]) :]
+        yield from self._thinned(frequent)
 
-    def _from_own(self, hits: Indices) -> Indices:
-        return hits[np.searchsorted(hits, self._window.own[0]) :]
-
-    def _thinned(self, hits: Indices) -> Indices:
+    def _thinned(self, hits: Sequence[int]) -> Iterator[int]:
         """The first and the last of each stretch of the file, more of its first: the same wherever a window begins."""
         window = self._window
-        offsets = window.starts[hits].astype(np.int64) + window.offset
-        stretches = offsets // _STRETCH
-        rank = np.arange(len(hits)) - np.searchsorted(stretches, stretches)
-        last = np.append(stretches[1:] != stretches[:-1], True)
-        seen_whole = (offsets >= window.own_start) & (offsets < window.own_end + _STRETCH)
-        few = np.where(stretches == 0, _FEW_AT_FIRST, 1)
-        kept: Indices = hits[((rank < few) | last) & seen_whole]
-        return kept
+        for stretch, lines in groupby(hits, key=self._stretch):
+            in_stretch = list(lines)
+            few = _FEW_AT_FIRST if stretch == 0 else 1
+            for line in dict.fromkeys((*in_stretch[:few], in_stretch[-1])):
+                if window.own_start <= self._offset(line) < window.own_end + _STRETCH:  # its stretch is seen whole
+                    yield line
+
+    def _stretch(self, line: int) -> int:
+        return self._offset(line) // _STRETCH
+
+    def _offset(self, line: int) -> int:
+        return self._window.starts[line] + self._window.offset
 
     def _beginning(self, hit: int) -> tuple[int, bool]:
         """Where the event of this line begins, and whether with a log line."""
@@ -98,15 +113,15 @@ class Grouping:
         return self._nearest_exception(hit, writer), False
 
     def _nearest_head(self, hit: int) -> int | None:
-        place = bisect_right(self._heads, hit) - 1
-        return self._heads[place] if place >= 0 and self._within_reach(self._heads[place], hit) else None
+        place = bisect_right(self.heads, hit) - 1
+        return self.heads[place] if place >= 0 and self._within_reach(self.heads[place], hit) else None
 
     def _nearest_head_of(self, hit: int, writer: tuple[str, ...], nearest: int | None) -> int | None:
         """What looks like a writer is one if it also begins events; otherwise it is only text."""
-        place = bisect_right(self._heads, hit) - 1
-        while place >= 0 and self._within_reach(self._heads[place], hit):
-            if self._writer(self._heads[place]) == writer:
-                return self._heads[place]
+        place = bisect_right(self.heads, hit) - 1
+        while place >= 0 and self._within_reach(self.heads[place], hit):
+            if self._writer(self.heads[place]) == writer:
+                return self.heads[place]
             place -= 1
         return nearest if nearest is not None and not self._writer(nearest) else None
 
@@ -121,20 +136,22 @@ class Grouping:
 
     def _within_reach(self, head: int, line: int) -> bool:
         starts = self._window.starts
-        return line - head < EVENT_LINES and int(starts[line]) - int(starts[head]) < REACH
+        return line - head < EVENT_LINES and starts[line] - starts[head] < REACH
 
-    def _event(self, head: int) -> LogEvent:
+    def _event(self, head: int, end: int | None = None) -> LogEvent:
+        """`end`: before which its lines end, if not at the next event."""
         text, number = self._text(head), self._window.line_number(head) + 1
         found = first_line(text)
         if found is None:
             return headless(self._source, number, [stripped(text)])
         prefix, first = found
-        return headed(self._source, number, prefix, first, self._continuation(head, prefix))
+        return headed(self._source, number, prefix, first, self._continuation(head, prefix, end))
 
-    def _continuation(self, head: int, prefix: Stripped) -> list[str]:
+    def _continuation(self, head: int, prefix: Stripped, end: int | None) -> list[str]:
         if not prefix.writer and self._next_head(head) == head + 1:
             return []
         limit = self._limit(head, prefix.writer)
+        limit = limit if end is None or prefix.writer else min(limit, end)
         if limit <= head + 1:
             return []
         text = self._window.text_of(head + 1, limit)
@@ -160,18 +177,18 @@ class Grouping:
         return (line for line in lines if not writer or line.writer == writer)
 
     def _next_head(self, index: int) -> int:
-        place = bisect_right(self._heads, index)
-        return self._heads[place] if place < len(self._heads) else len(self._window.starts)
+        place = bisect_right(self.heads, index)
+        return self.heads[place] if place < len(self.heads) else len(self._window.starts)
 
     def _limit(self, index: int, writer: tuple[str, ...]) -> int:
         """The first line behind the event."""
-        place = bisect_right(self._heads, index)
-        while place < len(self._heads) and self._within_reach(index, self._heads[place]):
-            if not writer or self._writer(self._heads[place]) == writer:
-                return self._heads[place]
+        place = bisect_right(self.heads, index)
+        while place < len(self.heads) and self._within_reach(index, self.heads[place]):
+            if not writer or self._writer(self.heads[place]) == writer:
+                return self.heads[place]
             place += 1
         starts = self._window.starts
-        return min(int(np.searchsorted(starts, int(starts[index]) + REACH)), index + EVENT_LINES, len(starts))
+        return min(bisect_left(starts, starts[index] + REACH), index + EVENT_LINES, len(starts))
 
     def _writer(self, index: int) -> tuple[str, ...]:
         if not self._is_head(index):
@@ -181,8 +198,8 @@ class Grouping:
         return self._writers[index]
 
     def _is_head(self, index: int) -> bool:
-        place = bisect_left(self._heads, index)
-        return place < len(self._heads) and self._heads[place] == index
+        place = bisect_left(self.heads, index)
+        return place < len(self.heads) and self.heads[place] == index
 
     def _line(self, index: int) -> Stripped:
         """A line that begins no event."""

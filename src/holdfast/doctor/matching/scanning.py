@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from msgspec.structs import replace
 
 from holdfast.doctor.matching.clues import Rule
+from holdfast.doctor.matching.engines import Engine, fast
 from holdfast.doctor.matching.grouping import EVENT_LINES, Grouping
-from holdfast.doctor.matching.needles import needles_of
 from holdfast.doctor.matching.sightings import Sighting, observe
 from holdfast.doctor.reading.blocks import SAMPLE, Damaged, Piece, is_binary, opened, sample_of
+from holdfast.doctor.reading.engines import engine_of
 from holdfast.doctor.reading.events import LogEvent
-from holdfast.doctor.reading.windows import Read, Window, windows
+from holdfast.doctor.reading.pasted import MOST_BYTES, written
+from holdfast.doctor.reading.text import shown
+from holdfast.doctor.reading.windows import Read, Window, decoded, short_window, windows
+
+_SHOWN_EXCEPTIONS = 3
 
 
 @dataclass(slots=True)
@@ -30,6 +36,11 @@ class Reading:
     """Lines since the last event began."""
     beyond: int = 0
     """Lines that are too far from the beginning of an event to belong to it."""
+    exceptions: int = 0
+    """In the events that were examined: all of a short text, of a longer one those in which a rule finds its words."""
+    thrown: list[str] = field(default_factory=list)
+    """The first of them."""
+    engines: set[str] = field(default_factory=set)
     binary: bool = False
     trouble: str | None = None
     """Why the piece could not be read, or not to its end."""
@@ -37,57 +48,107 @@ class Reading:
     """With line numbers from 1, counted from the piece's start."""
 
 
-def scan(piece: Piece, rules: Sequence[Rule]) -> Reading:
-    reading = Reading(piece)
-    _scan(reading, _windows_of_file(reading), rules)
+def scan(piece: Piece, rules: Sequence[Rule], engine: Engine | None = None) -> Reading:
+    """With the fast engine, unless another one is given."""
+    reading, engine = Reading(piece), engine or fast()
+    _scan(reading, _windows_of_file(reading, engine), rules, engine)
     return reading
 
 
-def scan_stream(piece: Piece, read: Read, rules: Sequence[Rule]) -> Reading:
+def scan_stream(piece: Piece, read: Read, rules: Sequence[Rule], engine: Engine | None = None) -> Reading:
     """A whole file that the caller opened."""
-    reading = Reading(piece)
-    _scan(reading, _windows_of_stream(reading, read), rules)
+    reading, engine = Reading(piece), engine or fast()
+    _scan(reading, _windows_of_stream(reading, read, engine), rules, engine)
     return reading
 
 
 def events_of(piece: Piece) -> Iterator[LogEvent]:
     """Every event of the piece that begins with a log line, with line numbers as in a reading."""
-    reading = Reading(piece)
-    for grouping in _groupings(reading, _windows_of_file(reading)):
+    reading, engine = Reading(piece), fast()
+    for grouping in _groupings(reading, _windows_of_file(reading, engine), engine):
         yield from grouping.all_events()
 
 
-def _scan(reading: Reading, windows: Iterable[Window], rules: Sequence[Rule]) -> None:
-    needles = needles_of(rules)
-    groupings = _groupings(reading, windows)
-    reading.sightings = observe((event for each in groupings for event in each.events_with(needles)), rules)
+def _scan(reading: Reading, windows: Iterable[Window], rules: Sequence[Rule], engine: Engine) -> None:
+    needles = engine.needles(tuple(rules))
+    groupings = _groupings(reading, windows, engine)
+    events = (event for each in groupings for event in each.events_with(needles))
+    reading.sightings = observe(_noted(reading, events), rules, engine)
 
 
-def _groupings(reading: Reading, windows: Iterable[Window]) -> Iterator[Grouping]:
+def _noted(reading: Reading, events: Iterable[LogEvent]) -> Iterator[LogEvent]:
+    """What is recognised even where no rule knows it."""
+    for event in events:
+        if event.exceptions:
+            reading.exceptions += 1
+            if len(reading.thrown) < _SHOWN_EXCEPTIONS:
+                reading.thrown.append(shown(event))
+        if engine := engine_of(event):
+            reading.engines.add(engine)
+        yield event
+
+
+def _groupings(reading: Reading, windows: Iterable[Window], engine: Engine) -> Iterator[Grouping]:
     try:
         for window in windows:
-            grouping = Grouping(reading.piece.path, window)
+            grouping = Grouping(reading.piece.path, window, engine)
             _count(reading, window, grouping)
             yield grouping
     except (Damaged, OSError) as error:
         reading.trouble = str(error)
 
 
-def _windows_of_file(reading: Reading) -> Iterator[Window]:
+def _windows_of_file(reading: Reading, engine: Engine) -> Iterator[Window]:
     piece = reading.piece
     if is_binary(sample_of(piece.path)):
         reading.binary = True
         return
     with opened(piece.path, piece.start) as read:
-        yield from windows(read, piece.start, piece.end)
+        if piece == Piece(piece.path):
+            yield from _windows_of_whole(read, engine)
+        else:
+            yield from windows(read, piece.start, piece.end, engine.line_starts)
 
 
-def _windows_of_stream(reading: Reading, read: Read) -> Iterator[Window]:
-    for window in windows(read, 0, None):
+def _windows_of_stream(reading: Reading, read: Read, engine: Engine) -> Iterator[Window]:
+    for window in _windows_of_whole(read, engine):
         if window.offset == 0 and is_binary(bytes(window.data[:SAMPLE])):
             reading.binary = True
             return
         yield window
+
+
+def _windows_of_whole(read: Read, engine: Engine) -> Iterator[Window]:
+    """Of a short text, one window with what a runtime wrote, all of which is examined; else those of the bytes."""
+    beginning = _beginning(read)
+    if len(beginning) <= MOST_BYTES:
+        lines = written(decoded(beginning))
+        numbers = [line.number for line in lines]
+        yield short_window([line.text for line in lines], numbers, beginning, engine.line_starts)
+    else:
+        yield from windows(_read_again(beginning, read), 0, None, engine.line_starts)
+
+
+def _beginning(read: Read) -> bytes:
+    """More than a short text has, or all there is."""
+    parts, length = [], 0
+    while length <= MOST_BYTES and (chunk := read(MOST_BYTES + 1 - length)):
+        parts.append(chunk)
+        length += len(chunk)
+    return b"".join(parts)
+
+
+def _read_again(beginning: bytes, read: Read) -> Read:
+    rest = memoryview(beginning)
+
+    def from_beginning(size: int) -> bytes:
+        nonlocal rest
+        if not rest:
+            return read(size)
+        chunk, rest = bytes(rest[:size]), rest[size:]
+        return chunk
+
+    return from_beginning
 
 
 def _count(reading: Reading, window: Window, grouping: Grouping) -> None:
@@ -95,9 +156,9 @@ def _count(reading: Reading, window: Window, grouping: Grouping) -> None:
     lines = window.own_lines
     reading.bytes += window.own_end - window.own_start
     if len(heads):
-        first, last = (window.line_number(int(heads[place])) for place in (0, -1))
-        gaps = heads[1:] - heads[:-1]
-        reading.beyond += int((gaps[gaps > EVENT_LINES] - EVENT_LINES).sum())
+        first, last = (window.line_number(heads[place]) for place in (0, -1))
+        if lines - len(heads) > EVENT_LINES:  # otherwise no two heads can be that far apart
+            reading.beyond += sum(max(0, after - head - EVENT_LINES) for head, after in pairwise(heads))
         if reading.events == 0:
             reading.leading = first
         else:

@@ -5,16 +5,17 @@ The aggregation is associative and commutative, so the result depends neither on
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.doctor.matching.clues import Clue, Rule
-from holdfast.doctor.matching.needles import needles_of
-from holdfast.doctor.matching.trust import is_about_the_job
+from holdfast.doctor.matching.engines import Engine, fast
+from holdfast.doctor.matching.trust import is_about_the_job, is_loose_statement, word_for_word_of
 from holdfast.doctor.reading.engines import engine_of
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.text import whole
@@ -108,14 +109,14 @@ class Sighting(Struct, frozen=True):
 _T = TypeVar("_T", str, int, Sample)
 
 
-def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]:
+def observe(events: Iterable[LogEvent], rules: Iterable[Rule], engine: Engine | None = None) -> list[Sighting]:
     """What the rules recognise in these events, aggregated."""
     rules = tuple(rules)
-    needles = needles_of(rules)
+    wanted = _Wanted(rules, engine or fast())
     seen: dict[Key, Sighting] = {}
     most = _AT_ONCE
-    for event in filter(is_about_the_job, events):
-        for number in needles.rules_for("\n".join((whole(event), *event.frames))):
+    for event in events:
+        for number in wanted.by(event):
             clue = rules[number].recognise(event)
             if clue is not None:
                 _add(seen, _sighting(rules[number], event, clue))
@@ -123,6 +124,20 @@ def observe(events: Iterable[LogEvent], rules: Iterable[Rule]) -> list[Sighting]
             seen = {sighting.key: sighting for sighting in bounded(seen.values())}
             most = max(_AT_ONCE, 2 * len(seen))
     return bounded(seen.values())
+
+
+class _Wanted:
+    """Which rules may examine an event: those that find their words in it, if it is evidence."""
+
+    def __init__(self, rules: tuple[Rule, ...], engine: Engine) -> None:
+        self._needles = engine.needles(rules)
+        word_for_word = tuple(dataclasses.replace(rule, needles=word_for_word_of(rule.needles)) for rule in rules)
+        self._word_for_word = engine.needles(word_for_word)
+
+    def by(self, event: LogEvent) -> Sequence[int]:
+        if is_about_the_job(event):
+            return self._needles.rules_for("\n".join((whole(event), *event.frames)))
+        return self._word_for_word.rules_for(event.message) if is_loose_statement(event) else ()
 
 
 def merged(sightings: Iterable[Sighting]) -> list[Sighting]:

@@ -3,6 +3,7 @@
 import re
 
 from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.pasted import is_prose
 
 _KNOWN = (
     "org.apache.",
@@ -31,6 +32,7 @@ _STATEMENT = re.compile(
     r"Checkpoint \[?\w+\]? (?:duration exceeded|failed: |expired before|of job \S+ expired)|\[[A-Z][A-Z_.]{8,}\] "
 )
 """Messages of Flink about a checkpoint, or of Spark with an error class, pasted without the beginning of the line."""
+_WORD_FOR_WORD = 18
 _PROGRESS = ('"batchId"', '"runId"')
 """Spark's messages about a batch, which programs log under their own logger."""
 _ABBREVIATED = re.compile(
@@ -54,6 +56,18 @@ def is_about_the_job(event: LogEvent) -> bool:
     if "." not in event.logger or event.logger.startswith(_KNOWN) or _ABBREVIATED.match(event.logger):
         return True
     return _complains(event) or all(name in event.message for name in _PROGRESS)
+
+
+def is_loose_statement(event: LogEvent) -> bool:
+    """Text that belongs to no line of a log and to no trace, and that nobody seems to have written by hand."""
+    return event.logger is None and event.level is None and not event.exceptions and not is_prose(event.message)
+
+
+def word_for_word_of(needles: tuple[str, ...]) -> tuple[str, ...]:
+    """Those that only a runtime says: who describes trouble in their own words does not use that many of its."""
+    return tuple(
+        needle for needle in needles if len(needle) >= _WORD_FOR_WORD and (" " in needle.strip() or "_" in needle)
+    )
 
 
 def _complains(event: LogEvent) -> bool:

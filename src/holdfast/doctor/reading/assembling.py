@@ -8,6 +8,7 @@ from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.json_layouts import from_json
 from holdfast.doctor.reading.lines import FirstLine, first_line
 from holdfast.doctor.reading.mentions import checkpoint_of, host_in_path, job_of, task_of
+from holdfast.doctor.reading.pasted import is_prose
 from holdfast.doctor.reading.prefixes import Stripped, stripped
 from holdfast.doctor.reading.traces import Trace, read_trace
 
@@ -32,6 +33,12 @@ def headed(source: str, line: int, prefix: Stripped, first: FirstLine, continuat
 def headless(source: str, line: int, lines: Sequence[Stripped]) -> LogEvent:
     """Text without a log line before it: a pasted exception, output of another program."""
     trace = read_trace("", (each.text for each in lines))
+    return _event(source, line, lines[0], FirstLine("", lines[0].time), trace)
+
+
+def loose(source: str, line: int, lines: Sequence[Stripped]) -> LogEvent:
+    """Text that belongs to no line of a log; an exception may also stand in the middle of a message."""
+    trace = read_trace("", (each.text for each in lines), anywhere=not is_prose(lines[0].text))
     return _event(source, line, lines[0], FirstLine("", lines[0].time), trace)
 
 

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-import pyarrow as pa
-
 from holdfast.doctor.reading.windows import REACH, Read
 
 SAMPLE = 16 * 1024
@@ -98,11 +96,20 @@ def _decompressed(path: str, compression: str) -> BinaryIO:
         return cast(BinaryIO, bz2.open(path, "rb"))
     if compression == "xz":
         return cast(BinaryIO, lzma.open(path, "rb"))
+    return _zstd(path)
+
+
+def _zstd(path: str) -> BinaryIO:
+    """Python reads it by itself only from 3.14 on."""
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise Damaged(f"{path}: pip install 'holdfast-spark[doctor]' to read zstd, or decompress it first") from None
     return cast(BinaryIO, pa.input_stream(path, compression="zstd"))
 
 
 def _read(stream: BinaryIO, size: int, path: str) -> bytes:
     try:
         return stream.read(size)
-    except (EOFError, OSError, zlib.error, lzma.LZMAError, pa.ArrowInvalid) as error:
+    except (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError) as error:  # Arrow's errors are ValueErrors
         raise Damaged(f"{path}: {error}") from error

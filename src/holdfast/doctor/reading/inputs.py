@@ -23,6 +23,8 @@ _PIECES_PER_CORE = 8
 _SHARES_PER_CORE = 1.5
 _LEAST_PIECE = 4 * 1024 * 1024
 STANDARD_INPUT = "-"
+_SMALL = 32 * 1024 * 1024
+_FEW = 200
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,16 @@ def spooled(stream: BinaryIO, directory: Path) -> str:
     with path.open("wb") as file:
         shutil.copyfileobj(stream, file, 1024 * 1024)
     return str(path)
+
+
+def is_small(inputs: Inputs) -> bool:
+    """This process has read it before Spark has started."""
+    return not inputs.urls and len(inputs.files) <= _FEW and weight(inputs) <= _SMALL
+
+
+def weight(inputs: Inputs) -> int:
+    """Bytes of all local files; of compressed ones, what they will be."""
+    return sum(_weight(Piece(path)) for path in inputs.files)
 
 
 def piece_size(files: Iterable[str], cores: int) -> int:

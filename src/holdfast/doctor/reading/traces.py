@@ -13,7 +13,7 @@ from holdfast.doctor.reading.events import ExceptionLink
 MESSAGE_CHARACTERS = 8_000
 _EXCEPTION_CHARACTERS = 2_000
 _LINKS = 30
-_FRAMES_EACH = 3
+_FRAMES_EACH = 8
 _FRAMES = 30
 
 _CLASS = r"(?:[A-Za-z_][\w$-]*\.)+[\w$]*[A-Z][\w$]*"
@@ -44,6 +44,11 @@ def starts_trace(text: str) -> bool:
     return is_exception_line(text) or text.startswith(_PYTHON)
 
 
+def is_frame(text: str) -> bool:
+    """A frame, a cause, or what says that frames were left out: only a trace has such lines."""
+    return bool(_AT.match(text) or _MORE.match(text) or _CAUSE.match(text))
+
+
 @dataclass(slots=True)
 class _Link:
     class_name: str
@@ -58,12 +63,13 @@ class Trace(Struct, frozen=True):
     frames: tuple[str, ...]
 
 
-def read_trace(message: str, continuation: Iterable[str]) -> Trace:
+def read_trace(message: str, continuation: Iterable[str], anywhere: bool = False) -> Trace:
+    """`anywhere`: an exception also counts in the middle of the message, without frames behind it."""
     reader = _TraceReader(message)
     for line in continuation:
         if not (reader.has_enough_frames and line.startswith(_FRAME)):
             reader.take(line.rstrip())
-    return reader.read()
+    return reader.read(anywhere)
 
 
 def _frame_of(line: str) -> str | None:
@@ -101,7 +107,9 @@ class _TraceReader:
         elif self._aside is None:
             self._text(line)
 
-    def read(self) -> Trace:
+    def read(self, anywhere: bool) -> Trace:
+        if anywhere and not self._links:
+            self._open_from_message()
         links = tuple(
             ExceptionLink(link.class_name, " ".join(link.message)[:_EXCEPTION_CHARACTERS].strip())
             for link in self._links

@@ -7,22 +7,19 @@ lines, so that no event is cut. A longer event is cut, at the same place whereve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-
-import numpy as np
-import pyarrow as pa
 
 REACH = 512 * 1024
 """No event is longer; of a longer line, only this much is certain to be examined."""
 WINDOW = 24 * 1024 * 1024
 _CHUNK = 1024 * 1024
-_CACHED = 256 * 1024
-"""Bytes that stay in the processor's cache while they are scanned twice."""
 
 Read = Callable[[int], bytes]
-_LINE_FEED = 10
+LineStarts = Callable[[memoryview], Sequence[int]]
+"""Where lines begin in the data, 0 among them; none at its end. `matching/engines.py` has two ways."""
 
 
 @dataclass(frozen=True)
@@ -38,28 +35,18 @@ class Window:
     own_end: int
     """Offsets in the file between which a line must begin to belong to this window."""
 
-    @cached_property
-    def starts(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        """Where lines begin in `data`; the first may have begun earlier, then it is no line of this window."""
-        data = np.frombuffer(self.data, dtype=np.uint8)
-        parts = [
-            np.flatnonzero(data[begin : begin + _CACHED] == _LINE_FEED) + (begin + 1)
-            for begin in range(0, len(data), _CACHED)
-        ]
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), *parts]).astype(np.int32)
-        return starts[:-1] if len(starts) > 1 and starts[-1] == len(self.data) else starts
+    line_starts: LineStarts
+    numbers: Sequence[int] | None = None
+    """Of each line in the file, from 0, and of all lines together: where lines were joined or taken apart."""
 
     @cached_property
-    def lines(self) -> pa.Array:
-        """Each with its line feed, none copied."""
-        limits = np.append(self.starts, np.int32(len(self.data)))
-        return pa.Array.from_buffers(
-            pa.binary(), len(self.starts), [None, pa.py_buffer(limits), pa.py_buffer(self.data)]
-        )
+    def starts(self) -> Sequence[int]:
+        """Where lines begin in `data`; the first may have begun earlier, then it is no line of this window."""
+        return self.line_starts(self.data)
 
     def index_of(self, offset: int) -> int:
         """The first line that begins at `offset` of the file or later."""
-        return int(np.searchsorted(self.starts, offset - self.offset))
+        return bisect_left(self.starts, offset - self.offset)
 
     @property
     def first_whole(self) -> int:
@@ -72,31 +59,46 @@ class Window:
 
     @property
     def own_lines(self) -> int:
+        if self.numbers is not None:
+            return self.numbers[-1]
         first, end = self.own
         return max(0, end - first)
 
     def line_number(self, index: int) -> int:
         """From 0, counted from the piece's first line."""
+        if self.numbers is not None:
+            return self.numbers[index]
         return self.lines_before + index - self.own[0]
 
     def text_of(self, first: int, end: int) -> str:
         """Lines from and up to, together at most as long as an event may be."""
-        begin = int(self.starts[first])
-        limit = int(self.starts[end]) if end < len(self.starts) else len(self.data)
+        begin = self.starts[first]
+        limit = self.starts[end] if end < len(self.starts) else len(self.data)
         return self._decoded(begin, min(limit, begin + REACH))
 
     def text(self, index: int, most: int) -> str:
-        start = int(self.starts[index])
-        end = int(self.starts[index + 1]) if index + 1 < len(self.starts) else len(self.data)
+        start = self.starts[index]
+        end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.data)
         return self._decoded(start, min(end, start + most))
 
     def _decoded(self, start: int, end: int) -> str:
-        return bytes(self.data[start:end]).decode("utf-8", "replace").replace("\xa0", " ").rstrip("\r\n")
+        return decoded(bytes(self.data[start:end])).rstrip("\r\n")
 
 
-def windows(read: Read, start: int, end: int | None, size: int = WINDOW) -> Iterator[Window]:
+def decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace").replace("\xa0", " ")
+
+
+def short_window(lines: Sequence[str], numbers: Sequence[int], whole: bytes, line_starts: LineStarts) -> Window:
+    """Of a whole short text, from the lines that were found in it, each with its number there."""
+    data = memoryview("\n".join(lines).encode())
+    total = whole.count(b"\n") + (not whole.endswith(b"\n")) if whole else 0
+    return Window(data, 0, 0, 0, max(len(whole), len(data)), line_starts, (*numbers, total))
+
+
+def windows(read: Read, start: int, end: int | None, line_starts: LineStarts, size: int = WINDOW) -> Iterator[Window]:
     """`read` gives the bytes from `start - REACH` on, or from 0; `end` None is where they end."""
-    buffer, filled = np.empty(size + 2 * REACH, dtype=np.uint8).data, 0
+    buffer, filled = memoryview(bytearray(size + 2 * REACH)), 0
     offset, own_start, lines_before = max(0, start - REACH), start, 0
     while True:
         wanted = len(buffer) if end is None else min(len(buffer), end + REACH - offset)
@@ -104,7 +106,7 @@ def windows(read: Read, start: int, end: int | None, size: int = WINDOW) -> Iter
         at_end = filled < wanted or wanted < len(buffer)
         reached = offset + filled
         own_end = (reached if end is None else min(end, reached)) if at_end else reached - REACH
-        window = Window(buffer[:filled], offset, lines_before, own_start, max(own_start, own_end))
+        window = Window(buffer[:filled], offset, lines_before, own_start, max(own_start, own_end), line_starts)
         yield window
         if at_end:
             return

@@ -14,6 +14,13 @@ class LogsRead(msgspec.Struct, frozen=True, kw_only=True):
     events: int
     unparsed: int
     """Lines that belong to no event."""
+    engines: tuple[str, ...] = ()
+    """Which wrote them: `flink`, `spark`."""
+    version: str | None = None
+    exceptions: int = 0
+    """In what was examined: all of a short text, of a longer one the events in which a rule finds its words."""
+    thrown: tuple[str, ...] = ()
+    """The first of these exceptions."""
     skipped: tuple[str, ...] = ()
     """Files that were not read, or not to their end, each with the reason."""
 
@@ -32,6 +39,33 @@ def summary(report: Report) -> str:
         counts[finding.severity] += 1
     found = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count) or "nothing found"
     return f"{found} in {_looked_at(report)}"
+
+
+def unknown(report: Report) -> tuple[str, ...]:
+    """Where nothing was found: what was recognised, and what would help."""
+    logs = report.logs
+    if logs is None or report.findings:
+        return ()
+    names = " and ".join(engine.capitalize() for engine in logs.engines) or "neither Flink nor Spark"
+    version = f" {logs.version}" if logs.version and len(logs.engines) == 1 else ""
+    exceptions = "1 exception" if logs.exceptions == 1 else f"{logs.exceptions:,} exceptions"
+    lines = "1 line that begins" if logs.events == 1 else f"{logs.events:,} lines that begin"
+    recognised = f"recognised: {names}{version}, {exceptions} that no rule knows, {lines} like a line of a log"
+    return (recognised, *(f"  {text}" for text in logs.thrown), f"what would help: {_wanted(logs)}")
+
+
+def _wanted(logs: LogsRead) -> str:
+    if logs.engines == ("flink",):
+        return (
+            "the JobManager's log from five minutes before the failure on, and the end of the log of the TaskManager "
+            "that it names"
+        )
+    if logs.engines == ("spark",):
+        return "the driver's log from before `terminated with error`, and stderr of the executor that it names"
+    return (
+        "the log of the JobManager or the driver: the first exception with its `Caused by` lines, and the hundred "
+        "lines before it"
+    )
 
 
 def _looked_at(report: Report) -> str:

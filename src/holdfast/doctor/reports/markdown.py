@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.doctor.reports.document import Report, summary
-from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, shown
+from holdfast.doctor.reports.wording import because, counted, elsewhere, followed, happened, period, shown
 from holdfast.finding import Finding
 
 
@@ -34,7 +34,7 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"- **When:** {period(finding)}"
     if finding.job:
         yield f"- **Job:** `{finding.job}`"
-    yield f"- **Why:** {_escaped(finding.cause)}"
+    yield f"- **Why:** {_escaped(because(finding))}"
     yield from (f"- **Also possible:** {_escaped(other)}" for other in finding.other_causes)
     yield from (f"- **Followed by:** {_escaped(followed(finding, effect))}" for effect in finding.consequences)
     if finding.references:

@@ -8,7 +8,7 @@ from html import escape
 from holdfast.doctor.reports.chart import anchor, timeline
 from holdfast.doctor.reports.document import Report, summary
 from holdfast.doctor.reports.style import STYLE
-from holdfast.doctor.reports.wording import counted, elsewhere, followed, happened, period, shown
+from holdfast.doctor.reports.wording import because, counted, elsewhere, followed, happened, period, shown
 from holdfast.finding import Finding
 
 
@@ -42,7 +42,7 @@ def _finding(finding: Finding, number: int) -> str:
         f'<article class="{finding.severity}" id="{anchor(number)}">\n'
         f'<h2><span class="badge">{finding.severity}</span> {escape(finding.code)}</h2>\n'
         f'<p class="what">{escape(_sentence(happened(finding)))}</p>\n'
-        f'<p class="why">{escape(_sentence(finding.cause))}</p>\n'
+        f'<p class="why">{escape(_sentence(because(finding)))}</p>\n'
         f"<dl>{listed}</dl></article>"
     )
 

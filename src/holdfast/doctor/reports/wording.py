@@ -12,6 +12,11 @@ def shown(finding: Finding, evidence: Evidence) -> tuple[str, str]:
     return ("", evidence.text) if finding.engine == "holdfast" else (place(evidence), evidence.text)
 
 
+def because(finding: Finding) -> str:
+    """The cause, and how sure it is."""
+    return finding.cause if finding.confidence is None else f"{finding.confidence}: {finding.cause}"
+
+
 def happened(finding: Finding) -> str:
     if finding.count == 1:
         return finding.symptom

@@ -1,0 +1,162 @@
+"""Text as people have it: the same first finding as without what was put around it."""
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.engines import PLAIN
+from holdfast.doctor.matching.scanning import placed, scan
+from holdfast.doctor.reading.blocks import Piece
+from holdfast.finding import Finding
+
+TRACE = """\
+java.lang.Exception: Exception while creating StreamOperatorStateContext.
+\tat org.apache.flink.streaming.api.operators.StreamTaskStateInitializerImpl.<init>(StreamTaskStateInitializerImpl.java:254)
+Caused by: org.apache.flink.util.FlinkException: Could not restore keyed state backend for StreamMap_1 from any of the 1 provided restore options.
+\tat org.apache.flink.streaming.api.operators.BackendRestorerProcedure.createAndRestore(BackendRestorerProcedure.java:160)
+\t... 11 more
+Caused by: org.rocksdb.RocksDBException: Bad table magic number: expected 9863518390377041911, found 17223112372431451250 in /tmp/x/db/000210.sst
+\tat org.rocksdb.RocksDB.open(Native Method)
+\t... 18 more
+"""  # noqa: E501
+LINES = TRACE.splitlines()
+EXPIRED = "2023-02-01 10:10:00,000 INFO  org.apache.flink.runtime.checkpoint.CheckpointCoordinator [] - Checkpoint 7 of job 00000000000000000000000000000001 expired before completing."  # noqa: E501
+
+
+def wrapped(text: str, columns: int) -> str:
+    return "\n".join(line[at : at + columns] for line in text.splitlines() for at in range(0, len(line), columns))
+
+
+FORMS = {
+    "whole": TRACE,
+    "from-the-first-cause": "\n".join(LINES[2:]),
+    "the-last-cause": LINES[5],
+    "the-tail": "\n".join(LINES[3:]),
+    "quoted": "".join(f"> {line}\n" for line in LINES),
+    "quoted-twice": "".join(f">> {line}\n" for line in LINES),
+    "indented": "".join(f"    {line}\n" for line in LINES),
+    "html": TRACE.replace("<", "&lt;").replace(">", "&gt;"),
+    "html-quoted": "".join(f"&gt; {line}\n" for line in LINES),
+    "fenced": f"Our job fails since Monday.\n```\n{TRACE}```\nCould it be a time-out?\n",
+    "in-a-ticket": f"Hello, since Monday our job does not start any more.\n\n{TRACE}\nWhat can we do? Thanks!\n",
+    "coloured": "".join(f"\x1b[31m{line}\x1b[0m\n" for line in LINES),
+    "windows": TRACE.replace("\n", "\r\n"),
+    "one-line": " ".join(line.strip() for line in LINES),
+    "wrapped-at-80": wrapped(TRACE, 80),
+    "wrapped-at-120": wrapped(TRACE, 120),
+    "kubectl": "".join(f"[pod/flink-tm-1/main] {line}\n" for line in LINES),
+    "compose": "".join(f"taskmanager_1  | {line}\n" for line in LINES),
+    "journald": "".join(f"Nov 18 12:46:25 host-7 flink[4711]: {line}\n" for line in LINES),
+    "sbt": "".join(f"[error] {line}\n" for line in LINES),
+    "numbered": "".join(f"  {number:4} {line}\n" for number, line in enumerate(LINES, 5511)),
+    "code-span": f"It says `{LINES[5]}` and then restarts.",
+    "ticks": f"`{LINES[5]}`",
+    "json": '{"level":"ERROR","message":"' + TRACE.replace("\n", "\\n").replace("\t", "\\t") + '"}',
+}
+
+
+def told(text: str, tmp_path: Path) -> tuple[Finding, ...]:
+    path = tmp_path / "pasted"
+    path.write_text(text, newline="")
+    return diagnose(placed([scan(Piece(str(path)), RULES, PLAIN)]))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_trace_in_the_forms_that_people_have(form: str, tmp_path: Path) -> None:
+    findings = told(FORMS[form], tmp_path)
+    assert [finding.code for finding in findings[:1]] == ["state-unreadable"], FORMS[form]
+    assert "state.backend.local-recovery: true" in findings[0].fix
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{}",
+        "> {}",
+        "    {}",
+        "[pod/jm-1/main] {}",
+        "2023-02-01T10:10:00.000Z {}",
+        "2023-02-01T10:10:00.000Z\t{}",
+        "1675246200000,{}",
+        '"2023-02-01T10:10:00.000Z","{}"',
+        "Feb  1 10:10:00 host-7 flink[4711]: {}",
+        "[2023-02-01, 10:10:00 CET] {{pod_manager.py:472}} INFO - [base] {}",
+        "<pre>{}</pre>",
+    ],
+)
+def test_a_line_of_a_log_in_the_forms_that_people_have(form: str, tmp_path: Path) -> None:
+    assert [finding.code for finding in told(form.format(EXPIRED), tmp_path)] == ["checkpoint-expired"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Could it be a checkpoint time-out, or is RocksDB corrupt?",
+        "We had java.io.IOException: No space left on device last week, but not today.",
+        "I think Checkpoint 7 expired before completing is what you mean.",
+        "Our state is large. Maybe the disk is full?",
+    ],
+)
+def test_what_somebody_says_is_no_evidence(words: str, tmp_path: Path) -> None:
+    assert told(words, tmp_path) == ()
+
+
+def test_evidence_names_the_line_of_the_text(tmp_path: Path) -> None:
+    text = f"Hello, our job fails.\n\n```\n{TRACE}```\n"
+    assert [evidence.line for evidence in told(text, tmp_path)[0].evidence] == [4]
+
+
+def test_a_wrapped_line_is_named_where_it_began(tmp_path: Path) -> None:
+    (finding,) = told(wrapped(f"nothing of interest\n{EXPIRED}\n", 80), tmp_path)
+    assert [evidence.line for evidence in finding.evidence] == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "confidence"),
+    [
+        (LINES[5], "certain"),
+        (
+            "akka.pattern.AskTimeoutException: Ask timed out on [Actor[akka.tcp://flink@tm:1/user/rpc/taskmanager_0]]",
+            "likely",
+        ),
+        (EXPIRED, "possible"),
+    ],
+)
+def test_how_sure_it_is(text: str, confidence: str, tmp_path: Path) -> None:
+    assert told(text, tmp_path)[0].confidence == confidence
+
+
+def test_where_nothing_else_shows_why_all_causes_are_told_with_how_to_tell(tmp_path: Path) -> None:
+    (finding,) = told(EXPIRED, tmp_path)
+    assert len(finding.other_causes) >= 6
+    assert all("To tell: " in other and "Then: " in other for other in finding.other_causes)
+
+
+SEEDS = {
+    "seed-000-metadata-gcs": "metadata-exists",
+    "seed-001-discarded": "discarded-checkpoint-failed-task",
+    "seed-002-datanodes": "snapshot-write-failed",
+    "seed-003-magic-number": "state-unreadable",
+    "seed-003-metadata-nfs": "metadata-exists",
+    "seed-004-too-late": "checkpoint-expired",
+}
+
+
+@pytest.mark.parametrize("name", SEEDS)
+def test_a_seed_pasted_without_times_and_loggers(name: str, tmp_path: Path) -> None:
+    """The trace of each document alone, as it stands below the line of the log."""
+    text = (Path(__file__).parent / "cases" / f"{name}.log").read_text()
+    lines = text.splitlines()
+    start = next((at for at, line in enumerate(lines) if line.startswith(("java.", "org.", "Caused by"))), 0)
+    trace = "\n".join(line for line in lines[start:] if not line[:4].isdigit())
+    codes = [finding.code for finding in told(trace, tmp_path)]
+    same = {
+        "discarded-checkpoint-failed-task": {
+            "discarded-checkpoint-failed-task",
+            "snapshot-write-failed",
+            "tasks-not-running",
+        }
+    }
+    assert codes[0] in same.get(SEEDS[name], {SEEDS[name]}), codes
