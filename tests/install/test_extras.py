@@ -124,11 +124,38 @@ def test_without_an_extra_it_imports_and_is_typed(made: Made) -> None:
     assert typed == "True"
 
 
+def test_without_an_extra_and_without_java_the_doctor_reads_a_paste(made: Made) -> None:
+    bare = made()
+    pasted = (
+        "Caused by: org.rocksdb.RocksDBException: Bad table magic number: expected 9863518390377041911, "
+        "found 17223112372431451250 in /tmp/x/db/000210.sst"
+    )
+    missing = "import importlib.util as u; print(*(n for n in ('pyspark', 'pandas', 'numpy') if u.find_spec(n)))"
+    assert bare.run("python", "-c", missing).stdout == "\n"
+    (bare.place / "pasted").write_text(pasted)
+    for arguments in (("doctor", "-"), ("doctor",), ("doctor", "pasted")):
+        with (bare.place / "pasted").open("rb") as given:
+            ended = subprocess.run(
+                [bare.path / "bin" / "holdfast", *arguments],
+                stdin=given,
+                capture_output=True,
+                text=True,
+                cwd=bare.place,
+                env=bare.variables(PATH="", JAVA_HOME="/nowhere"),
+                timeout=PATIENCE,
+                check=False,
+            )
+        assert ended.returncode == 1, ended.stderr
+        assert "critical  state-unreadable" in ended.stdout
+        assert "certain: files of the checkpoint" in ended.stdout
+        assert "state.backend.local-recovery: true" in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("command", "extra"),
     [
         (("run", "orders.py", "--home", HERE, "--job", "orders"), "spark"),
-        (("doctor", "some.log"), "doctor"),
+        (("doctor", "some.log", "--keep", "events"), "doctor"),
         (("demo",), "spark"),
         (("alarm", "test", "--alarm", "mailto://user:password@example.org"), "alarms"),
         (("jobs", "--home", "hdfs://127.0.0.1:1/home"), "hdfs"),

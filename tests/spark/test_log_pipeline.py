@@ -9,8 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.doctor.diagnosis.diagnosing import diagnose
+from holdfast.doctor.findings.rules import RULES as ALL_RULES
 from holdfast.doctor.matching.clues import Clue, Rule
-from holdfast.doctor.matching.examination import added_up
+from holdfast.doctor.matching.engines import PLAIN
+from holdfast.doctor.matching.examination import added_up, examine_here
 from holdfast.doctor.matching.scanning import scan
 from holdfast.doctor.matching.sightings import Sighting
 from holdfast.doctor.reading.events import LogEvent
@@ -19,6 +22,9 @@ from holdfast.doctor.spark.following import follow
 from holdfast.doctor.spark.pipeline import examine
 from holdfast.doctor.spark.table import table
 from holdfast.errors import NotFound
+from tests.doctor.collection import CASES
+from tests.doctor.real import LOGS
+from tests.doctor.wild import HERE as WILD
 from tests.patience import PATIENCE
 
 HEAD = "2026-01-02 03:04:{second:02d},000 {level}  org.apache.flink.Foo     [] - {message}"
@@ -52,6 +58,17 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write(log(3, 200).encode())
     (place / "broken.log").write_bytes(b"\xff\xfe\xe4\n" + log(4, 50).encode())
     return place
+
+
+def test_every_case_on_spark_as_in_the_process(spark: SparkSession) -> None:
+    """One set of rules, one way of deciding, two ways of feeding: the same report on every case."""
+    folders = [CASES, LOGS, WILD / "first", WILD / "second"]
+    files = sorted(str(path) for folder in folders for path in folder.iterdir())
+    on_spark = examine(spark, Inputs(tuple(files), ()), ALL_RULES)
+    for file in files:
+        here = examine_here([file], ALL_RULES, PLAIN)
+        there = [sighting for sighting in on_spark.sightings if sighting.key.source == file]
+        assert diagnose(there) == diagnose(here.sightings), file
 
 
 def test_on_spark_as_without(spark: SparkSession, logs: Path) -> None:

@@ -46,17 +46,17 @@ _WIDTHS = frozenset((72, 76, 78, 79, 80, 100, 119, 120, 132, 160))
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WrittenLine:
     number: int
     """From 0, in the text."""
     text: str
 
 
-def written(text: str) -> list[Line]:
+def written(text: str) -> list[WrittenLine]:
     """The lines of the text, without what was put around them."""
-    lines = [Line(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"))]
+    lines = [WrittenLine(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"))]
     lines = list(_unfenced(lines))
-    lines = [Line(line.number, _bare(line.text)) for line in lines]
+    lines = [WrittenLine(line.number, _bare(line.text)) for line in lines]
     lines = list(_unbroken(lines, _columns(lines)))
     return [piece for line in lines for piece in _apart(line)]
 
@@ -88,7 +88,7 @@ def _without_ticks(line: str) -> str:
     return line
 
 
-def _unfenced(lines: Iterable[Line]) -> Iterator[Line]:
+def _unfenced(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
     """Where a text has fences, what stands between them is the excerpt; of the rest, only what is quoted as code."""
     lines = list(lines)
     fenced = sum(_FENCE.match(line.text) is not None for line in lines) >= 2
@@ -96,37 +96,37 @@ def _unfenced(lines: Iterable[Line]) -> Iterator[Line]:
     for line in lines:
         if _FENCE.match(line.text):
             within = not within
-            yield Line(line.number, "")
+            yield WrittenLine(line.number, "")
         elif within or not fenced:
             yield line
         else:
             yield from _quoted(line)
 
 
-def _quoted(line: Line) -> Iterator[Line]:
+def _quoted(line: WrittenLine) -> Iterator[WrittenLine]:
     """In prose beside fences: code spans, and lines that are a line of a log or of a trace."""
     if _HEAD.match(line.text) or starts_trace(line.text) or is_frame(line.text):
         yield line
         return
-    yield from (Line(line.number, span) for span in _CODE_SPAN.findall(line.text))
+    yield from (WrittenLine(line.number, span) for span in _CODE_SPAN.findall(line.text))
 
 
-def _columns(lines: Iterable[Line]) -> int | None:
+def _columns(lines: Iterable[WrittenLine]) -> int | None:
     """At which column a terminal has broken the lines, if it has."""
     lengths = [len(line.text) for line in lines]
     longest = max(lengths, default=0)
     return longest if longest in _WIDTHS and lengths.count(longest) >= 2 else None
 
 
-def _unbroken(lines: Iterable[Line], columns: int | None) -> Iterator[Line]:
+def _unbroken(lines: Iterable[WrittenLine], columns: int | None) -> Iterator[WrittenLine]:
     """Lines that were one before a terminal or a mail broke them."""
-    whole: Line | None = None
+    whole: WrittenLine | None = None
     last = 0
     for line in lines:
         if whole is not None and _continues(whole.text, last, line.text, columns):
             gap = " " if whole.text.endswith("at") else ""
             rest = line.text if last == columns else gap + line.text.lstrip(" \t")
-            whole = Line(whole.number, whole.text + rest)
+            whole = WrittenLine(whole.number, whole.text + rest)
         else:
             if whole is not None:
                 yield whole
@@ -142,12 +142,12 @@ def _continues(before: str, last: int, line: str, columns: int | None) -> bool:
     return (columns is not None and last == columns) or _SPLIT_FRAME.search(before.lstrip()) is not None
 
 
-def _apart(line: Line) -> Iterator[Line]:
+def _apart(line: WrittenLine) -> Iterator[WrittenLine]:
     """A trace that was pasted into one line."""
     pieces = _FLATTENED.split(line.text) if _is_flattened(line.text) else [line.text]
     if len(pieces) > 1 and not stripped(pieces[0]).text.strip():  # only what a collector put before a frame
         pieces[:2] = [f"{pieces[0]} \t{pieces[1]}"]
-    yield from (Line(line.number, piece) for piece in pieces)
+    yield from (WrittenLine(line.number, piece) for piece in pieces)
 
 
 def is_prose(text: str) -> bool:
