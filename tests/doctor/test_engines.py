@@ -1,7 +1,7 @@
 """Both engines find the same lines, the same beginnings of events and the same needles."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.doctor.matching.clues import Rule
@@ -27,6 +27,7 @@ def window_of(data: bytes, engine: Engine) -> Window:
 
 
 @ENGINES
+@settings(deadline=None)  # the first example compiles the needles
 @given(st.lists(st.text("abcdxé ", max_size=12), max_size=30))
 def test_lines_with_a_needle(engine: Engine, lines: list[str]) -> None:
     data = "".join(f"{line}\n" for line in lines).encode()
@@ -37,6 +38,7 @@ def test_lines_with_a_needle(engine: Engine, lines: list[str]) -> None:
 
 
 @ENGINES
+@settings(deadline=None)  # the first example compiles the needles
 @given(st.text("abcdxé \n", max_size=30))
 def test_rules_that_want_a_text(engine: Engine, text: str) -> None:
     assert engine.needles(RULES).rules_for(text) == [
@@ -62,6 +64,7 @@ def test_events_begin_at_the_same_lines() -> None:
         assert list(PLAIN.heads(plain)) == list(fast().heads(vectors)), path.name
 
 
+@settings(deadline=None)  # the first example compiles the needles
 @given(
     st.lists(
         st.sampled_from(
