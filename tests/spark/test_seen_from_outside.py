@@ -39,6 +39,10 @@ def test_a_run_is_seen_from_outside(spark: SparkSession, tmp_path: Path) -> None
         scraped = _scraped(port)
         assert f'holdfast_last_completed_checkpoint_id{{job="numbers"}} {float(checkpoint)}' in scraped
         assert 'holdfast_job_running{job="numbers"} 1.0' in scraped
+        table = job.history()
+        assert list(table["id"]) == list(range(checkpoint, 0, -1))
+        assert job.history("arrow")["status"].to_pylist() == ["completed"] * checkpoint
+        assert f"the newest is {checkpoint}" in job._repr_html_()
         assert job.query is not None
         job.query.stop()
         documents: list[Any] = []

@@ -253,6 +253,33 @@ def checkpoint_detail(seen: Observation, id: int) -> CheckpointDetail | None:
     return next((document for document in checkpoints(seen) if document.id == id), None)
 
 
+def history_rows(seen: Observation) -> list[dict[str, Any]]:
+    """The checkpoints, newest first, as rows of plain values for a table."""
+    return [_row(document) for document in checkpoints(seen)]
+
+
+def _row(document: CheckpointDetail) -> dict[str, Any]:
+    failure = document.failure
+    return {
+        "id": document.id,
+        "status": document.status,
+        "kind": document.kind,
+        "name": document.name,
+        "batch": document.barrier_batch_id,
+        "triggered_at": document.triggered_at,
+        "completed_at": document.completed_at,
+        "duration_ms": document.duration_ms,
+        "bytes_total": document.bytes_total,
+        "bytes_new": document.bytes_new,
+        "files": document.files,
+        "shards": document.shards,
+        "run": document.fencing_epoch,
+        "usable": document.usable,
+        "failure": failure.reason if failure else None,
+        "message": failure.message if failure else None,
+    }
+
+
 def savepoint_list(seen: Observation) -> SavepointList:
     """The savepoints that can be restored, newest first."""
     listed = (document for document in checkpoints(seen) if document.kind == "savepoint")

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, Literal
 
 from pyspark.sql.streaming import StreamingQuery
 
@@ -17,6 +18,7 @@ from holdfast.errors import CheckpointFailed, HoldfastError, InvalidSettings, Jo
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.job_log import about_the_same, log
 from holdfast.monitoring.metrics_server import MetricsServer
+from holdfast.repository.views import history_rows
 from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.lanes import DOING, ThreadLanes
 from holdfast.runtime.reports.status import JobStatus
@@ -72,6 +74,22 @@ class RunningJob:
 
     def status(self) -> JobStatus:
         return self._runtime.status
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
+
+    def history(self, form: Literal["pandas", "arrow"] = "pandas") -> Any:
+        """Every checkpoint that the journal still holds, newest first, as a table with one row for each."""
+        rows = history_rows(self._runtime.observation())
+        if form == "pandas":
+            import pandas
+
+            return pandas.DataFrame(rows)
+        if form == "arrow":
+            import pyarrow
+
+            return pyarrow.Table.from_pylist(rows)
+        raise InvalidSettings.of("form", form, "must be pandas or arrow")
 
     def checkpoint(self, timeout: Duration | None = None) -> CheckpointId:
         """Take a checkpoint now, wait for it, and return its id. Raises `CheckpointFailed`."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from holdfast.alarm import Alarm
 from holdfast.coordination.history import CheckpointRecord, Statistics
 from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.runtime.reports.notebook import as_html
 from holdfast.storage.metered import Latency, Meter, StoreRequest, Usage
 from holdfast.storage.prices import dollars_a_month
 
@@ -45,6 +46,12 @@ class JobStatus:
     recent: tuple[CheckpointRecord, ...]
     alarms: tuple[Alarm, ...]
     storage: StorageUse | None = None
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        state = "ended" if self.ended else "running" if self.running else "not running"
+        batches = (self.barrier, self.published)
+        return as_html(self.job, state, batches, self.statistics, self.recent, self.alarms)
 
 
 def last_words(status: JobStatus) -> str:
