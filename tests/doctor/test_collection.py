@@ -8,6 +8,9 @@ from tests.doctor.wild import heap
 
 EXCERPTS = excerpts()
 WITHOUT_EXCERPT = {
+    ("executor-lost", "crashed"),
+    ("executor-lost", "local-disk"),
+    ("executor-lost", "uncaught"),
     ("access-denied", "kafka"),
     ("access-denied", "storage"),
     ("class-path-broken", "connector"),

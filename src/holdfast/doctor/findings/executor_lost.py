@@ -14,6 +14,17 @@ _WANTED = re.compile(
     r"|because: (?:.*finished|.*idle timeout)|has been stopped|dynamic allocation|is shutting down|no longer needed"
 )
 _KILLED = re.compile(r"[Ee]xit(?:ed)?(?: with)?(?: exit)?(?: code| status)?:? (?:is )?137\b|SIGKILL")
+_BY_EXIT_CODE = {
+    "143": "asked",
+    "134": "crashed",
+    "139": "crashed",
+    "53": "local-disk",
+    "50": "uncaught",
+    "51": "uncaught",
+}
+_EXIT_CODE = re.compile(
+    r"[Ee]xit(?:ed)?(?: with)?(?: a non-zero)?(?: exit)? ?(?:[Cc]ode|status)?:? (?:is )?(\d{1,3})\b"
+)
 _HEARTBEAT = re.compile(
     r"[Hh]eartbeat|no longer reachable|Remote RPC client disassociated|remote task manager was lost"
 )
@@ -33,6 +44,8 @@ def _recognise(event: LogEvent) -> Clue | None:
         return Clue(shown(event), "taken")
     if _KILLED.search(text):
         return Clue(shown(event), "killed")
+    if (ended := _EXIT_CODE.search(text)) and ended[1] in _BY_EXIT_CODE:
+        return Clue(shown(event), _BY_EXIT_CODE[ended[1]])
     return Clue(shown(event), "heartbeat" if _HEARTBEAT.search(text) else "")
 
 
@@ -45,6 +58,8 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "Lost executor",
+                "Container killed on request",
+                "Container exited with a non-zero exit code",
                 "Executor heartbeat timed out after",
                 "ExecutorLostFailure",
                 "with no recent heartbeats",
@@ -109,6 +124,40 @@ KNOWLEDGE = Knowledge(
                 holdfast=("# the query is restarted: restart_attempts, restart_delay",),
             ),
             for_variant("killed", weight=58),
+        ),
+        Cause(
+            "asked",
+            "the worker was asked to end (SIGTERM, exit code 143): by YARN, Kubernetes or a drain",
+            Fix(
+                flink=("# the log of the NodeManager, the kubelet or the spot service at that time names who asked",),
+                spark=(
+                    "# the log of the NodeManager, the kubelet or the spot service at that time names who asked",
+                    "spark.decommission.enabled=true",
+                ),
+                holdfast=("# the query is restarted: restart_attempts, restart_delay",),
+            ),
+            for_variant("asked", weight=52),
+        ),
+        Cause(
+            "crashed",
+            "native code crashed (exit code 134 or 139): RocksDB, a codec, a driver or the JVM itself",
+            Fix(
+                flink=("# hs_err_pid<number>.log in the working directory names the library",),
+                spark=("# hs_err_pid<number>.log in the executor's working directory names the library",),
+            ),
+            for_variant("crashed", weight=54),
+        ),
+        Cause(
+            "local-disk",
+            "the executor could not create its local directory (exit code 53): the disk is full, or not writable",
+            Fix(spark=("spark.local.dir=<a writable directory with room>",)),
+            for_variant("local-disk", weight=54),
+        ),
+        Cause(
+            "uncaught",
+            "an exception that nobody caught ended the executor (exit code 50 or 51); it is at the end of its own log",
+            Fix(spark=("# look at the end of that executor's stderr for the exception",)),
+            for_variant("uncaught", weight=45),
         ),
         Cause(
             "pause",
