@@ -42,7 +42,7 @@ def test_what_nobody_tuned_on() -> None:
     assert result.recall >= SECOND_RECALL, line("second", result)
 
 
-SECOND_PRECISION, SECOND_RECALL = 0.0, 0.0
+SECOND_PRECISION, SECOND_RECALL = 0.90, 0.77
 
 
 def test_an_examination_counts_what_it_recognised(tmp_path: Path) -> None:
