@@ -50,6 +50,7 @@ from holdfast.runtime.recovery import memory, recovery, resuming
 from holdfast.runtime.recovery.consent import Consent
 from holdfast.runtime.recovery.evidence import Verdict
 from holdfast.runtime.recovery.recovery import Recovery
+from holdfast.runtime.recovery.replaying import Replaying
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.run import comparing
@@ -716,6 +717,20 @@ def _shift_discarding(patch: Patch, by: int) -> None:
         return original(plans, None if sink_has is None else sink_has + by, stateful=stateful)
 
     patch.setattr(catching_up, "repeats", repeats)
+
+
+@defect(
+    own_writer=1.0, plans="require", flipped_rest=0.03, blobs_expire=0.2, retained=3, crash=0.006, going_back=0.0,
+    scrub="off", interval="500ms",
+)  # fmt: skip
+def a_fall_back_leaves_a_batch_out(patch: Patch) -> None:
+    original = Replaying._plans
+
+    def plans(self: Any, state: Any, chosen: Any, target: Any) -> Any:
+        found = original(self, state, chosen, target)
+        return (*found[:1], *found[2:])
+
+    patch.setattr(Replaying, "_plans", plans)
 
 
 @defect(short=0.05, crash=0.01)

@@ -168,7 +168,7 @@ class ChurningQuery:
         return None
 
     def plans_refusal(self) -> str | None:
-        return None
+        return "it writes nowhere"
 
     def repeat(self, directory: object, steps: object) -> None:
         raise AssertionError("it has no writer of its own")
@@ -184,7 +184,7 @@ class ChurningQuery:
         self._notice = supervisor.ended
         self.directory = Path(directory.location)
         if not (self.directory / "metadata").exists():
-            write(self.directory, {"metadata": b'{"id":"the same for ever"}'})
+            write(self.directory, {"metadata": b'{"id":"00000000-0000-4000-8000-000000000000"}'})
 
     def stop(self) -> None:
         self._finish(AS_ASKED)

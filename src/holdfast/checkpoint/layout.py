@@ -18,6 +18,7 @@ from enum import Enum
 
 import msgspec
 
+from holdfast.checkpoint import packed_plans
 from holdfast.identifiers import CONTROL_SHARD, BatchId, ShardId
 
 ReadFile = Callable[[str], bytes]
@@ -151,6 +152,9 @@ def _is_control(path: str, barrier: BatchId, stores: Collection[str]) -> bool:
     if top in ("ledger", "query"):
         match = _FROM_BATCH.fullmatch(path)
         return match is not None and int(match[1]) <= barrier
+    if top == packed_plans.FOLDER:
+        found = packed_plans.packed_range(path)
+        return found is not None and found[1] <= barrier
     if top == "state":
         return _is_state_description(path, barrier, stores)
     return top == "sources"

@@ -39,13 +39,18 @@ def encode_plan(plan: Plan) -> bytes:
     return sealed(msgspec.json.encode(plan))
 
 
+def format_of(data: bytes) -> int:
+    """Of a document with plans. Raises `msgspec.DecodeError`."""
+    return _FORMAT_DECODER.decode(data).format
+
+
 def decode_plan(key: str, data: bytes) -> Plan:
     """Raises `Corrupt` when it is not what was written, `NewerFormat` when a newer version wrote it."""
     proof = opened(data)
     if proof is None or digest_of(proof[0]) != proof[1]:
         raise Corrupt(f"could not read the plan {key}: its bytes do not match its checksum")
     try:
-        if (version := _FORMAT_DECODER.decode(data).format) > FORMAT:
+        if (version := format_of(data)) > FORMAT:
             raise NewerFormat.of_format(f"the plan {key}", version, FORMAT)
         return _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -36,5 +36,14 @@ def metadata_on_line(metadata: str, line: Sequence, lineage: str) -> str:
     return metadata.replace(held, f"{held[:_IN_COMMON]}-8{digits[:3]}-{digits[3:15]}")
 
 
+def is_on_line(metadata: bytes, line: Sequence, lineage: str) -> bool:
+    """Whether the query has the id that it gets on that line."""
+    try:
+        text = metadata.decode()
+        return metadata_on_line(text, line, lineage) == text
+    except (Corrupt, UnicodeDecodeError):
+        return False
+
+
 def is_of_one_job(one: str, other: str) -> bool:
     return one[:_IN_COMMON] == other[:_IN_COMMON]

@@ -197,6 +197,8 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     headroom: RecordedHeadroom | None = None
     line: Sequence = Sequence(0)
     """The line of batches that it ends: `repository/lines.py`."""
+    packed_after: BatchId | None = None
+    """Its files hold the plans of all batches behind this one, up to its barrier; None when they do not."""
 
 
 class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):

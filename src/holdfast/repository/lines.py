@@ -43,11 +43,26 @@ def batch_of(key: str) -> BatchId:
     return BatchId(int(key.rpartition("/")[2]))
 
 
-def needed_after(state: JobState, retained: int) -> BatchId | None:
-    """Plans of the line are needed behind this batch: a recovery may begin at one of the `retained` newest checkpoints.
-    None when all are."""
+def oldest_start(state: JobState, retained: int) -> BatchId | None:
+    """The barrier of the oldest of the `retained` newest checkpoints, from which a recovery may begin; None when it may
+    begin anew."""
     newest = [entry.barrier_batch_id for entry in state.restorable()[:retained]]
     return min(newest) if len(newest) == retained else None
+
+
+def needed_after(state: JobState, retained: int) -> BatchId | None:
+    """Plans of the line are needed, each as an object of its own, behind this batch; None when all are.
+
+    The newest checkpoint may hold those of the batches before it. Those behind the one before it are needed all the
+    same: they are what is left when the newest one is lost with everything in it.
+    """
+    oldest = oldest_start(state, retained)
+    if oldest is None:
+        return None
+    newest, *before = state.restorable()[:retained]
+    if not before or newest.packed_after is None or newest.packed_after > oldest:
+        return oldest
+    return max(oldest, before[0].barrier_batch_id)
 
 
 def unneeded_plans(keys: Iterable[str], state: JobState, retained: int) -> frozenset[str]:

@@ -163,9 +163,8 @@ class SparkQuery:
         return plans_refusal(self._session(), self._settings.work)
 
     def repeat(self, directory: RunDirectory, steps: Sequence[Repeat]) -> None:
-        assert isinstance(self._built, DataStreamWriter)
-        session = self._session()
-        repeat_batches(self._built, directory, steps, lambda: files_of(directory.files, session))
+        session, mode = self._session(), self._settings.output_mode
+        repeat_batches(self._built, mode, directory, steps, lambda: files_of(directory.files, session))
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from holdfast.job_log import begin_step, log
@@ -24,8 +25,10 @@ _EVERY = 20
 """Batches between two lines that say how far it is."""
 
 
-def repeat_batches(writer: DataStreamWriter, directory: RunDirectory, steps: Sequence[Repeat], files: Files) -> None:
-    """Raises `StartFailed`."""
+def repeat_batches(
+    built: DataFrame | DataStreamWriter, mode: str, directory: RunDirectory, steps: Sequence[Repeat], files: Files
+) -> None:
+    """`mode`: the output mode of a query without a writer of its own. Raises `StartFailed`."""
     for number, step in enumerate(steps, 1):
         begin_step(f"repeating batch {number} of {len(steps)}")
         if number % _EVERY == 0:
@@ -38,15 +41,16 @@ def repeat_batches(writer: DataStreamWriter, directory: RunDirectory, steps: Seq
             case How.LEAVE:
                 return
             case How.DISCARD:
-                _run_once(_discarding(writer), directory, step, files)
+                _run_once(_discarding(built, mode), directory, step, files)
             case How.WRITE:
-                _written_once(writer, directory, step, files)
+                assert isinstance(built, DataStreamWriter)
+                _written_once(built, directory, step, files)
 
 
-def _discarding(writer: DataStreamWriter) -> DataStreamWriter:
+def _discarding(built: DataFrame | DataStreamWriter, mode: str) -> DataStreamWriter:
     """Computes the same, and keeps nothing of it but the state."""
-    frame, mode = frame_and_mode(writer, "append")
-    return frame.writeStream.format("noop").outputMode(mode or "append").trigger(once=True)
+    frame, own_mode = frame_and_mode(built, mode)
+    return frame.writeStream.format("noop").outputMode(own_mode or "append").trigger(once=True)
 
 
 def _written_once(writer: DataStreamWriter, directory: RunDirectory, step: Repeat, files: Files) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.checkpoint.manifest import Manifest
+from holdfast.checkpoint.packed_plans import packed_after
 from holdfast.coordination import headroom, lifecycle
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.identifiers import Digest, Sequence
@@ -57,6 +58,7 @@ def completed_entry(
         requests=requests,
         headroom=_rounded(found),
         line=line,
+        packed_after=packed_after((file.path for file in manifest.files()), progress.barrier),
     )
 
 

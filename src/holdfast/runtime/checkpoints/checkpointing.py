@@ -51,6 +51,7 @@ from holdfast.runtime.checkpoints.attempt import Attempt
 from holdfast.runtime.checkpoints.checkpoint_entries import Stored, completed_entry, failed_entry
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
+from holdfast.runtime.checkpoints.plan_packer import PlanPacker
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.lanes import Lanes
@@ -83,8 +84,10 @@ class Checkpointing:
         step: Step,
         headroom: HeadroomWatch,
         usage: Callable[[], Usage] | None = None,
+        packer: PlanPacker | None = None,
     ) -> None:
-        """`usage` returns the requests to the home so far."""
+        """`usage` returns the requests to the home so far. `packer` is None when no plans are kept."""
+        self._packer = packer
         self._job = job
         self._store = store
         self._journal = journal
@@ -127,8 +130,8 @@ class Checkpointing:
         self._attempts[command.ticket] = attempt
         self._blobs.begin(command.ticket)
         # The ledger can drop published batches only while no other checkpoint copies it.
-        prunable = published if len(self._attempts) == 1 else None
-        self._lanes.submit("copy", lambda: self._prepare(attempt, prunable))
+        alone = len(self._attempts) == 1
+        self._lanes.submit("copy", lambda: self._prepare(attempt, published if alone else None, alone=alone))
         self._lanes.submit("journal", lambda: self._reporting(attempt, self._begin))
 
     def copy(self, ticket: Ticket, shards: tuple[ShardId, ...], *, again: bool) -> None:
@@ -228,10 +231,12 @@ class Checkpointing:
         if self._unrecorded:
             self._lanes.submit("journal", self.write_unrecorded)
 
-    def _prepare(self, attempt: Attempt, prunable: BatchId | None) -> None:
+    def _prepare(self, attempt: Attempt, prunable: BatchId | None, *, alone: bool) -> None:
         try:
             if prunable is not None:
                 attempt.directory.prune_ledger(prunable)
+            if self._packer is not None:
+                self._packer.pack(attempt.directory, attempt.barrier, alone=alone)
             plan = attempt.plan = self._pinned_plan(attempt)
             self._step("checkpoint.planned")
         except Exception as error:

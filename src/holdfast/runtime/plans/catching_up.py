@@ -6,7 +6,7 @@ writer would skip ids under which other rows come, and they would be lost: then 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from holdfast.errors import Conflict, StorageError
@@ -71,7 +71,7 @@ class CatchingUp:
         """A line of batches that is being left is not repeated."""
         if self._keeper is None or resumed.abandons is not None:
             return _NO_PLANS
-        return self._keeper.log().behind(resumed.barrier)
+        return _behind(self._keeper, resumed.barrier, packed_in(resumed))
 
     def ship_left(self, resumed: Resumed) -> None:
         """What the run before could not make durable, of the batches in the directory that this run has taken over."""
@@ -95,12 +95,16 @@ class CatchingUp:
         if (held := _metadata(directory)) is not None:
             _put_id(directory, metadata_on_line(held, line_of(state), state.lineage or ""))
 
-    def catch_up(self, directory: RunDirectory) -> None:
-        """Repeat what is planned behind the directory's newest batch. After this the query may start in it."""
+    def catch_up(self, directory: RunDirectory, packed: Sequence[Plan] = ()) -> None:
+        """Repeat what is planned behind the directory's newest batch. After this the query may start in it.
+
+        `packed`: what newer checkpoints hold of it.
+        """
         if self._query.sink is not None:
+            self._repeat_shown(directory, packed)
             return
         barrier = directory.newest_barrier()
-        standing = _NO_PLANS if self._keeper is None else self._read(self._keeper, barrier)
+        standing = _NO_PLANS if self._keeper is None else self._read(self._keeper, barrier, packed)
         if self._begins_line(standing):
             self._take_new_id(directory)
         if self._keeper is None or (taken := self._taken(directory, standing, new_line=False)) is None:
@@ -114,6 +118,12 @@ class CatchingUp:
             self._repeat(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
         self._keeper.begin(directory, newest)
+
+    def _repeat_shown(self, directory: RunDirectory, plans: Sequence[Plan]) -> None:
+        """Readers see these batches already: they are run for the sake of the state only."""
+        if plans:
+            log.info("repeating %s published batches, from %s to %s", len(plans), plans[0].batch_id, plans[-1].batch_id)
+            self._query.repeat(directory, repeats(plans, plans[-1].batch_id, stateful=is_stateful(directory)))
 
     def _is_trusted(self, taken: Taken) -> bool:
         """A writer that takes ids again may have got those of a line that was left: its newest one tells nothing."""
@@ -155,10 +165,10 @@ class CatchingUp:
             )
         return plans
 
-    def _read(self, keeper: PlanKeeper, barrier: BatchId | None) -> Standing:
+    def _read(self, keeper: PlanKeeper, barrier: BatchId | None, packed: Sequence[Plan]) -> Standing:
         """A home that does not answer keeps no query from its restart: what this run has put there is known."""
         try:
-            return keeper.log().behind(barrier)
+            return _behind(keeper, barrier, packed)
         except StorageError as error:
             if keeper.mode == "require" or keeper.newest is None:
                 raise
@@ -190,3 +200,15 @@ def _put_id(directory: RunDirectory, metadata: str) -> None:
 
 def _following(barrier: BatchId | None) -> BatchId:
     return BatchId(0 if barrier is None else barrier + 1)
+
+
+def packed_in(resumed: Resumed) -> tuple[Plan, ...]:
+    """The plans that newer checkpoints hold of the batches behind the one that was restored."""
+    return () if resumed.replay is None else resumed.replay.plans
+
+
+def _behind(keeper: PlanKeeper, barrier: BatchId | None, packed: Sequence[Plan]) -> Standing:
+    """What is packed comes first, and what has an object of its own follows it."""
+    wanted = tuple(plan for plan in packed if barrier is None or plan.batch_id > barrier)
+    standing = keeper.log().behind(wanted[-1].batch_id if wanted else barrier)
+    return Standing((*wanted, *standing.plans), standing.broken)

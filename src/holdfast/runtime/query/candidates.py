@@ -13,8 +13,10 @@ from dataclasses import replace
 from holdfast.errors import Corrupt, Incompatible, StorageUnreachable
 from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
+from holdfast.plans.query_id import is_on_line
 from holdfast.repository.journal import Journal
-from holdfast.runtime.plans.catching_up import CatchingUp
+from holdfast.repository.lines import line_of
+from holdfast.runtime.plans.catching_up import CatchingUp, packed_in
 from holdfast.runtime.ports import Query, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import (
     SUSPICIONS,
@@ -65,7 +67,7 @@ class Candidates:
         while True:
             try:
                 self._catching_up.ship_left(resumed)
-                self._catching_up.catch_up(resumed.directory)
+                self._catching_up.catch_up(resumed.directory, packed_in(resumed))
                 self._query.start(resumed.directory, self._supervisor)
             except StartFailed as error:
                 failure = self._suspicion(resumed, error)
@@ -142,7 +144,9 @@ class Candidates:
             self.require_not_behind(directory)
         except DirectoryBehind:
             return Verdict.SET_ASIDE
-        restored = suspect.checkpoint if directory.newest_barrier() == suspect.barrier else None
+        # What was repeated behind a checkpoint, and cannot be read, speaks against the checkpoint.
+        as_restored = directory.newest_barrier() == suspect.barrier or suspect.replay is not None
+        restored = suspect.checkpoint if as_restored else None
         covered, different = self._compared(suspect, restored)
         if different is not None:
             log.error("%s is damaged: %s", directory.location, different)
@@ -168,7 +172,9 @@ class Candidates:
         except Corrupt as error:
             log.warning("could not compare %s with checkpoint %s: %s", suspect.directory.location, id, error.message)
             return False, None
-        different = difference(suspect.directory, manifest)
+        state = self._journal.state
+        line, lineage = line_of(state), state.lineage or ""
+        different = difference(suspect.directory, manifest, lambda metadata: is_on_line(metadata, line, lineage))
         return suspect.directory.newest_barrier() == manifest.barrier_batch_id, different
 
     def _same_again(self, suspect: Resumed) -> Resumed:

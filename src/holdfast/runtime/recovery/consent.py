@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from holdfast.errors import Conflict, Corrupt
-from holdfast.identifiers import BatchId
+from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.job_log import log
+from holdfast.plans.plan import Plan
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
@@ -199,10 +200,12 @@ class Consent:
         return self._older_home or (shown is not None and published <= shown)
 
     def _require_input(self, point: Point) -> None:
-        """Abandoned or rewound batches run again, and need the same input."""
-        if point.abandons is None and not self._older_home:
+        """Abandoned, rewound or repeated batches run again, and need the same input."""
+        if point.abandons is None and point.replay is None and not self._older_home:
             return
-        paths = sorted(set(_files_read(self._known.logs_of_sources(point), point.barrier)))
+        planned = () if point.replay is None else _logs_in(point.replay.plans)
+        logs = (*self._known.logs_of_sources(point), *planned)
+        paths = sorted(set(_files_read(logs, point.barrier)))
         missing = self._query.missing_input(paths) if paths else None
         if missing is None:
             self._say(
@@ -305,6 +308,8 @@ def _unexplained(sink: Sink, published: BatchId, durable: BatchId | None) -> Con
 
 def _way_on(point: Point) -> str:
     abandons = point.abandons
+    if point.replay is not None and abandons is None:
+        return _repair(point.replay.damaged)
     if abandons is None:
         return (
             "restore the newest copy of the home; or delete by hand the rows of later batches that another writer has "
@@ -312,8 +317,16 @@ def _way_on(point: Point) -> str:
         )
     if abandons.back is not None:
         return "Start without going back: nothing was changed, and the job resumes where it was"
-    ids = ", ".join(str(id) for id in abandons.passed_over)
+    return _repair(abandons.passed_over)
+
+
+def _repair(damaged: Iterable[CheckpointId]) -> str:
+    ids = ", ".join(str(id) for id in damaged)
     return f"Repair checkpoint {ids}: holdfast verify --all --repair, or restore its objects from a copy of the home"
+
+
+def _logs_in(plans: Iterable[Plan]) -> Iterable[bytes]:
+    return (text.encode() for plan in plans for text in plan.sources.values())
 
 
 class _Read(msgspec.Struct):

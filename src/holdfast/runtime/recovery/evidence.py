@@ -7,6 +7,7 @@ wrong, when both a read and a listing miss them, or when Spark refuses them twic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 
 from blake3 import blake3
@@ -16,7 +17,7 @@ from holdfast.checkpoint.relocation import names_places
 from holdfast.errors import StorageUnreachable
 from holdfast.runtime.ports import RunDirectory
 
-_OURS = ("ledger/", "query/")
+_OURS = ("ledger/", "query/", "plans/")
 """holdfast changes its own files there; Spark does not read them."""
 REFUSALS = 2
 """How often Spark must refuse bytes that are proved right before their checkpoint counts as unreadable."""
@@ -44,9 +45,11 @@ def verdict(*, found_wrong: bool, different: bool, covered: bool, restored: bool
     return Verdict.CHECKPOINT if restored and refusals >= REFUSALS else Verdict.SET_ASIDE
 
 
-def difference(directory: RunDirectory, manifest: Manifest) -> str | None:
+def difference(
+    directory: RunDirectory, manifest: Manifest, is_our_id: Callable[[bytes], bool] = lambda metadata: False
+) -> str | None:
     """The first file that differs from the manifest, None when there is none. Raises `StorageError` when that cannot be
-    determined.
+    determined. `is_our_id` says whether Spark's file `metadata` has the id that holdfast has put there.
 
     In a directory in which later batches ran, Spark may have deleted files of the checkpoint as usual.
     """
@@ -63,6 +66,8 @@ def difference(directory: RunDirectory, manifest: Manifest) -> str | None:
         if found is None and same_barrier:
             return f"{file.path} is missing"
         if found is not None and found != file.digest:
+            if file.path == "metadata" and is_our_id(directory.read(file.path)):
+                continue
             return f"{file.path} should have digest {file.digest}, found {found}"
     return None
 

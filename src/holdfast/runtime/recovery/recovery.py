@@ -3,7 +3,9 @@
 0. The checkpoint that the user asked to go back to, once.
 1. Else the previous run's directory on this host, when it is intact, no other run came in between, and the sink still
    has what its batches staged.
-2. Else the newest checkpoint whose every byte is present and right; then the one before it, and so on.
+2. Else the newest checkpoint whose every byte is present and right; then the one before it, and so on. The batches that
+   followed an older one are repeated as they were, where all their plans are there (`replaying`): then nothing newer is
+   abandoned but what readers have not seen.
 3. Batch 0, only when the job has never completed a checkpoint.
 
 A checkpoint that is proved damaged may be passed over. One that cannot be read now is not damaged: recovery uses an
@@ -17,7 +19,7 @@ is usable again when its bytes are. One that was passed over is so only until th
 (`memory.may_return`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of, manifest_key
@@ -32,6 +34,7 @@ from holdfast.repository.journal import READERS, Journal
 from holdfast.repository.state import JobState
 from holdfast.repository.verification import verify
 from holdfast.runtime.ports import RunDirectory, Workplace
+from holdfast.runtime.recovery.replaying import Replay, Replaying
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.storage.interface import ObjectStore
@@ -50,7 +53,7 @@ class Abandonment:
     def why(self) -> str:
         if self.back is not None:
             return f"go back to {self.back.asked}"
-        return f"resume without checkpoint {', '.join(str(id) for id in self.passed_over)}"
+        return f"resume without checkpoint {_listed(self.passed_over)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +67,18 @@ class Point:
     durable_id: CheckpointId | None = None
     """That checkpoint; None when there is none, or it is damaged and its barrier needs a new one."""
     abandons: Abandonment | None = None
+    replay: Replay | None = None
+    """The batches behind `barrier` that are repeated as they were before anything else runs, in place of newer
+    checkpoints that cannot be used."""
 
     @property
     def why(self) -> str:
         """Completes "to …"."""
-        return self.abandons.why if self.abandons is not None else "resume from the home's newest checkpoint"
+        if self.abandons is not None:
+            return self.abandons.why
+        if self.replay is not None:
+            return f"repeat the batches up to {self.replay.upto} without checkpoint {_listed(self.replay.damaged)}"
+        return "resume from the home's newest checkpoint"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +132,7 @@ class Known:
     def ledger_of(self, id: CheckpointId) -> tuple[StagedBatch, ...]:
         """What its batches had staged and not published. Raises `Corrupt` or `StorageError`."""
         files = [file for file in self.manifest(id).files() if file.path.startswith(f"{ledger.FOLDER}/")]
-        return tuple(sorted((ledger.decoded(self._read(file), file.path) for file in files), key=_batch_id))
+        return tuple(sorted((ledger.decoded(self.read(file), file.path) for file in files), key=_batch_id))
 
     def logs_of_sources(self, point: Point) -> Iterator[bytes]:
         """Spark's logs of the sources in the abandoned batches, as far as the home has them."""
@@ -133,14 +143,15 @@ class Known:
         for id in sorted(ids, reverse=True):
             try:
                 files = [file for file in self.manifest(id).files() if _is_source_log(file, point.barrier)]
-                logs = [self._read(file) for file in files]
+                logs = [self.read(file) for file in files]
             except (Corrupt, StorageError) as error:
                 log.debug("could not read which input the batches of checkpoint %s used: %s", id, error.message)
                 continue
             yield from logs
             return
 
-    def _read(self, file: ManifestFile) -> bytes:
+    def read(self, file: ManifestFile) -> bytes:
+        """One file of a checkpoint. Raises `Corrupt` or `StorageError`."""
         data = self._store.read(file.key, file.offset, file.size)
         if digest_of(data) != file.digest:
             raise Corrupt(f"{file.path} is damaged")
@@ -157,8 +168,11 @@ class Recovery(Known):
         *,
         cost: Cost = lambda barrier: None,
         lost: Lost = lambda directory: None,
+        replaying: Replaying | None = None,
     ) -> None:
+        """`replaying` is None when no plans are kept."""
         super().__init__(store, journal)
+        self._replaying = replaying
         self._readers = readers
         self._workplace = workplace
         self._cost = cost
@@ -244,6 +258,8 @@ class Recovery(Known):
             self._require_no_cost(entry, unreadable)
             log.info("resuming at batch %s from checkpoint %s", entry.barrier_batch_id, entry.id)
             passed = self._passed_over(entry, damaged | {id: error.message for id, error in unreadable.items()})
+            if passed and not unreadable and (replay := self._replay(entry, passed)) is not None:
+                return self._replayed(directory, entry, replay)
             return self._resumed(directory, entry, Abandonment(passed_over=passed) if passed else None)
         if unreadable:
             raise next(iter(unreadable.values()))
@@ -269,6 +285,22 @@ class Recovery(Known):
                     hint=f"make checkpoint {id} readable (holdfast verify --all shows what is not), or accept that: "
                     f"--from-checkpoint {chosen.id}",
                 )
+
+    def _replay(self, chosen: CheckpointCompleted, passed: Mapping[CheckpointId, str]) -> Replay | None:
+        if self._replaying is None or is_copied(self._journal.state, max(passed)):
+            return None  # who made a checkpoint of a copy is in its manifest only
+        return self._replaying.behind(chosen, passed)
+
+    def _replayed(self, directory: RunDirectory, entry: CheckpointCompleted, replay: Replay) -> Resumed:
+        log.info("batches up to %s are repeated as they were: nothing is taken back", replay.upto)
+        return Resumed(
+            directory=directory,
+            barrier=entry.barrier_batch_id,
+            durable=replay.durable,
+            checkpoint=entry.id,
+            abandons=Abandonment(passed_over=replay.passed_over) if replay.passed_over else None,
+            replay=replay,
+        )
 
     def _resumed(self, directory: RunDirectory, entry: CheckpointCompleted, abandons: Abandonment | None) -> Resumed:
         barrier = entry.barrier_batch_id
@@ -331,6 +363,8 @@ class Recovery(Known):
         """Record what is abandoned: after this the sink may be rewound. `published` is the newest batch that it
         shows."""
         abandons = resumed.abandons
+        for id, detail in resumed.replay.damaged.items() if resumed.replay is not None else ():
+            self.mark_corrupt(id, detail, passed_over=False)
         if abandons is None:
             return
         if abandons.back is not None:
@@ -370,6 +404,10 @@ class Recovery(Known):
         """It was passed over, and may be chosen again from here on."""
         detail = "every byte was read and is right again, and nothing was published since it was passed over"
         mark_repaired(self._journal, id, detail, returns=True)
+
+
+def _listed(ids: Iterable[CheckpointId]) -> str:
+    return ", ".join(str(id) for id in ids)
 
 
 def _batch_id(batch: StagedBatch) -> BatchId:

@@ -14,6 +14,7 @@ from holdfast.repository.ownership import known_dead
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
+from holdfast.runtime.checkpoints.plan_packer import PlanPacker
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
 from holdfast.runtime.plans.catching_up import CatchingUp
 from holdfast.runtime.plans.keeping import PlanKeeper
@@ -23,6 +24,7 @@ from holdfast.runtime.query.query_life import QueryLife
 from holdfast.runtime.query.supervision import Supervision
 from holdfast.runtime.recovery.consent import Consent
 from holdfast.runtime.recovery.recovery import Known, Recovery, Resumed
+from holdfast.runtime.recovery.replaying import Replaying
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.runtime.reports.alive_calls import AliveCalls
@@ -137,6 +139,7 @@ def checkpoint_parts(
         step=around.step,
         headroom=headroom,
         usage=(lambda: meter.usage) if meter is not None else None,
+        packer=_packer(storage),
     )
     scrubbing = _scrubbing(storage, threads)
     rule = retention_of(settings)
@@ -202,9 +205,10 @@ def query_parts(
 ) -> QueryParts:
     location, journal = storage.location, storage.journal
     settings, around = location.settings, location.around
+    known = Known(storage.store, journal)
     consent = Consent(
         query=query,
-        known=Known(storage.store, journal),
+        known=known,
         journal=journal,
         context=outside.context(location, storage.claimed),
         looked=outside.sink,
@@ -212,7 +216,15 @@ def query_parts(
         force=settings.force,
         still_owner=journal.require_standing,
     )
-    recovery = Recovery(storage.store, journal, workplace, around.readers, cost=consent.cost, lost=consent.lost)
+    recovery = Recovery(
+        storage.store,
+        journal,
+        workplace,
+        around.readers,
+        cost=consent.cost,
+        lost=consent.lost,
+        replaying=_replaying(storage, known, query, consent),
+    )
     resuming = Resuming(
         query=query,
         consent=consent,
@@ -243,6 +255,26 @@ def query_parts(
         catching_up=catching_up,
     )
     return QueryParts(query, workplace, recovery, resuming, candidates, supervision, catching_up, plans)
+
+
+def _replaying(storage: StorageParts, known: Known, query: Query, consent: Consent) -> Replaying | None:
+    if storage.claimed.plans == "":
+        return None
+    return Replaying(
+        store=storage.store,
+        journal=storage.journal,
+        files_of=lambda id: known.manifest(id).files(),
+        read=known.read,
+        shown=consent.published if query.sink is not None else None,
+    )
+
+
+def _packer(storage: StorageParts) -> PlanPacker | None:
+    location = storage.location
+    if storage.claimed.plans == "":
+        return None
+    retained = retention_of(location.settings).retained
+    return PlanPacker(journal=storage.journal, retained=retained, new_attempt=location.around.new_attempt)
 
 
 def _plan_keeper(storage: StorageParts, threads: Threads) -> PlanKeeper | None:

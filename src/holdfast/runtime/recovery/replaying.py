@@ -1,0 +1,128 @@
+"""A fall-back to an older checkpoint as a longer replay: no batch is cut anew, and no row is taken back from readers.
+
+The checkpoint behind which the job would go back is restored, and the batches that followed it are repeated as they
+were, from their plans. Those are in files of the newer checkpoints, each of which can be read without the rest, and,
+where the query brings its own writer, also in objects of their own. Where one is missing there is no replay: the newer
+checkpoints are passed over, and the sink is rewound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from holdfast.checkpoint.manifest import ManifestFile
+from holdfast.checkpoint.packed_plans import packed_range
+from holdfast.errors import Corrupt, NewerFormat, StorageError
+from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.job_log import log
+from holdfast.plans.log import PlanLog
+from holdfast.plans.packing import decode_packed
+from holdfast.plans.plan import Plan
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.journal import Journal
+from holdfast.repository.lines import line_folder
+from holdfast.repository.state import JobState
+from holdfast.storage.interface import ObjectStore
+
+Shown = Callable[[], BatchId | None]
+"""The newest batch that readers see."""
+FilesOf = Callable[[CheckpointId], tuple[ManifestFile, ...]]
+ReadFile = Callable[[ManifestFile], bytes]
+"""Both raise `Corrupt` or `StorageError`."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    plans: tuple[Plan, ...]
+    """Of the batches behind the restored checkpoint, without a gap."""
+    durable: BatchId
+    """The newest batch that readers see, or that was in a checkpoint."""
+    damaged: Mapping[CheckpointId, str]
+    """Newer checkpoints that cannot be used, with the reason. The batches before their barriers are repeated, so their
+    timeline goes on."""
+    passed_over: Mapping[CheckpointId, str]
+    """Those behind what readers see: the batches after that are cut anew."""
+
+    @property
+    def upto(self) -> BatchId:
+        return self.plans[-1].batch_id
+
+
+class Replaying:
+    def __init__(
+        self, *, store: ObjectStore, journal: Journal, files_of: FilesOf, read: ReadFile, shown: Shown | None
+    ) -> None:
+        """`shown` is None for a writer of the user's own: it may have every batch that is planned."""
+        self._store = store
+        self._journal = journal
+        self._files_of = files_of
+        self._read = read
+        self._shown = shown
+
+    def behind(self, chosen: CheckpointCompleted, unusable: Mapping[CheckpointId, str]) -> Replay | None:
+        """How the job gets from the chosen checkpoint to where it was, without the newer ones; None when it cannot, or
+        need not."""
+        state = self._journal.state
+        target = self._target(state, unusable)
+        if target is None or target <= chosen.barrier_batch_id:
+            return None
+        plans = self._plans(state, chosen, target)
+        if not plans or plans[-1].batch_id < target:
+            log.warning("batches behind checkpoint %s cannot be repeated: their plans are not all there", chosen.id)
+            return None
+        reached = {id for id in unusable if state.completed[id].barrier_batch_id <= plans[-1].batch_id}
+        return Replay(
+            plans,
+            target,
+            {id: detail for id, detail in unusable.items() if id in reached},
+            {id: detail for id, detail in unusable.items() if id not in reached},
+        )
+
+    def _target(self, state: JobState, unusable: Mapping[CheckpointId, str]) -> BatchId | None:
+        if self._shown is not None:
+            return self._shown()
+        return max((state.completed[id].barrier_batch_id for id in unusable), default=None)
+
+    def _plans(self, state: JobState, chosen: CheckpointCompleted, target: BatchId) -> tuple[Plan, ...]:
+        """From the first batch behind the checkpoint on, without a gap; not behind `target` where holdfast writes."""
+        barrier = chosen.barrier_batch_id
+        found = self._packed(state, chosen)
+        plans: list[Plan] = []
+        while (plan := found.get(BatchId(barrier + 1 + len(plans)))) is not None:
+            plans.append(plan)
+        if self._shown is not None:
+            return tuple(plan for plan in plans if plan.batch_id <= target)
+        after = plans[-1].batch_id if plans else barrier
+        if after < target:
+            plans += PlanLog(self._store, line_folder(state)).behind(after).plans
+        # By another id of the query a sink knows the batches of another line.
+        return tuple(plans) if len({plan.metadata for plan in plans}) == 1 else ()
+
+    def _packed(self, state: JobState, chosen: CheckpointCompleted) -> dict[BatchId, Plan]:
+        newer = [entry for entry in state.retained() if entry.id > chosen.id and entry.id not in state.abandoned]
+        found: dict[BatchId, Plan] = {}
+        known: set[str] = set()
+        for entry in newer:
+            for file in self._packs(entry.id, chosen.barrier_batch_id):
+                if file.digest not in known and (plans := self._opened(file)):
+                    known.add(file.digest)
+                    found |= {plan.batch_id: plan for plan in plans}
+        return found
+
+    def _packs(self, id: CheckpointId, after: BatchId) -> Iterator[ManifestFile]:
+        try:
+            files = self._files_of(id)
+        except (Corrupt, NewerFormat, StorageError) as error:
+            log.debug("checkpoint %s does not tell the plans of its batches: %s", id, error.message)
+            return
+        for file in files:
+            if (found := packed_range(file.path)) is not None and found[1] > after:
+                yield file
+
+    def _opened(self, file: ManifestFile) -> tuple[Plan, ...]:
+        try:
+            return decode_packed(file.path, self._read(file))
+        except (Corrupt, NewerFormat, StorageError) as error:
+            log.debug("the plans in %s cannot be read: %s", file.path, error.message)
+            return ()
