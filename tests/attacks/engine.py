@@ -127,7 +127,7 @@ class Engine:
     def _run(self) -> None:
         try:
             if not (self._directory / "metadata").exists():
-                self._write("metadata", '{"id":"the same for ever"}')
+                self._write("metadata", '{"id":"00000000-0000-4000-8000-000000000000"}')
             while not self._stopping.is_set():
                 if not self._batch():
                     if self._ends:
