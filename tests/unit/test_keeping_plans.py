@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ class Clock:
 
     def monotonic(self) -> float:
         return self.now
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)
 
 
 class Kept:
@@ -103,8 +107,6 @@ class _Wall:
         return 0.0
 
     def wall(self) -> Any:
-        from datetime import UTC, datetime
-
         return datetime.now(UTC)
 
 
@@ -139,6 +141,31 @@ def test_a_home_that_is_away_holds_no_batch_up_and_gets_the_plans_later(tmp_path
     assert kept.told == [(LATE, True), (LATE, False)]
     kept.keep(4)
     assert kept.standing()[-1] == 4
+
+
+def test_the_journal_tells_which_batches_went_on_without_a_durable_plan(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.keep(0)
+    kept.store.faults = AWAY
+    kept.keep(1)
+    kept.keep(2)
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert kept.history.state().plans_late is None, "it is not over"
+    kept.store.faults = Faults()
+    kept.clock.now += 10.0
+    for _ in range(2):
+        kept.keeper.poll()
+        kept.lanes.work()
+    late = kept.history.state().plans_late
+    assert late is not None
+    assert (late.first, late.last) == (1, 2)
+    assert late.since is not None
+    head = kept.history.state().head
+    kept.keep(3)
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert kept.history.state().head == head, "it is told once"
 
 
 def test_a_plan_that_is_required_is_waited_for(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.plans.log import PlanLog, plan_batches
+from holdfast.repository import retention
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import Retention, WentBack
+from holdfast.repository.entries import PlansLate, Retention, WentBack
 from holdfast.repository.journal import read_entries
 from holdfast.repository.lines import line_folder, plan_key
+from holdfast.repository.retention import entries_to_drop
 from holdfast.repository.state import JobState
 from holdfast.storage.local import LocalStore
 from tests.unit.job_histories import History, complete_with_bytes
@@ -114,3 +116,27 @@ def test_restore_says_how_many_batches_were_planned_behind_it(
 ) -> None:
     code, report, _ = holdfast(capsys, history, "restore", "--to", str(tmp_path / "restored"))
     assert (code, report["plans"]) == (0, 2)
+
+
+def test_status_and_events_tell_which_batches_ran_without_a_durable_plan(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert holdfast(capsys, history, "status")[1]["plans_late"] is None
+    history._append(PlansLate, first=BatchId(7), last=BatchId(8), since=history.now)
+    code, report, _ = holdfast(capsys, history, "status")
+    assert code == 0
+    assert (report["plans_late"]["first_batch"], report["plans_late"]["last_batch"]) == (7, 8)
+    assert report["plans_late"]["since"] <= report["plans_late"]["until"]
+    assert main(["status", "--home", f"file://{history.home}", "--job", "orders"]) == 0
+    assert "batches 7 to 8 ran without a durable plan" in capsys.readouterr().out
+
+
+def test_a_fold_keeps_the_newest_such_entry(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "HISTORY_KEPT", 1)
+    for first in (3, 7):
+        history._append(PlansLate, first=BatchId(first), last=BatchId(8))
+    history.run()
+    state = history.state()
+    dropped = entries_to_drop(state, ())
+    kept = [entry for sequence, entry in state.sequences if sequence not in dropped and isinstance(entry, PlansLate)]
+    assert [entry.first for entry in kept] == [7]

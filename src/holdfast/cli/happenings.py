@@ -14,6 +14,7 @@ from holdfast.repository.entries import (
     CheckpointsRetired,
     CheckpointStarted,
     JournalFolded,
+    PlansLate,
     QueryRestarted,
     RequestAnswered,
     RunEnded,
@@ -52,7 +53,7 @@ def _happening(entry: AnyEntry) -> Happening:
 
 def _is_bad(entry: AnyEntry) -> bool:
     match entry:
-        case CheckpointFailedEntry() | CheckpointCorrupt() | QueryRestarted():
+        case CheckpointFailedEntry() | CheckpointCorrupt() | QueryRestarted() | PlansLate():
             return True
         case RunEnded(failed=failed):
             return failed
@@ -66,6 +67,8 @@ def _text(entry: AnyEntry) -> str:  # noqa: C901  one line per kind
             return f"{what} {entry.fencing_epoch} claimed the job on {entry.host}, pid {entry.pid}"
         case RunEnded(reason=reason):
             return f"run {entry.fencing_epoch} ended: {reason}"
+        case PlansLate(first=first, last=last):
+            return f"plans of batches {first} to {last} are durable now: the batches had not waited for them"
         case CheckpointStarted(id=id, barrier_batch_id=batch):
             return f"checkpoint {id} began at batch {batch}"
         case CheckpointCompleted():

@@ -120,6 +120,7 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
         yield labelled("next", "the last run vanished; start the job again: it resumes from there or newer")
     yield from _failure_lines(status)
     yield from _restart_lines(status, now)
+    yield from _late_plans_lines(status, now)
     if history:
         yield _recent_line(history)
     yield from _finding_lines(status)
@@ -202,6 +203,16 @@ def _restart_lines(status: JobView, now: datetime) -> Iterator["Text"]:
     yield labelled("", f"{last.cause}: {last.message}")
     if last.hint:
         yield labelled("", ("Try: ", "bold"), last.hint)
+
+
+def _late_plans_lines(status: JobView, now: datetime) -> Iterator["Text"]:
+    late = status.plans_late
+    if late is None:
+        return
+    batches = f"batches {late.first_batch} to {late.last_batch}"
+    since = "in an earlier run" if late.since is None else figures.age(late.since, now)
+    yield labelled("plans", (f"{batches} ran without a durable plan", "yellow"), f", the first {since}")
+    yield labelled("", f"durable since {figures.age(late.until, now)}; a disk lost in between was not exact")
 
 
 def _recent_line(history: Sequence[CheckpointDocument]) -> "Text":

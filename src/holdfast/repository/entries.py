@@ -304,6 +304,16 @@ class QueryRestarted(Entry, frozen=True, kw_only=True, tag="query-restarted"):
     """From the failure until the query ran again; None when it did not, and in entries of the first versions."""
 
 
+class PlansLate(Entry, frozen=True, kw_only=True, tag="plans-late"):
+    """History: batches went on before their plans were durable. Written when they are: until then a lost disk would not
+    have been exact for the query's own writer."""
+
+    first: BatchId
+    last: BatchId
+    since: datetime | None = None
+    """When the first of them went on; None when that was in an earlier run."""
+
+
 class JournalFolded(Entry, frozen=True, kw_only=True, tag="journal-folded"):
     """From now on `folds/<upto>` replaces all entries up to `upto`, which are deleted after this entry is written."""
 
@@ -328,5 +338,6 @@ AnyEntry = (
     | SavepointDeleted
     | RequestAnswered
     | QueryRestarted
+    | PlansLate
     | JournalFolded
 )

@@ -19,6 +19,7 @@ from holdfast.repository.entries import (
     CheckpointRepaired,
     CheckpointsRetired,
     CheckpointStarted,
+    PlansLate,
     RequestAnswered,
     Retention,
     RunEnded,
@@ -143,4 +144,6 @@ class _Needed:
                 return entry is state.went_back or any(id in state.completed for id in entry.abandoned)
             case RequestAnswered():
                 return entry.request in self._answers
+            case PlansLate():
+                return entry is state.plans_late
         return False

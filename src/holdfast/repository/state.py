@@ -21,6 +21,7 @@ from holdfast.repository.entries import (
     CheckpointsRetired,
     CheckpointStarted,
     JournalFolded,
+    PlansLate,
     QueryRestarted,
     RequestAnswered,
     Retention,
@@ -60,6 +61,8 @@ class JobState:
     answers: dict[str, RequestAnswered] = field(default_factory=dict)
     """To requests, by their ids."""
     restarts: list[QueryRestarted] = field(default_factory=list)
+    plans_late: PlansLate | None = None
+    """The last time that batches went on without durable plans."""
     folded: JournalFolded | None = None
     """The newest fold: entries up to its `upto` are not separate objects any more."""
     sequences: list[tuple[Sequence, AnyEntry]] = field(default_factory=list)
@@ -123,6 +126,8 @@ class JobState:
                 self.answers[entry.request] = entry
             case QueryRestarted():
                 self.restarts.append(entry)
+            case PlansLate():
+                self.plans_late = entry
             case JournalFolded():
                 self.folded = entry
 

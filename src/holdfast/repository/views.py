@@ -19,6 +19,7 @@ from holdfast.repository.entries import (
     CheckpointStarted,
     Failure,
     PhaseDuration,
+    PlansLate,
     QueryRestarted,
     RecordedHeadroom,
     Requests,
@@ -144,6 +145,14 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_at: datetime | None
 
 
+class PlansLateDocument(msgspec.Struct, frozen=True, kw_only=True):
+    first_batch: int
+    last_batch: int
+    since: datetime | None
+    """Null when the first of them went on in an earlier run."""
+    until: datetime
+
+
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     home: str
@@ -169,6 +178,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     """Of the query, by the newest run of the pipeline."""
     last_restart: RestartDocument | None = None
+    plans_late: PlansLateDocument | None = None
+    """The last time that batches of the query's own writer ran without a durable plan. While they do: an alarm."""
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
     findings: tuple[dict[str, Any], ...] = ()
@@ -215,6 +226,7 @@ def job_status(seen: Observation) -> JobView:
         ended_at=_utc(state.pipeline_ended.at) if state.pipeline_ended else None,
         ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
         restarts=restart.attempt_number if restart else 0,
+        plans_late=_of_late_plans(state.plans_late),
         last_restart=_of_restart(restart) if restart else None,
         maintenance=_owner(state.run, seen) if seen.maintained else None,
     )
@@ -444,6 +456,13 @@ def _of_started(entry: CheckpointStarted, seen: Observation) -> CheckpointDetail
         failure=RUN_ENDED if status == "failed" else None,
         unusable_because=_because_failed(RUN_ENDED) if status == "failed" else "it was never completed",
     )
+
+
+def _of_late_plans(entry: PlansLate | None) -> PlansLateDocument | None:
+    if entry is None:
+        return None
+    since = None if entry.since is None else _utc(entry.since)
+    return PlansLateDocument(first_batch=entry.first, last_batch=entry.last, since=since, until=_utc(entry.at))
 
 
 def _of_restart(entry: QueryRestarted) -> RestartDocument:

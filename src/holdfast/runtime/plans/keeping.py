@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from holdfast.errors import Fenced, HoldfastError, InvalidSettings, StorageError
@@ -23,7 +25,8 @@ from holdfast.plans.afterwards import batches_in, plans_of
 from holdfast.plans.log import PlanLog, plan_batches
 from holdfast.plans.plan import Plan
 from holdfast.plans.spark_logs import Directory, SourceLogs, planned
-from holdfast.repository.journal import Journal
+from holdfast.repository.entries import PlansLate
+from holdfast.repository.journal import Journal, MakeEntry
 from holdfast.repository.lines import line_folder
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
@@ -44,6 +47,20 @@ Mode = Literal["prefer", "require"]
 
 class PlannedOtherwise(HoldfastError):
     """Another plan of the batch stands in the home: that one must be run."""
+
+
+@dataclass(frozen=True)
+class _Lowered:
+    """Batches that went on without a durable plan."""
+
+    first: BatchId
+    last: BatchId
+    since: datetime | None
+    """None when the first of them went on in an earlier run."""
+
+    def also(self, other: _Lowered) -> _Lowered:
+        since = None if self.since is None or other.since is None else min(self.since, other.since)
+        return _Lowered(min(self.first, other.first), max(self.last, other.last), since)
 
 
 class PlanKeeper:
@@ -74,6 +91,9 @@ class PlanKeeper:
         self._readers = readers
         self._lock = threading.Lock()
         self._late: deque[tuple[PlanLog, Plan]] = deque(maxlen=_LATE_KEPT)
+        self._lowered: _Lowered | None = None
+        """What the journal does not tell yet."""
+        self._recording = False
         self._shipping = False
         self._ship_at = 0.0
         self._log: PlanLog | None = None
@@ -128,6 +148,7 @@ class PlanKeeper:
             if standing is not None and standing.offsets != plan.offsets:
                 self._tell_conflict(plan, standing)
         if missing:
+            self._lower(_Lowered(missing[0], missing[-1], None))
             log.info("this run ships the plans of batches %s to %s: the run before could not", missing[0], missing[-1])
 
     def _known(self, log_of_line: PlanLog) -> frozenset[BatchId]:
@@ -176,6 +197,14 @@ class PlanKeeper:
             f"batch {plan.batch_id} was planned otherwise by run {standing.fencing_epoch}: that plan is run instead"
         )
 
+    def require_ours(self, plans: Sequence[Plan]) -> None:
+        """Raises `Fenced` when a newer run owns the job, as far as its plans or the journal tell: who writes a batch
+        for it makes its own writer skip the batch."""
+        for plan in plans:
+            if plan.fencing_epoch > self._journal.fencing_epoch:
+                raise Fenced(f"run {plan.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
+        self._require_owner()
+
     def _require_owner(self) -> None:
         """A place may be free because a newer run's plan stood there and is needed no more. So a run that slept proves
         that its newest entry still stands in the journal, which that run has seen to."""
@@ -187,11 +216,16 @@ class PlanKeeper:
     def _remember(self, log_of_line: PlanLog, plan: Plan, error: StorageError | None) -> None:
         with self._lock:
             self._late.append((log_of_line, plan))
+        self._lower(_Lowered(plan.batch_id, plan.batch_id, self._clock.wall()))
         if error is not None:
             self._tell(
                 f"from batch {plan.batch_id} on batches run without a durable plan: a lost disk would not be exact for "
                 f"the query's own writer: {error.message}"
             )
+
+    def _lower(self, lowered: _Lowered) -> None:
+        with self._lock:
+            self._lowered = lowered if self._lowered is None else self._lowered.also(lowered)
 
     def _tell(self, message: str) -> None:
         hint = "make the home answer again; plans='require' lets batches wait for it"
@@ -203,6 +237,25 @@ class PlanKeeper:
         if self.late_since is not None and not self._shipping and self._clock.monotonic() >= self._ship_at:
             self._shipping = True
             self._lanes.submit("plans", self._ship)
+        if self.late_since is None and self._lowered is not None and not self._recording:
+            self._recording = True
+            self._lanes.submit("journal", self._record)
+
+    def _record(self) -> None:
+        """On the journal lane: what was lowered is over. When the home does not take it, the next poll tries again."""
+        with self._lock:
+            lowered, self._lowered = self._lowered, None
+        try:
+            if lowered is not None:
+                self._journal.append(_late_entry(lowered))
+        except Fenced as error:
+            log.debug("the newer run tells what it ships: %s", error.message)
+        except StorageError as error:
+            log.debug("which batches went on without a durable plan is recorded later: %s", error.message)
+            if lowered is not None and not self._journal.undecided:
+                self._lower(lowered)
+        finally:
+            self._recording = False
 
     def _ship(self) -> None:
         try:
@@ -228,6 +281,10 @@ class PlanKeeper:
         )
         hint = "compare the sink's rows with the source's, and stop one of the two deployments"
         self._post(lambda: self._alarms.raise_alarm(CONFLICT, "critical", message, hint))
+
+
+def _late_entry(lowered: _Lowered) -> MakeEntry:
+    return lambda stamp: PlansLate(**stamp, first=lowered.first, last=lowered.last, since=lowered.since)
 
 
 def mode_of(wanted: Literal["prefer", "require", "off"], query: Query) -> Mode | None:
