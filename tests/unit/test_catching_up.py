@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Fenced
 from holdfast.identifiers import BatchId, JobName
 from holdfast.plans.query_id import query_id
 from holdfast.plans.replay import How, Repeat
@@ -97,6 +97,16 @@ def test_what_the_sink_has_is_discarded_and_the_rest_is_written(tmp_path: Path) 
     query = IdempotentWriter(stateful=True, newest=1)
     caught_up(tmp_path, query, 4)
     assert query.ran == [(0, How.DISCARD), (1, How.DISCARD), (2, How.WRITE)]
+
+
+def test_a_run_that_slept_does_not_repeat_what_a_newer_run_has_planned(tmp_path: Path) -> None:
+    """Else the newer run's own writer would skip its first batch, and its state would be missing (seed 1082)."""
+    kept = Kept(tmp_path, "require")
+    kept.by_another(0, epoch=9)
+    query = IdempotentWriter(stateful=True)
+    with pytest.raises(Fenced, match="run 9 has planned batch 0"):
+        catching_up(kept, query, "refuse").catch_up(cast(Any, Directory(tmp_path / "restored")))
+    assert query.ran == []
 
 
 def test_the_position_of_a_writer_that_takes_ids_again_may_be_of_another_line(tmp_path: Path) -> None:

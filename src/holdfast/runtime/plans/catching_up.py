@@ -114,6 +114,7 @@ class CatchingUp:
         # Of a directory that begins it cannot be seen whether there will be state.
         steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
         if steps:
+            self._keeper.require_ours(plans)
             log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
             self._repeat(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
