@@ -5,14 +5,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from holdfast.cli.dashboard.command import examine
 from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.dashboard.live import Live
 from holdfast.cli.dashboard.server import DashboardServer, Site
 from holdfast.cli.home_reader import HomeReader
-from holdfast.finding import Finding
 from holdfast.monitoring.metrics_server import metrics_of
 from holdfast.repository.entries import Failure, PhaseDuration, Requests, ShardSummary
 from holdfast.repository.self_report import SelfReport
+from tests.patience import PATIENCE
 from tests.unit.job_histories import History
 
 UNREACHABLE = Failure("storage_unreachable", "PUT blobs/aa: connection refused (10.2.0.9)", True, "repair the store")
@@ -68,15 +69,14 @@ def lost(home: Path, job: str = "clicks") -> History:
 
 
 @contextmanager
-def dashboard(
-    home: Path, guard: Guard | None = None, looked_at_s: float = 0.2, findings: tuple[Finding, ...] = ()
-) -> Iterator[str]:
+def dashboard(home: Path, guard: Guard | None = None, looked_at_s: float = 0.2) -> Iterator[str]:
     reader = HomeReader(f"file://{home}")
     live = Live(reader, looked_at_s)
     metrics = metrics_of(lambda: list(reader.latest.jobs.values()))
-    site = Site(live, guard or Guard(frozenset()), metrics, lambda text: findings)
+    site = Site(live, guard or Guard(frozenset()), metrics, examine)
     server = DashboardServer("127.0.0.1", 0, site)
     live.start()
+    assert live.wait_for_change(0, PATIENCE) is not None
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

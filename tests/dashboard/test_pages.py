@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.finding import Evidence, Finding
 from holdfast.repository.entries import CheckpointCompleted
 from tests.dashboard.homes import HOSTILE, beat, dashboard, failing, lost, running
 from tests.dashboard.webdriver import Browser, browser
@@ -65,18 +64,7 @@ def shown(driven: Browser, tmp_path: Path) -> Iterator[Open]:
     orders = running(home, "orders")
     failing(home)
     lost(home)
-    found = Finding(
-        code="out-of-memory",
-        severity="critical",
-        symptom="the driver ran out of memory",
-        cause="spark.driver.memory is too small",
-        evidence=(Evidence(source="pasted.log", line=1, text="java.lang.OutOfMemoryError"),),
-        fix=("spark.driver.memory=4g",),
-        count=1,
-        first_seen=None,
-        last_seen=None,
-    )
-    with dashboard(home, findings=(found,)) as url:
+    with dashboard(home) as url:
         yield Open(driven, url, home, orders)
         driven.open("about:blank")
 
@@ -141,11 +129,20 @@ def test_two_checkpoints_are_compared(shown: Open) -> None:
 
 def test_a_pasted_trace_is_examined(shown: Open) -> None:
     page = shown.page("/doctor")
-    page.run("document.getElementById('text').value = 'java.lang.OutOfMemoryError: <b>x</b>'")
+    trace = "java.lang.OutOfMemoryError: Java heap space\\n\\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)"
+    page.run(f"document.getElementById('text').value = '{trace}'")
     page.run("document.querySelector('form button').click()")
     text = page.wait_for("return document.getElementById('report')?.textContent")
     assert "out-of-memory" in text
-    assert "spark.driver.memory=4g" in text
+    assert "Java heap space" in text
+
+
+def test_text_without_a_trace_is_said_to_be_none(shown: Open) -> None:
+    page = shown.page("/doctor")
+    page.run("document.getElementById('text').value = 'good morning'")
+    page.run("document.querySelector('form button').click()")
+    page.wait_for("return document.querySelector('h1').textContent === '422'")
+    assert "none begins like a line of a log" in page.run("return document.querySelector('h1 + p').textContent")
 
 
 def test_a_change_arrives_without_a_reload(shown: Open) -> None:

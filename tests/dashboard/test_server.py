@@ -1,5 +1,6 @@
 """The dashboard over HTTP: who may ask, the JSON, the metrics, the stream, and what it costs the home."""
 
+import gzip
 import json
 import urllib.error
 import urllib.request
@@ -9,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.cli.dashboard.command import examine
 from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.dashboard.live import Live
 from holdfast.cli.dashboard.markup import Markup, tag
+from holdfast.cli.dashboard.server import Site
 from holdfast.cli.home_reader import HomeReader
 from holdfast.cli.main import main
 from tests.dashboard.homes import dashboard, failing, running
@@ -178,6 +181,30 @@ def test_a_round_costs_two_requests_per_job_and_one_for_the_home(tmp_path: Path)
     live._refresh()
     after = reader.meter.usage
     assert (after.list - before.list, after.get - before.get) == (11, 10)
+
+
+def test_a_page_is_compressed_for_those_who_can_read_it(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 30)
+    able = {"Accept-Encoding": "gzip"}
+    with dashboard(tmp_path / "home") as url, asked(f"{url}/jobs/orders") as plain:
+        whole = plain.read()
+        with asked(f"{url}/jobs/orders", able) as packed:
+            small = packed.read()
+    assert len(small) * 5 < len(whole)
+    assert gzip.decompress(small).startswith(b"<!doctype html>")
+
+
+def test_before_the_home_is_read_the_page_says_so(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    live = Live(HomeReader(f"file://{tmp_path / 'home'}"))
+    page = Site(live, Guard(frozenset()), None, examine).answer("/", {})
+    assert b"The home is being read for the first time" in page.body
+
+
+def test_an_empty_home_says_what_to_type(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    with dashboard(tmp_path / "home") as url, asked(f"{url}/") as answer:
+        assert f"holdfast run pipeline.py --home file://{tmp_path / 'home'}" in answer.read().decode()
 
 
 def test_an_address_that_others_reach_needs_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

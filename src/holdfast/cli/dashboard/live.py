@@ -30,8 +30,7 @@ class Live:
         self._thread = threading.Thread(target=self._run, name="holdfast-dashboard", daemon=True)
 
     def start(self) -> None:
-        """Reads the home once before it returns, so that the first page has something to show."""
-        self._refresh()
+        """Returns at once: a large home takes a while to be read for the first time."""
         self._thread.start()
 
     def close(self) -> None:
@@ -70,6 +69,7 @@ class Live:
         return self._over
 
     def _run(self) -> None:
+        self._refresh()
         while not self._pause():
             self._refresh()
 
@@ -110,7 +110,7 @@ class Live:
 
 
 def _fingerprint(reading: HomeReading) -> tuple[object, ...]:
-    return (reading.failure, reading.failing_since, tuple(reading.unreadable))
+    return (reading.at is None, reading.failure, reading.failing_since, tuple(reading.unreadable))
 
 
 def now() -> datetime:

@@ -78,7 +78,9 @@ def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> st
     ill = sum(job.view.health != "well" for job in jobs)
     summary = f"{ill} need attention · {len(jobs) - ill} well" if jobs else "No job yet"
     content: list[Child] = [tag("h1", "Jobs"), tag("p", summary, class_="summary", id="summary")]
-    if jobs:
+    if reading.at is None and reading.failure is None:
+        content = [tag("h1", "Jobs"), tag("p", "The home is being read for the first time. Please wait.", id="loading")]
+    elif jobs:
         content += [_filter(), _jobs_table(jobs, now)]
     elif reading.at is not None and not reading.unreadable:
         command = f"holdfast run pipeline.py --home {masked(reading.home)}"

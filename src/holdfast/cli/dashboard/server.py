@@ -1,5 +1,6 @@
 """The HTTP server: routes, headers that keep a page to itself, and the stream of changes."""
 
+import gzip
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _STREAM_BEAT_S = 10.0
+_WORTH_COMPRESSING = 1000
 _LARGEST_TEXT = 4 * 2**20
 
 Examine = Callable[[str], tuple[Finding, ...]]
@@ -201,10 +203,15 @@ class PageHandler(BaseHTTPRequestHandler):
         self.send_response(answer.status)
         for name, value in (*_HEADERS.items(), *answer.headers):
             self.send_header(name, value)
+        body = answer.body
+        if len(body) > _WORTH_COMPRESSING and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, 5)
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Vary", "Accept-Encoding")
         self.send_header("Content-Type", answer.kind)
-        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(answer.body)
+        self.wfile.write(body)
 
     def _stream(self) -> None:
         """Server-sent events: the number of each change, and a comment now and then that shows that we live."""
