@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.cli.dashboard.command import examine
+from holdfast.cli.dashboard.command import examine, serving
 from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.dashboard.live import Live
 from holdfast.cli.dashboard.markup import Markup, tag
 from holdfast.cli.dashboard.server import Site
 from holdfast.cli.home_reader import HomeReader
 from holdfast.cli.main import main
+from holdfast.errors import InvalidSettings
 from tests.dashboard.homes import dashboard, failing, running
 from tests.patience import PATIENCE
 
@@ -217,3 +218,14 @@ def test_documents_are_encoded_as_they_are_described(tmp_path: Path) -> None:
     with dashboard(tmp_path / "home") as url, asked(f"{url}/api/v1/jobs") as answer:
         assert answer.headers["Content-Type"] == "application/json"
         assert msgspec.json.Decoder().decode(answer.read())["home"] == f"file://{tmp_path / 'home'}"
+
+
+def test_the_pages_are_served_until_the_end_of_the_block(tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    home, guard = f"file://{tmp_path / 'home'}", Guard(frozenset())
+    with serving(home, 0, "127.0.0.1", guard) as port:
+        assert status(f"http://127.0.0.1:{port}/") == 200
+        with pytest.raises(InvalidSettings, match="could not listen"), serving(home, port, "127.0.0.1", guard):
+            pass
+    with pytest.raises(OSError, match="refused"):
+        asked(f"http://127.0.0.1:{port}/")

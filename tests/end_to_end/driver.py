@@ -154,7 +154,9 @@ def main() -> int:
     sink = sink_kind(given["output"], step=steps)
     spark = session(given.get("state_format", "rocksdb-changelog"))
     receiver = tell_alarm_and_hang if given.get("alarms_hang") else tell_alarm
-    settings = Settings(spark=spark, work=given["work"], alarms=(receiver,), **given["options"])
+    settings = Settings(
+        spark=spark, work=given["work"], alarms=(receiver, *given.get("alarm_urls", ())), **given["options"]
+    )
     try:
         with stopping_on_signals(settings.stop_timeout_s, to_the_end=True) as signals:
             running = start_stepwise(

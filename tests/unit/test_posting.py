@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import Envelope
 
 from holdfast.alarm import Receiver
 from holdfast.cli.main import main
@@ -21,8 +19,8 @@ from holdfast.runtime.reports.alarms import UNDELIVERED, Alarms, Delivery, InThr
 from holdfast.runtime.reports.alive_calls import EVERY_S, AliveCalls
 from holdfast.runtime.reports.posting import Posting, delivery_to
 from tests.patience import PATIENCE
-from tests.stores.processes import free_port
 from tests.unit.http_receiver import HttpReceiver
+from tests.unit.mailbox import Mailbox
 
 QUICK = Pace(gather_s=0.02, retry_s=0.02, retry_most_s=0.05)
 GROUPED = Pace(gather_s=0.5)
@@ -145,29 +143,6 @@ def test_a_receiver_that_is_down_gets_it_when_it_is_up(ends: ExitStack) -> None:
     assert "could not connect" in alarms.active[UNDELIVERED].message
 
 
-class Mailbox:
-    def __init__(self) -> None:
-        self.mails: list[str] = []
-        self._arrived = threading.Condition()
-        self.port = free_port()
-        self._server = Controller(self, hostname="127.0.0.1", port=self.port, ready_timeout=PATIENCE)
-        self._server.start()
-
-    async def handle_DATA(self, server: object, session: object, envelope: Envelope) -> str:
-        assert isinstance(envelope.content, bytes)
-        with self._arrived:
-            self.mails.append(envelope.content.decode())
-            self._arrived.notify_all()
-        return "250 OK"
-
-    def wait_for(self, count: int) -> None:
-        with self._arrived:
-            assert self._arrived.wait_for(lambda: len(self.mails) >= count, PATIENCE)
-
-    def close(self) -> None:
-        self._server.stop()
-
-
 @pytest.fixture
 def mailbox() -> Iterator[Mailbox]:
     box = Mailbox()
@@ -178,8 +153,7 @@ def mailbox() -> Iterator[Mailbox]:
 def test_mail_reaches_a_real_smtp_server_once_at_the_beginning_and_once_at_the_end(
     ends: ExitStack, mailbox: Mailbox
 ) -> None:
-    to = f"mailto://127.0.0.1:{mailbox.port}?from=holdfast@example.org&to=oncall@example.org&mode=insecure"
-    alarms = alarms_to(ends, channel_to(to))
+    alarms = alarms_to(ends, channel_to(mailbox.url))
     alarms.raise_alarm("failing", "critical", "it failed", "repair it")
     mailbox.wait_for(1)
     for number in range(5):

@@ -103,7 +103,9 @@ def _by_apprise(url: str) -> Callable[[Message], None]:
 
     def post(message: Message) -> None:
         with apprise.LogCapture(level=apprise.logging.WARNING) as said:
-            taken = target.notify(body=message.text, title=message.title, notify_type=_TONES[message.tone])
+            taken = target.notify(
+                body=message.text, title=message.title, notify_type=_TONES[message.tone], body_format="text"
+            )
             why = " ".join(said.getvalue().split()) if not taken else ""
         if not taken:
             raise NotDelivered(why or "apprise could not deliver it")

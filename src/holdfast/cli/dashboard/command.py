@@ -2,7 +2,8 @@
 
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -55,19 +56,25 @@ def dashboard(
             f"could not serve {address}: anybody who reaches it could read the home's history",
             hint="HOLDFAST_DASHBOARD_TOKEN=…, or --trusted-header NAME behind a proxy that sets it",
         )
-    reader = HomeReader(home)
     names = frozenset((host_name or []) + ([] if address in ("0.0.0.0", "::") else [address]))
+    with serving(home, port, address, Guard(names, token, trusted_header)) as bound:
+        print_message(f"the dashboard of {home} is at http://{address}:{bound}/")
+        threading.Event().wait()
+
+
+@contextmanager
+def serving(home: str, port: int, address: str, guard: Guard) -> Iterator[int]:
+    """The pages of the home, in threads, until the end of the block; the port that they are at."""
+    reader = HomeReader(home)
     live = Live(reader)
-    site = Site(live, Guard(names, token, trusted_header), _metrics(reader), examine)
     try:
-        server = DashboardServer(address, port, site)
+        server = DashboardServer(address, port, Site(live, guard, _metrics(reader), examine))
     except OSError as error:
         raise InvalidSettings(f"could not listen on {address}:{port}: {error.strerror}", hint="--port N") from error
     live.start()
     server.start()
-    print_message(f"the dashboard of {home} is at http://{address}:{server.port}/")
     try:
-        threading.Event().wait()
+        yield server.port
     finally:
         live.close()
         server.close()

@@ -3,15 +3,18 @@
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 
+from holdfast.cli.dashboard.command import serving
+from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.demo.places import JOB, Places, make_places
 from holdfast.cli.output import print_message
 from holdfast.cli.requirements import require_java_and_packages
@@ -24,7 +27,10 @@ Directory = Annotated[
 ]
 
 
-def demo(directory: Directory = None) -> int:
+Page = Annotated[bool, typer.Option("--dashboard", help="Serve the web page of the demo, also after its end.")]
+
+
+def demo(directory: Directory = None, dashboard: Page = False) -> int:
     """Watch a pipeline survive production failures.
 
     A real pipeline, in about a minute: its driver is killed, its disk and its home are removed, its output is checked
@@ -32,7 +38,19 @@ def demo(directory: Directory = None) -> int:
     """
     require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
     places = make_places(directory)
+    if not dashboard:
+        return _shown(places)
+    with serving(places.home_url, 0, "127.0.0.1", Guard(frozenset())) as port:
+        print_message(f"the page is at http://127.0.0.1:{port}/")
+        code = _shown(places)
+        if sys.stdout.isatty():
+            print_message(f"the page stays at http://127.0.0.1:{port}/ until Ctrl-C")
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
+        return code
 
+
+def _shown(places: Places) -> int:
     # Imported only now: the message that Java is missing does not need these.
     from holdfast.cli.demo.acts import all_held, play
     from holdfast.cli.demo.screen import Screen
