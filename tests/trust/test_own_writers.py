@@ -75,13 +75,13 @@ def history(tmp_path: Path) -> History:
     return history
 
 
-def more(history: History, planned: int, *, local: bool = False) -> bool:
+def more(history: History, planned: int, *, local: bool = False, repeats: bool = True) -> bool:
     history.run()
-    return may_have_more(history.state(), BatchId(planned), local=local)
+    return may_have_more(history.state(), BatchId(planned), local=local, repeats=repeats)
 
 
 def test_the_first_run_finds_nothing(history: History) -> None:
-    assert not may_have_more(history.state(), NONE_YET, local=False)
+    assert not may_have_more(history.state(), NONE_YET, local=False, repeats=True)
 
 
 def test_a_run_that_died_may_have_written_more_unless_its_directory_is_here(history: History) -> None:
@@ -133,6 +133,42 @@ def test_a_copy_does_not_know_how_far_its_source_went(tmp_path: Path) -> None:
     history.complete(1, batch=10)
     ended(history, None)
     assert more(history, 10)
+
+
+# --- a run that let no batch go without its plan vouches for its own batches, and for those who repeat the plans ---
+
+
+def test_the_plans_of_a_run_that_required_them_show_all_that_it_wrote(history: History) -> None:
+    history.complete(1, batch=10)
+    ended(history, 10)
+    history.run(plans="require")  # and dies
+    assert not more(history, 12)
+
+
+def test_they_show_nothing_to_a_start_that_does_not_repeat_them(history: History) -> None:
+    """It keeps no plans (`plans="off"`, a work directory on HDFS), or it goes back: batches are cut anew."""
+    history.run(plans="require")
+    history.complete(1, batch=10)
+    assert more(history, 10, repeats=False)
+
+
+def test_they_show_nothing_of_what_the_run_before_wrote_without(history: History) -> None:
+    history.complete(1, batch=10)  # and dies, with batches behind it that have no plans
+    history.run(plans="require")  # goes on in its directory, and dies before it has made up for them
+    assert more(history, 10)
+
+
+def test_a_checkpoint_holds_what_the_run_before_wrote(history: History) -> None:
+    history.complete(1, batch=10)  # and dies
+    history.run(plans="require")
+    history.complete(2, batch=14)
+    assert not more(history, 15)
+
+
+def test_the_first_run_says_how_far_it_was(history: History) -> None:
+    """Its own checkpoints are not those of a copy."""
+    history.complete(1, batch=10)
+    assert not may_have_more(history.state(), BatchId(11), local=False, repeats=True)
 
 
 # --- the same directory repeats the same batch ---

@@ -62,6 +62,7 @@ class History:
         retention: Retention | None = None,
         interval_s: float = 0.0,
         state_file: str = "",
+        plans: str = "",
     ) -> FencingEpoch:
         return self.journal.claim(
             lambda stamp: RunStarted(
@@ -74,6 +75,7 @@ class History:
                 retention=retention,
                 interval_s=interval_s,
                 state_file=state_file,
+                plans=plans,
             )
         ).fencing_epoch
 

@@ -12,7 +12,6 @@ from typing import Literal
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
-from holdfast.repository.entries import RunStarted
 from holdfast.repository.state import JobState
 
 NONE_YET = BatchId(-1)
@@ -41,32 +40,31 @@ class Taken:
     for the same rows as before."""
 
 
-def may_have_more(state: JobState, planned: BatchId, *, local: bool, claimed: bool = True) -> bool:
+def may_have_more(state: JobState, planned: BatchId, *, local: bool, repeats: bool, claimed: bool = True) -> bool:
     """Whether, according to the journal, the writer may have batches after `planned`.
 
     `claimed`: `state` includes the claim of the starting run. `local`: the job resumes in the previous run's directory.
-    A run that crashed recorded no position, but its directory shows it.
+    `repeats`: the start repeats the plans that the home has behind the newest checkpoint. A run that crashed recorded
+    no position, but its directory shows it, or its plans do: of the batches that it ran itself, and if they are
+    repeated.
     """
     earlier = state.runs[:-1] if claimed else state.runs
-    wrote = _last_that_ran(state, earlier)
-    if wrote is None:
-        return bool(state.completed)  # a copy: the source's position is unknown here
-    end = state.ends.get(wrote.fencing_epoch)
-    if end is not None and end.planned is not None:
-        return end.planned > planned
-    if wrote.plans == "require":
-        return False  # what it planned is in the home, and nothing else was written
-    return not (local and wrote is state.last_to_leave_batches(earlier))
-
-
-def _last_that_ran(state: JobState, earlier: list[RunStarted]) -> RunStarted | None:
-    """The newest of them whose query may have run."""
+    newest = state.newest_of_the_line()
     for run in reversed(earlier):
         end = state.ends.get(run.fencing_epoch)
-        idle = end is not None and end.never_ran and end.planned is None
-        if run.purpose == "pipeline" and not idle:
-            return run
-    return None
+        if run.purpose != "pipeline" or (end is not None and end.never_ran and end.planned is None):
+            continue
+        if end is not None and end.planned is not None:
+            return end.planned > planned
+        if local and run is state.last_to_leave_batches(earlier):
+            return False
+        if run.plans != "require" or not repeats:
+            return True
+        if newest is not None and newest.fencing_epoch >= run.fencing_epoch:
+            return False  # what runs before it wrote is in the checkpoint
+    own = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
+    # Of a copy, whose source's position is unknown here.
+    return any(entry.fencing_epoch not in own for entry in state.retained())
 
 
 def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_more: bool) -> None:

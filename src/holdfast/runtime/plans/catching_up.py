@@ -67,9 +67,12 @@ class CatchingUp:
         require_no_skips(self._job, taken, self._repeats, may_have_more=may_have_more(taken.planned))
         return taken
 
-    def _standing(self, resumed: Resumed) -> Standing:
+    def repeats_plans(self, resumed: Resumed) -> bool:
         """A line of batches that is being left is not repeated."""
-        if self._keeper is None or resumed.abandons is not None:
+        return self._keeper is not None and resumed.abandons is None
+
+    def _standing(self, resumed: Resumed) -> Standing:
+        if self._keeper is None or not self.repeats_plans(resumed):
             return _NO_PLANS
         return _behind(self._keeper, resumed.barrier, packed_in(resumed))
 

@@ -166,10 +166,13 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
             return None
         return left_by(location.work.at(location.job), run.fencing_epoch)
 
+    repeats = point.abandons is None and location.settings.plans != "off"
+
     def newest_plan(after: BatchId) -> BatchId:
-        if point.abandons is not None or location.settings.plans == "off":
-            return after
-        return newest_planned(location.store, line_folder(state), after)
+        return newest_planned(location.store, line_folder(state), after) if repeats else after
+
+    def more(planned: BatchId, local: bool) -> bool:
+        return may_have_more(state, planned, local=local, repeats=repeats, claimed=False)
 
     return Ahead(
         barrier=barrier,
@@ -177,7 +180,7 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         manifest=lambda: known.manifest(checkpoint),
         left=left,
         newest_plan=newest_plan,
-        may_have_more=lambda planned, local: may_have_more(state, planned, local=local, claimed=False),
+        may_have_more=more,
         new_line=point.abandons is not None or line_begins(state),
     )
 

@@ -172,7 +172,8 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
     location.around.step("recovery.directory")
 
     def more(batch: BatchId) -> bool:
-        return may_have_more(storage.journal.state, batch, local=resumed.is_local)
+        repeats = parts.catching_up.repeats_plans(resumed)
+        return may_have_more(storage.journal.state, batch, local=resumed.is_local, repeats=repeats)
 
     if (taken := parts.catching_up.require_no_skips(resumed, more)) is not None:
         begun.planned = None if more(taken.planned) else taken.planned

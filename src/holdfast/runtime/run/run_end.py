@@ -86,7 +86,9 @@ class RunEnd:
             return None
         if taken is None:
             return None
-        more = may_have_more(self.journal.state, taken.planned, local=self.life.resumed.is_local)
+        state, resumed = self.journal.state, self.life.resumed
+        repeats = resumed.abandons is None and state.run is not None and state.run.plans != ""
+        more = may_have_more(state, taken.planned, local=resumed.is_local, repeats=repeats)
         return None if more else taken.planned
 
 
