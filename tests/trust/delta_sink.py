@@ -21,6 +21,7 @@ from tests.trust.files_sink import columns, context
 ROWS = 2
 """Per batch, each in a file of its own."""
 _UNIQUE = count()
+_SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
 
 
 def opened(place: Path, who: SinkContext | None = None, schema: StructType | None = None, **options: Any) -> Delta:
@@ -38,7 +39,8 @@ def _staged(sink: Delta, epoch: int, batch: int) -> StagedBatch:
     directory.mkdir(parents=True)
     paths = [directory / f"part-{n}.parquet" for n in range(ROWS)]
     for n, path in enumerate(paths):
-        pq.write_table(pa.table({"id": [batch * 10 + n]}), path)
+        rows = pa.table({"id": [batch * 10 + n]})
+        pq.write_table(rows.replace_schema_metadata({_SPARK_SCHEMA: columns().json()}), path)
     written = Written(ROWS, {path: path.stat().st_size for path in paths})
     files = staged_files(sink._place, directory, written, delta_statistics)
     return StagedBatch(BatchId(batch), FencingEpoch(epoch), files)

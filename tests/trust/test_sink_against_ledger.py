@@ -96,7 +96,7 @@ class TestWhatAFilesDirectoryIs:
         opened(tmp_path, context())
 
     def test_other_jobs_of_ours_may_share_the_directory(self, tmp_path: Path) -> None:
-        published(tmp_path, 0, who=context(job="clicks"))
+        published(tmp_path, 0, who=context(lineage="home-2", job="clicks"))
         published(tmp_path, 0)
         assert rows(tmp_path) == sorted(expected(0) * 2)
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, convert_to_deltalake, write_deltalake
-from pyspark.sql.types import LongType, StringType
+from deltalake import DeltaTable, Field, Schema, convert_to_deltalake, write_deltalake
+from pyspark.sql.types import LongType, StringType, StructType
 
 from holdfast.errors import Conflict, Corrupt, Fenced, HoldfastError, InvalidSettings, NewerFormat
 from holdfast.identifiers import BatchId
@@ -339,6 +339,34 @@ def test_what_waits_is_published_when_the_table_fits_again(tmp_path: Path) -> No
         sink.publish(BatchId(1), ledger)
     DeltaTable(str(tmp_path)).alter.drop_constraint("positive")
     sink.publish(BatchId(1), ledger)
+    assert rows(tmp_path) == expected(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        (columns(id=StringType()), "id: long in the query, string in the table"),
+        (columns(name=LongType()), "id: the files have it, the table has not"),
+    ],
+)
+def test_what_a_run_staged_before_query_and_table_were_changed_is_not_published(
+    tmp_path: Path, schema: StructType, named: str
+) -> None:
+    """Both fit each other, and the user has accepted the new table: the old files fit neither."""
+    ledger = staged(published(tmp_path, 0), 1, 1)
+    DeltaTable.create(str(tmp_path), Schema.from_json(schema.json()), mode="overwrite")
+    version = DeltaTable(str(tmp_path)).version()
+    sink = opened(tmp_path, context(2, accept=True), schema)
+    with pytest.raises(Conflict, match=named):
+        sink.publish(BatchId(1), ledger)
+    assert DeltaTable(str(tmp_path)).version() == version + 1, "only opened"
+
+
+def test_what_a_run_staged_before_a_column_was_added_is_published(tmp_path: Path) -> None:
+    ledger = staged(published(tmp_path, 0), 1, 1)
+    wider = columns(id=LongType(), city=StringType())
+    DeltaTable(str(tmp_path)).alter.add_columns([Field("city", "string")])
+    opened(tmp_path, context(2), wider).publish(BatchId(1), ledger)
     assert rows(tmp_path) == expected(0, 1)
 
 

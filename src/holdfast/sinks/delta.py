@@ -26,11 +26,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, StorageError, StorageUnreachable
-from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.identifiers import BatchId, FencingEpoch, JobName
 from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
 from holdfast.sinks.delta_commits import foreign_since_own
-from holdfast.sinks.delta_fit import APPEND_ONLY, demands, has_deletion_vectors, is_append_only, misfits
+from holdfast.sinks.delta_fit import (
+    APPEND_ONLY,
+    demands,
+    has_deletion_vectors,
+    is_append_only,
+    misfits,
+    staged_misfits,
+)
 from holdfast.sinks.delta_ledger import NOTHING, DeltaLedger, read_ledger, replace, transactions
 from holdfast.sinks.delta_legacy import epoch_app, legacy_batches, legacy_ledger, legacy_lineage, made_as
 from holdfast.sinks.delta_log import Commit, DeltaLog, LiveFile
@@ -44,9 +51,11 @@ from holdfast.sinks.delta_partitions import (
 from holdfast.sinks.delta_place import require_free
 from holdfast.sinks.delta_proof import Checked, checked_anew, judged, last_checked, require_descendant, require_live
 from holdfast.sinks.delta_statistics import delta_statistics
+from holdfast.sinks.files_columns import schema_in
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, owner_name
 from holdfast.sinks.protocol import (
+    OtherName,
     RewindPlan,
     SinkContext,
     SinkState,
@@ -56,6 +65,7 @@ from holdfast.sinks.protocol import (
     fingerprint,
     no_step,
     require_no_older,
+    require_one_name,
 )
 from holdfast.sinks.published_record import (
     HIDDEN,
@@ -131,7 +141,16 @@ class Delta:
                 self._require_never_there(table)
             else:
                 self._proved(table, ledger, live=True)
-        return SinkState() if ledger is None else ledger.state()
+            found = SinkState() if ledger is None else ledger.state()
+            others = tuple(self._other_names(table))
+            beside = require_one_name(context, found.fencing_epoch, others, self.describe())
+        return msgspec.structs.replace(found, beside=beside)
+
+    def _other_names(self, table: Any) -> Iterator[OtherName]:
+        for folder in sorted((self._place / HIDDEN).glob("*/")):
+            other = None if folder.name == self._context.job else read_ledger(table, JobName(folder.name))
+            if other is not None and other.life == fingerprint(self._context.lineage):
+                yield OtherName(folder.name, other.fencing_epoch, other.newest)
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         require_no_older(context, self.look(context, spark, schema).fencing_epoch, self.describe())
@@ -192,6 +211,7 @@ class Delta:
             if not self._may_leave_out:
                 require_unbroken(before.newest, upto, ledger)
             batches = [batch for batch in ledger if before.published < batch.batch_id <= upto]
+            self._require_staged_fit(table, batches)
             partitions = tuple(table.metadata().partition_columns)
             added = tuple(self._add(file, partitions) for batch in batches for file in batch.files)
             self._remember(checked)
@@ -200,6 +220,20 @@ class Delta:
         self._commit("publish", plan)
         self._may_leave_out = False
         self._remove_unnamed(self._attempts.superseded(upto))
+
+    def _require_staged_fit(self, table: Any, batches: Sequence[StagedBatch]) -> None:
+        """What an earlier run staged has the columns of its query, which may have been changed since, with the table.
+        All files of a run have the same columns."""
+        earlier = [batch for batch in batches if batch.files and batch.fencing_epoch != self._context.fencing_epoch]
+        for file in {batch.fencing_epoch: batch.files[0] for batch in earlier}.values():
+            schema = schema_in(self._place / file.path) if size_of(self._place / file.path) == file.size else None
+            if schema is not None and (lines := staged_misfits(fields_of(schema), table)):
+                raise Conflict(
+                    f"could not publish to {self.describe()}: {file.path} was staged by an earlier run, for other "
+                    "columns:\n  " + "\n  ".join(lines),
+                    hint="give the table these columns back, with the query that staged them: then what waits is "
+                    "published by itself; or make its batches anew: --from-checkpoint, one before them",
+                )
 
     def _remove_unnamed(self, directories: list[Path]) -> None:
         """Remove the directories of which the table's log names no file, not even a deleted one."""

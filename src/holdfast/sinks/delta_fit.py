@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.sinks.schemas import Field, differences, fields_of
+from holdfast.sinks.schemas import Field, changed_types, differences, fields_of
 
 KNOWN_FEATURES = {
     "appendOnly",
@@ -65,6 +65,21 @@ def _reason(key: str, value: str) -> str | None:
 def misfits(ours: Sequence[Field], table: Any) -> list[str]:
     """Why rows of `ours` do not fit into the table's columns."""
     return differences(ours, fields_of(table.schema().to_json()))
+
+
+def staged_misfits(staged: Sequence[Field], table: Any) -> list[str]:
+    """Why files that were staged with these columns do not fit into the table. A column that they lack is null there;
+    partition columns are in no file."""
+    metadata, columns = table.metadata(), fields_of(table.schema().to_json())
+    there = {field["name"] for field in columns}
+    held = {field["name"] for field in staged} | set(metadata.partition_columns)
+    lines = [f"{field['name']}: the files have it, the table has not" for field in staged if field["name"] not in there]
+    lines += [
+        f"{field['name']}: the table refuses nulls, the files have no such column"
+        for field in columns
+        if field["name"] not in held and not field["nullable"]
+    ]
+    return lines + changed_types(staged, columns)
 
 
 def is_append_only(table: Any) -> bool:

@@ -39,6 +39,7 @@ from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, r
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import (
+    OtherName,
     RewindPlan,
     SinkContext,
     SinkState,
@@ -48,6 +49,7 @@ from holdfast.sinks.protocol import (
     fingerprint,
     no_step,
     require_no_older,
+    require_one_name,
 )
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
@@ -94,7 +96,7 @@ class Files:
             life = self._survey(context, schema.json())
             if life is None:
                 self._opened = (context, FilesLayout(self._place, context.job, life_of(context.lineage)))
-                return SinkState()
+                return SinkState(beside=self._published_beside(context, None))
             layout = FilesLayout(self._place, context.job, life)
             self._opened = (context, layout)
             if not context.accept and life.life == life_of(context.lineage).life:
@@ -102,7 +104,8 @@ class Files:
             markers = layout.markers()
             newest = next(iter(markers), FencingEpoch(0))
             run = markers[newest].run if markers else None
-            return SinkState(life.life, newest, run, _newest_published(markers).batch_id)
+            published, beside = _newest_published(markers).batch_id, self._published_beside(context, newest)
+            return SinkState(life.life, newest, run, published, beside)
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         with storage_errors(f"open {self.describe()}"):
@@ -115,6 +118,7 @@ class Files:
             self._layout.require_no_links(self._epoch)
             self._refuse_if_fenced("open")
             require_no_older(context, self._layout.newest_run() or FencingEpoch(0), self.describe())
+            self._published_beside(context, self._layout.newest_run())
             self._require_own_claim()
             if not context.accept:
                 self._require_published_files("open", folded=True)
@@ -262,6 +266,20 @@ class Files:
             require_no_foreign_file(self._place, self.describe())
         files_columns.require_fit(self.describe(), schema_json, self._written(context))
         return life
+
+    def _published_beside(self, context: SinkContext, known: FencingEpoch | None) -> BatchId | None:
+        """`known` is the newest run under the job's own name."""
+        others = tuple(self._other_names(context))
+        return require_one_name(context, known or FencingEpoch(0), others, self.describe())
+
+    def _other_names(self, context: SinkContext) -> Iterator[OtherName]:
+        own = life_of(context.lineage)
+        for name in sorted(jobs_at(self._place) - {context.job}):
+            life = current_life(self._place, JobName(name), context.lineage)
+            if life is not None and life.life == own.life:
+                markers = FilesLayout(self._place, JobName(name), life).markers()
+                newest = next(iter(markers), FencingEpoch(0))
+                yield OtherName(name, newest, _newest_published(markers).batch_id)
 
     def _written(self, context: SinkContext) -> list[str]:
         """Schemas with every column that a visible file of holdfast has, of any job and life."""

@@ -30,7 +30,7 @@ it in an attribute `output_modes`, such as `("append", "update")`; holdfast star
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -113,6 +113,32 @@ def require_no_older(context: SinkContext, known: FencingEpoch, described: str) 
         )
 
 
+class OtherName(msgspec.Struct, frozen=True):
+    """Another name under which this life of the job has written to a place: one of the two is a copy."""
+
+    name: str
+    fencing_epoch: FencingEpoch
+    """Of the newest run that opened the place under that name."""
+    published: BatchId | None
+
+
+def require_one_name(
+    context: SinkContext, known: FencingEpoch, others: Sequence[OtherName], described: str
+) -> BatchId | None:
+    """The newest batch that is published under another name. A copy of a job reads what the job reads: under a second
+    name the same rows would be there twice. `known` is the newest run under its own name; the name that came last may
+    go on."""
+    for other in others:
+        if other.fencing_epoch > known and not context.accept:
+            raise Conflict(
+                f"could not open {described} as job {context.job!r}: it holds the output of job {other.name!r}, and "
+                "one of the two is a copy of the other; rows that both have read would be there twice",
+                hint=f"start it as job {other.name!r}, from that one's home; or give this one a place of its own; or, "
+                f"if {other.name!r} does not run again: --accept-sink",
+            )
+    return max((other.published for other in others if other.published is not None), default=None)
+
+
 class SinkState(msgspec.Struct, frozen=True):
     """What a place has recorded for a job name."""
 
@@ -123,6 +149,8 @@ class SinkState(msgspec.Struct, frozen=True):
     claim: int | None = None
     """Fingerprint of that run's claim, None when it is not known."""
     published: BatchId | None = None
+    beside: BatchId | None = None
+    """The newest batch that this life of the job has published here under another name."""
 
 
 class RewindPlan(msgspec.Struct, frozen=True):

@@ -140,12 +140,14 @@ class SinkConformance:
         epoch: int,
         *,
         job: str = "orders",
-        lineage: str = "home-1",
+        lineage: str | None = None,
         step: Step = no_step,
         claim: str = "",
         new_life: bool = False,
         accept: bool = False,
     ) -> Sink:
+        """Two jobs never have the same lineage, unless one is a copy of the other."""
+        lineage = lineage or ("home-1" if job == "orders" else f"home-1 of {job}")
         sink = self.make_sink(step)
         schema = spark.createDataFrame([], SCHEMA).schema
         context = SinkContext(JobName(job), FencingEpoch(epoch), lineage, AttemptId(claim), new_life, accept)

@@ -70,6 +70,7 @@ class Consent:
 
     def ask(self, point: Point) -> None:
         """Raises `Conflict` when the sink or the source does not agree."""
+        self._require_not_beside(point)
         self._require_one_line(point)
         self._require_seen(point)
         self._require_rewindable(point, self.published())
@@ -90,6 +91,18 @@ class Consent:
         if sink is None or (not self._opened and self.new_place):
             return None
         return sink.published() if self._opened or self._looked is None else self._looked.published
+
+    def _require_not_beside(self, point: Point) -> None:
+        """What the sink shows under another name of this life is never taken back, and would be run once more."""
+        beside, barrier = self._looked.beside if self._looked is not None else None, point.barrier
+        if beside is None or self._query.sink is None or (barrier is not None and barrier >= beside):
+            return
+        where = "at the beginning" if barrier is None else f"behind batch {barrier}"
+        raise Conflict(
+            f"could not resume {where}: {self._query.sink.describe()} shows batches up to {beside} of this job under "
+            "another name, and their rows would be there twice",
+            hint="copy the job again from where it ran last, and resume from there; or give it a place of its own",
+        )
 
     def _require_one_line(self, point: Point) -> None:
         """What the sink shows up to the checkpoint's barrier must be of the checkpoint's own timeline.

@@ -14,6 +14,7 @@ from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch
 from holdfast.job_log import log
 from holdfast.plans.log import newest_planned
+from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.going_back import GoBack, Wanted, decide
 from holdfast.repository.journal import Journal
@@ -206,7 +207,7 @@ def _asked(location: JobLocation) -> Asked:
 def _require_no_output(location: JobLocation, state: JobState, newest: CheckpointCompleted, described: str) -> None:
     """The sink has no record of a job that has published: it was emptied or replaced, or it is another sink."""
     durable = newest.barrier_batch_id
-    if location.settings.accept_sink or is_copied(state, newest.id):
+    if location.settings.accept_sink or _is_copied_as_another(location, state, newest):
         return
     raise Conflict(
         f"could not start job {location.job!r} on {location.home}: it has a checkpoint at batch {durable}, and "
@@ -214,3 +215,12 @@ def _require_no_output(location: JobLocation, state: JobState, newest: Checkpoin
         hint="restore the sink, or name the one that the job wrote to; or let the output begin there after batch "
         f"{durable}: --accept-sink",
     )
+
+
+def _is_copied_as_another(location: JobLocation, state: JobState, newest: CheckpointCompleted) -> bool:
+    """A copy under a name of its own begins a sink of its own. Under the same name it takes the job over, with its
+    sink."""
+    try:
+        return is_copied(state, newest.id) and load_manifest(location.store, newest).job != location.job
+    except Corrupt:
+        return False
