@@ -177,7 +177,7 @@ def move_place(world: World) -> None:
     old = world.home_directory if name == "home" else getattr(world, name)
     if old is None or not old.exists() or old.is_symlink():
         return
-    new = old.with_name(f"{name}-{world.number}")
+    new = old.with_name(f"{name}-moved-{world.number}")
     if world.random.random() < 0.5:
         old.rename(new)
     else:  # to another disk
@@ -209,6 +209,33 @@ def copy_home(world: World) -> None:
         if world.home_directory is not None:
             world.clones["home"] = world.clone(world.home_directory, "home")
         _use_home(world, target)
+
+
+def rename_job(world: World) -> None:
+    """A copy under another name goes on at the same sink: refused, unless it is said and nothing is lost by it."""
+    if world.troubles or world.next_options:
+        return
+    old, new = world.job, f"orders-{world.number}"
+    code, _ = world.of_job("copy", "--to", world.home, "--all", "--as", new)
+    if code != 0 or not world.rows():
+        return
+    world.job = new
+    if _one_start(world) == 0:
+        raise Broken(f"job {old} goes on as {new} without a word")
+    if _one_start(world, accept_sink=True) != 0:
+        world.job = old
+        return
+    world.job = old
+    if _one_start(world) == 0:
+        raise Broken(f"job {old} goes on beside {new} without a word")
+    world.job = new
+
+
+def _one_start(world: World, **options: Any) -> int:
+    code, message = world.start(ends=True, options=options).end()
+    world.tell(f"ended with {code}: {message}")
+    world.check(clean=code == 0, whole=code == 0)
+    return code
 
 
 def _use_home(world: World, home: str) -> None:
@@ -423,6 +450,7 @@ DOWN: list[Callable[[World], None]] = [
     put_backup_back,
     move_place,
     copy_home,
+    rename_job,
     go_back,
     verify,
     collect,

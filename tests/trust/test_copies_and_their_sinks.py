@@ -12,7 +12,7 @@ from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
 from tests.trust import delta_sink, files_sink
 from tests.trust.files_sink import context
-from tests.trust.jobs_with_sinks import Job
+from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
 
 COPIED = 1_000_000
@@ -91,3 +91,17 @@ def test_a_renamed_job_does_not_go_back_behind_what_stands_there_under_its_old_n
     with pytest.raises(Conflict, match="under another name"):
         copy.lived(1, from_checkpoint=1)
     copy.require_rows(7)
+
+
+def test_a_job_is_not_renamed_before_its_output_is_published(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.lived(3)
+    with pytest.raises(KeyboardInterrupt):
+        job.lived(2, step=dying_at("publish: planned" if job.kind == "delta" else "publish: written down"))
+    copy = copied(job, "trial")
+    copy.place = job.place
+    with monkeypatch.context() as renamed:
+        renamed.setattr("tests.unit.churning_runs.JOB", JobName("trial"))
+        with pytest.raises(Conflict, match="would be missing, as only that name can publish what it staged"):
+            copy.lived(1, accept_sink=True)
+    job.lived(1)
+    job.require_rows(len(job.rows()) // 2)

@@ -125,9 +125,11 @@ class OtherName(msgspec.Struct, frozen=True):
 def require_one_name(
     context: SinkContext, known: FencingEpoch, others: Sequence[OtherName], described: str
 ) -> BatchId | None:
-    """The newest batch that is published under another name. A copy of a job reads what the job reads: under a second
-    name the same rows would be there twice. `known` is the newest run under its own name; the name that came last may
-    go on."""
+    """The newest batch that is published under another name, -1 for none; None: there is no other name.
+
+    A copy of a job reads what the job reads: under a second name the same rows would be there twice. `known` is the
+    newest run under its own name; the name that came last may go on.
+    """
     for other in others:
         if other.fencing_epoch > known and not context.accept:
             raise Conflict(
@@ -136,7 +138,7 @@ def require_one_name(
                 hint=f"start it as job {other.name!r}, from that one's home; or give this one a place of its own; or, "
                 f"if {other.name!r} does not run again: --accept-sink",
             )
-    return max((other.published for other in others if other.published is not None), default=None)
+    return max((BatchId(-1) if other.published is None else other.published for other in others), default=None)
 
 
 class SinkState(msgspec.Struct, frozen=True):
@@ -150,7 +152,8 @@ class SinkState(msgspec.Struct, frozen=True):
     """Fingerprint of that run's claim, None when it is not known."""
     published: BatchId | None = None
     beside: BatchId | None = None
-    """The newest batch that this life of the job has published here under another name."""
+    """The newest batch that this life of the job has published here under another name, -1 for none; None: it has not
+    been here under another name."""
 
 
 class RewindPlan(msgspec.Struct, frozen=True):

@@ -93,15 +93,21 @@ class Consent:
         return sink.published() if self._opened or self._looked is None else self._looked.published
 
     def _require_not_beside(self, point: Point) -> None:
-        """What the sink shows under another name of this life is never taken back, and would be run once more."""
-        beside, barrier = self._looked.beside if self._looked is not None else None, point.barrier
-        if beside is None or self._query.sink is None or (barrier is not None and barrier >= beside):
+        """What the sink shows under another name of this life is never taken back: it must end where this one begins.
+        What is staged under that name is published by nobody else."""
+        sink, beside = self._query.sink, self._looked.beside if self._looked is not None else None
+        if sink is None or beside is None:
             return
-        where = "at the beginning" if barrier is None else f"behind batch {barrier}"
+        barrier = BatchId(-1) if point.barrier is None else point.barrier
+        begins = self.new_place and not self._opened
+        if barrier == beside or (barrier > beside and not begins):
+            return
+        wrong = "be there twice" if barrier < beside else "be missing, as only that name can publish what it staged"
         raise Conflict(
-            f"could not resume {where}: {self._query.sink.describe()} shows batches up to {beside} of this job under "
-            "another name, and their rows would be there twice",
-            hint="copy the job again from where it ran last, and resume from there; or give it a place of its own",
+            f"could not resume behind batch {barrier}: {sink.describe()} shows batches up to {beside} of this job "
+            f"under another name, and the rows in between would {wrong}",
+            hint="start it under that name once and stop it, copy it again, and resume from there; or give it a place "
+            "of its own",
         )
 
     def _require_one_line(self, point: Point) -> None:
