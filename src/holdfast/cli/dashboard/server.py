@@ -11,9 +11,15 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from holdfast.cli.dashboard import api, pages
+from holdfast.cli.dashboard import api
 from holdfast.cli.dashboard.guard import COOKIE, Guard
 from holdfast.cli.dashboard.live import Live, now
+from holdfast.cli.dashboard.pages.checkpoint import checkpoint_page
+from holdfast.cli.dashboard.pages.compare import compare_page
+from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
+from holdfast.cli.dashboard.pages.job import job_page
+from holdfast.cli.dashboard.pages.jobs import jobs_page
+from holdfast.cli.dashboard.pages.layout import error_page
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
 from holdfast.repository.views import checkpoint_detail
@@ -63,13 +69,13 @@ class Site:
         parts = [unquote(part) for part in path.strip("/").split("/")]
         match parts:
             case [""]:
-                return self._page(pages.jobs_page(self.live.reading, self.live.jobs(), now()))
+                return self._page(jobs_page(self.live.reading, self.live.jobs(), now()))
             case ["static", name] if name in _STATIC:
                 return Served(200, _STATIC[name], static(name))
             case ["metrics"] if self.metrics is not None:
                 return Served(200, "text/plain; version=0.0.4; charset=utf-8", self.metrics())
             case ["doctor"]:
-                return self._page(pages.doctor_page(self.live.reading, now()))
+                return self._page(doctor_page(self.live.reading, now()))
             case ["api", "v1", *rest]:
                 return self._api(rest, query)
             case ["jobs", name, *rest]:
@@ -79,10 +85,10 @@ class Site:
     def examined(self, body: bytes) -> Served:
         text = "".join(parse_qs(body.decode(errors="replace"), max_num_fields=4).get("text", []))
         try:
-            report = pages.doctor_report(self.examine(text))
+            report = doctor_report(self.examine(text))
         except HoldfastError as error:
-            return self._page(pages.error_page(self.live.reading, now(), 422, f"{error.message}. {error.hint or ''}"))
-        return self._page(pages.doctor_page(self.live.reading, now(), report))
+            return self._page(error_page(self.live.reading, now(), 422, f"{error.message}. {error.hint or ''}"))
+        return self._page(doctor_page(self.live.reading, now(), report))
 
     def _job(self, name: str, rest: list[str], query: dict[str, list[str]]) -> Served:
         job = self.live.job(name)
@@ -90,15 +96,15 @@ class Site:
             return self._missing(f"There is no job {name!r} in this home.")
         match rest:
             case []:
-                return self._page(pages.job_page(self.live.reading, job, now()))
+                return self._page(job_page(self.live.reading, job, now()))
             case ["checkpoints", id] if id.isdigit():
                 found = checkpoint_detail(job.seen, int(id))
                 if found is not None:
-                    return self._page(pages.checkpoint_page(self.live.reading, job, found, now()))
+                    return self._page(checkpoint_page(self.live.reading, job, found, now()))
             case ["compare"]:
                 a, b = (checkpoint_detail(job.seen, _number(query, name) or 0) for name in ("a", "b"))
                 if a is not None and b is not None:
-                    return self._page(pages.compare_page(self.live.reading, job, a, b, now()))
+                    return self._page(compare_page(self.live.reading, job, a, b, now()))
         return self._missing("There is no such checkpoint.")
 
     def _api(self, rest: list[str], query: dict[str, list[str]]) -> Served:
@@ -119,7 +125,7 @@ class Site:
         return Served(200, _HTML, text.encode())
 
     def _missing(self, message: str) -> Served:
-        return Served(404, _HTML, pages.error_page(self.live.reading, now(), 404, message).encode())
+        return Served(404, _HTML, error_page(self.live.reading, now(), 404, message).encode())
 
 
 def static(name: str) -> bytes:

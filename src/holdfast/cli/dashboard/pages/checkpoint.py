@@ -1,0 +1,80 @@
+"""One checkpoint: phases, shards, why it failed, how to restore it."""
+
+from datetime import datetime
+from urllib.parse import quote
+
+from holdfast.cli import figures
+from holdfast.cli.dashboard.charts import waterfall
+from holdfast.cli.dashboard.judging import Judged
+from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.layout import cell, copyable, path_of, table, whole_page
+from holdfast.cli.home_reader import HomeReading
+from holdfast.repository.views import CheckpointDetail
+from holdfast.showing import masked, shown
+
+
+def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, now: datetime) -> str:
+    mark = "✕ " if each.failure else ""
+    named = f"savepoint {each.name}" if each.name else f"#{each.id}"
+    content: list[Child] = [
+        tag("p", tag("a", f"← {job.view.job}", href=path_of(job))),
+        tag("h1", f"{named} ", tag("span", f"{mark}{each.status}", class_=f"state {each.status}")),
+        _checkpoint_facts(each),
+    ]
+    if each.failure:
+        content += [tag("h2", "Why it failed"), _failure(each)]
+    if each.phases:
+        phases = [(phase.name, float(phase.ms)) for phase in each.phases]
+        content += [tag("h2", "Phases"), waterfall(phases, figures.duration)]
+    if each.slowest_shards:
+        content += [tag("h2", "Slowest shards"), _shards(each)]
+    if each.usable:
+        named_job = f"--home {masked(reading.home)} --job {job.view.job}"
+        command = f"holdfast restore {named_job} --checkpoint {each.id} --to ./restored"
+        content += [tag("h2", "Restore it"), copyable(command)]
+    return whole_page(f"{job.view.job} {named}", reading, now, *content, stream=f"?job={quote(job.view.job)}")
+
+
+def _failure(each: CheckpointDetail) -> Markup:
+    failure = each.failure
+    assert failure is not None
+    counted = "counted" if failure.counted else "not counted"
+    return tag(
+        "article",
+        tag("h3", f"✕ {failure.reason} ({counted})"),
+        tag("p", shown(failure.message)),
+        copyable(shown(failure.hint)) if failure.hint else None,
+        class_="finding critical",
+    )
+
+
+def _checkpoint_facts(each: CheckpointDetail) -> Markup:
+    facts: list[tuple[str, Child]] = [
+        ("batch", "-" if each.barrier_batch_id is None else each.barrier_batch_id),
+        ("triggered", f"{each.triggered_at:%Y-%m-%d %H:%M:%S} UTC"),
+        ("completed", f"{each.completed_at:%Y-%m-%d %H:%M:%S} UTC" if each.completed_at else "-"),
+        ("duration", figures.duration(each.duration_ms)),
+        ("size", figures.size(each.bytes_total)),
+        ("new bytes", figures.size(each.bytes_new)),
+        ("reused bytes", figures.size(each.bytes_reused)),
+        ("files", "-" if each.files is None else each.files),
+        ("shards", f"{each.shards_acknowledged} of {each.shards}" if each.shards is not None else "-"),
+        ("run", each.fencing_epoch),
+        ("usable", "yes" if each.usable else f"no: {shown(each.unusable_because or each.status)}"),
+    ]
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts")
+
+
+def _shards(each: CheckpointDetail) -> Markup:
+    rows = [
+        tag(
+            "tr",
+            cell("shard", shard.id, sort=shard.id),
+            cell("took", figures.duration(shard.ms), sort=shard.ms, title=f"{shard.ms} ms"),
+            cell("new", figures.size(shard.bytes_new), sort=shard.bytes_new),
+            cell("size", figures.size(shard.bytes_total), sort=shard.bytes_total),
+            cell("files", shard.files, sort=shard.files),
+        )
+        for shard in each.slowest_shards
+    ]
+    return table("shards", ("shard", "took", "new", "size", "files"), rows)

@@ -1,0 +1,63 @@
+"""The jobs of a home, worst first."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from holdfast.cli.dashboard.charts import spark_line
+from holdfast.cli.dashboard.judging import Judged
+from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, path_of, table, time_of, whole_page
+from holdfast.cli.home_reader import HomeReading
+from holdfast.showing import masked, shown
+
+
+def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> str:
+    ill = sum(job.view.health != "well" for job in jobs)
+    summary = f"{ill} need attention · {len(jobs) - ill} well" if jobs else "No job yet"
+    content: list[Child] = [tag("h1", "Jobs"), tag("p", summary, class_="summary", id="summary")]
+    if reading.at is None and reading.failure is None:
+        content = [tag("h1", "Jobs"), tag("p", "The home is being read for the first time. Please wait.", id="loading")]
+    elif jobs:
+        content += [_filter(), _jobs_table(jobs, now)]
+    elif reading.at is not None and not reading.unreadable:
+        command = f"holdfast run pipeline.py --home {masked(reading.home)}"
+        content.append(tag("p", "Start one: ", tag("code", command)))
+    for name, why in reading.unreadable.items():
+        content.append(tag("div", tag("b", f"Job {name} cannot be read. "), shown(why), class_="away"))
+    return whole_page("Jobs", reading, now, *content)
+
+
+def _filter() -> Markup:
+    return tag("label", "Filter ", tag("input", type="search", id="filter", autocomplete="off"), class_="filter")
+
+
+def _jobs_table(jobs: Sequence[Judged], now: datetime) -> Markup:
+    rows = [_job_row(job, now) for job in jobs]
+    heads = ("job", "state", "newest checkpoint", "failures", "batch", "last checkpoints", "what needs attention")
+    return table("jobs", heads, rows)
+
+
+def _job_row(job: Judged, now: datetime) -> Markup:
+    view = job.view
+    last, report = view.last_completed, job.seen.report
+    mark, word = STATES[view.state]
+    worst = job.findings[0] if job.findings else None
+    newest: Child = (f"#{last.id} · ", time_of(last.completed_at)) if last and last.completed_at else "none"
+    note: Child = (
+        "" if worst is None else tag("a", f"{worst.code}: {shown(worst.symptom)}", href=f"{path_of(job)}#findings")
+    )
+    durations = [None if each.failure else float(each.duration_ms or 0) for each in finished(job)[:20]][::-1]
+    return tag(
+        "tr",
+        cell("job", tag("a", view.job, href=path_of(job)), sort=view.job),
+        cell("state", tag("span", f"{mark} {word}", class_=f"state {view.state}"), sort=word),
+        cell("newest checkpoint", newest, sort=view.seconds_since_last_completed or 0),
+        cell("failures", view.consecutive_failures, sort=view.consecutive_failures),
+        cell(
+            "batch", report.batch if report and report.batch is not None else "-", sort=report.batch if report else -1
+        ),
+        cell("last checkpoints", spark_line(durations) if durations else "-", sort=0),
+        cell("what needs attention", note, sort=worst.code if worst else ""),
+        class_=view.health,
+        data_job=view.job,
+    )
