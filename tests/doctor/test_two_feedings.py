@@ -101,3 +101,22 @@ def test_one_endless_line_is_read_in_bounded_memory(tmp_path: Path) -> None:
     )
     assert "state-unreadable" in done.stdout, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_closed_input_is_named() -> None:
+    command = [sys.executable, "-c", IN_PROCESS, "-"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, "standard input is closed" in done.stderr) == (3, True), done.stderr
+
+
+def test_a_reader_that_closes_the_pipe_ends_it_silently() -> None:
+    command = [sys.executable, "-m", "holdfast.cli", "doctor", str(CASES)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(PATIENCE) == 1
+    assert said == ""

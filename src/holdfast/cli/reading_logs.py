@@ -44,6 +44,7 @@ def examined(names: Sequence[str], keep: str | None, master: str | None) -> Repo
     with ExitStack() as stack:
         places = {}
         if STANDARD_INPUT in names:
+            _require_open_input()
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-doctor-"))
             places = {spooled(sys.stdin.buffer, Path(directory)): _STANDARD_INPUT}
         inputs = resolve([*(name for name in names if name != STANDARD_INPUT), *places])
@@ -52,6 +53,11 @@ def examined(names: Sequence[str], keep: str | None, master: str | None) -> Repo
         found = _examined(inputs, keep, master)
         _require_something(found, places)
         return Report(findings=diagnose(renamed(found, places).sightings), logs=_read(found))
+
+
+def _require_open_input() -> None:
+    if sys.stdin is None or getattr(sys.stdin, "closed", False):
+        raise NotFound("No logs to read: standard input is closed", hint="pipe something in, or name files")
 
 
 def _examined(inputs: Inputs, keep: str | None, master: str | None) -> Examination:

@@ -60,7 +60,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
-        Rule(CODE, ("Exception", "Error"), _trace_alone),
+        Rule(CODE, ("Exception", "Error"), _trace_alone, frequent=True),  # a short text is examined as a whole
     ),
     causes=(
         Cause(

@@ -18,7 +18,7 @@ _RECREATED = re.compile(
 )
 _HISTORY = re.compile(
     r"is less than the received seqNo|supplied (?:offset|sequence number) '\S*' is invalid"
-    r"|no longer available on the server"
+    r"|no longer available on the server|could not find next log"
     r"|purged (?:required )?binary logs|resume point may no longer be in the oplog|ChangeStreamHistoryLost"
     r"|WAL segment \S+ has already been removed|can no longer get changes from replication slot"
     r"|snapshot was expired or removed|query is lagging behind"
@@ -55,6 +55,7 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "OffsetOutOfRangeException",
+                "could not find next log",
                 "NoOffsetForPartitionException",
                 "KAFKA_DATA_LOSS",
                 "ata may have been lost because they are not available in Kafka",

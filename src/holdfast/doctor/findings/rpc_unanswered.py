@@ -35,7 +35,7 @@ KNOWLEDGE = Knowledge(
             CODE,
             (
                 "AskTimeoutException",
-                "Ask timed out on",
+                "Ask timed out on [",
                 "not responding after a rpcTimeout",
                 "Remote system has been silent",
                 "OversizedPayloadException",

@@ -25,7 +25,7 @@ _CORRUPT = re.compile(
 _MISSING = re.compile(
     r"does not exist|doesn't exist|NOT_EXISTS|MISSING|No such file|FileNotFoundException|NoSuchFileException|NoSuchKey"
     r"|Cannot find (?:a base snapshot|checkpoint or savepoint|meta data file)|BATCH_METADATA_NOT_FOUND"
-    r"|Unable to find batch|while fetching MetaData|LOCATION_NOT_EMPTY|PARTITION_ID_NOT_FOUND"
+    r"|Unable to find batch|while fetching MetaData|have been deleted|LOCATION_NOT_EMPTY|PARTITION_ID_NOT_FOUND"
 )
 
 
@@ -88,6 +88,9 @@ KNOWLEDGE = Knowledge(
                 "Error while opening RocksDB instance",
                 "loadCheckpointMetadata",
                 "while fetching MetaData",
+                "Cannot recover from this checkpoint because",
+                "Error loading state store provider",
+                "While open a file for appending",
                 "when compacting batch",
             ),
             _recognise,

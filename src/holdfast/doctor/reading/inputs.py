@@ -24,7 +24,7 @@ _SHARES_PER_CORE = 1.5
 _LEAST_PIECE = 4 * 1024 * 1024
 STANDARD_INPUT = "-"
 _SMALL = 32 * 1024 * 1024
-_FEW = 200
+_FEW = 1_000
 
 
 @dataclass(frozen=True)
