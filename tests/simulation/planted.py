@@ -733,6 +733,11 @@ def a_fall_back_leaves_a_batch_out(patch: Patch) -> None:
     patch.setattr(Replaying, "_plans", plans)
 
 
+@defect(own_writer=1.0, plans="prefer", full=0.02, crash=0.003)
+def what_the_run_before_could_not_ship_is_forgotten(patch: Patch) -> None:
+    patch.setattr(PlanKeeper, "ship_left", lambda self, directory, after, upto: None)
+
+
 @defect(short=0.05, crash=0.01)
 def a_short_read_is_believed(patch: Patch) -> None:
     patch.setattr(SimulatedStore, "_whole", lambda self, key, data, length: data)

@@ -10,6 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import holdfast
+from holdfast.checkpoint.manifest import ManifestFile, manifest_key
+from holdfast.repository.damage import load_manifest
+from holdfast.repository.entries import AnyEntry, CheckpointCompleted, CheckpointCorrupt
+from holdfast.repository.journal import read_entries
+from holdfast.repository.names import PLANS
+from holdfast.storage.local import LocalStore
 from tests.spark.conftest import with_state_format
 
 Build = Any
@@ -53,11 +59,41 @@ class Job:
         (self.root / "older").rename(self.root / "home")
         shutil.rmtree(self.root / "work dir")
 
+    def entries(self) -> list[AnyEntry]:
+        return list(read_entries(self._store()))
+
+    def _store(self) -> LocalStore:
+        return LocalStore(self.root / "home").scoped("lines")
+
+    def damage_the_newest_checkpoint(self, lost: str) -> None:
+        """Of its manifest nothing is left; of a file of its state one byte is wrong, and no plan has an object."""
+        store = self._store()
+        newest = [entry for entry in self.entries() if isinstance(entry, CheckpointCompleted)][-1]
+        manifest = load_manifest(store, newest)
+        if lost == "its manifest":
+            store.delete(manifest_key(newest.manifest))
+            return
+        assert newest.packed_after is not None
+        for item in store.list(PLANS):
+            store.delete(item.key)
+        older = {file.digest for entry in self.entries() for file in _files_of(store, entry, newest)}
+        state = [file for file in manifest.files() if file.path.startswith("state/") and file.digest not in older]
+        data = bytearray(store.get(state[-1].key))
+        data[state[-1].offset] ^= 1
+        store.delete(state[-1].key)
+        store.put(state[-1].key, bytes(data))
+
     def read(self) -> list[str]:
         return sorted(row.value for row in self.spark.read.json(str(self.out)).collect())
 
     def plans(self) -> list[int]:
         return sorted(int(path.name) for path in (self.root / "home" / "lines" / "plans").rglob("0*") if path.is_file())
+
+
+def _files_of(store: LocalStore, entry: AnyEntry, newest: CheckpointCompleted) -> tuple[ManifestFile, ...]:
+    """Of an older checkpoint."""
+    older = isinstance(entry, CheckpointCompleted) and entry.id < newest.id
+    return load_manifest(store, entry).files() if older else ()  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -95,6 +131,28 @@ def test_sparks_file_sink_has_every_row_once_after_a_lost_disk(job: Job, tmp_pat
     rows = job.read()
     assert rows == sorted([*expected, "e", *([] if stateful else ["f"])])
     assert len(rows) == len(set(rows)) == 6 + 10 + 1 + (0 if stateful else 11)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("lost", ["its manifest", pytest.param("a file of its state", marks=pytest.mark.long)])
+def test_a_damaged_newest_checkpoint_makes_the_replay_longer_and_nothing_is_cut_anew(job: Job, lost: str) -> None:
+    """The plans are in objects of their own, or in the checkpoint that is damaged elsewhere."""
+    build = to_files(job, counted(job.lines()))
+    job.put("a0", "b0")
+    job.run(build)
+    for batch in range(4):
+        job.put(f"c{batch}", "a0")
+    job.run(build)
+    expected = job.read()
+    job.damage_the_newest_checkpoint(lost)
+    shutil.rmtree(job.root / "work dir")
+    job.put("e", "c1")
+    job.run(build)
+    rows = job.read()
+    assert rows == sorted([*expected, "e"])
+    assert len(rows) == len(set(rows)) == 2 + 4 + 1
+    damaged = [entry for entry in job.entries() if isinstance(entry, CheckpointCorrupt)]
+    assert [entry.passed_over for entry in damaged] == [False], "its timeline goes on"
 
 
 @pytest.mark.timeout(600)
