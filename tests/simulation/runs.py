@@ -61,6 +61,7 @@ _TYPED = re.compile(rf"(?:(?:{'|'.join(WAYS_OUT)}|--from-checkpoint \d+|{_REPEAT
 """Flags that are to be typed together."""
 _REPAIR, _MARK = "Repair checkpoint", "holdfast verify --all --mark"
 _START = "Start without going back"
+_ELSEWHERE = re.compile(r"start it on (\w+), where")
 _ATTEMPTS = 8
 """How often a person tries a way out."""
 _PATIENCE = 5.0
@@ -416,6 +417,7 @@ class Operator:
         hint, incident = refusal.hint or "", self._scene.outsider.incident
         ways = [" ".join(together.split()) for together in _TYPED.findall(hint)]
         ways += [told for told in (_REPAIR, _MARK, _START) if told in hint]
+        ways += [match[0] for match in _ELSEWHERE.finditer(hint)]
         return [*ways, "put back"] if incident is not None and not incident.overtaken() else ways
 
     def _mend(self, refused: SimulatedRun) -> None:
@@ -439,7 +441,8 @@ class Operator:
             self._scene.settings["repeats"] = "accept"
         back = re.search(r"--from-checkpoint (\d+)", way)
         told = frozenset(setting for flag, setting in WAYS_OUT.items() if flag in way.split())
-        run = self._run_of_last_resort(told, int(back[1]) if back else None)
+        there = _ELSEWHERE.fullmatch(way)
+        run = self._run_of_last_resort(told, int(back[1]) if back else None, there[1] if there else None)
         if run.runtime is not None and outsider.incident is incident:
             outsider.incident = None
 
@@ -470,8 +473,10 @@ class Operator:
             else:
                 return
 
-    def _run_of_last_resort(self, told: frozenset[str], back: int | None) -> SimulatedRun:
+    def _run_of_last_resort(self, told: frozenset[str], back: int | None, there: str | None) -> SimulatedRun:
         host = self._scene.outsider.random.choice(self._scene.hosts)
+        if there is not None:
+            host = next(host for host in self._scene.hosts if host.name == there)
         run = SimulatedRun(self._scene, host, "takeover", from_checkpoint=back, told=told)
         while run.runtime is None and run.alive:
             self._world.sleep(0.5)

@@ -42,7 +42,8 @@ class _Begun:
     """The progress of a start."""
 
     touched: bool = False
-    """It has its own directory, and may open the sink. On HDFS that is the previous run's directory, renamed."""
+    """It may open the sink. Before that it has only made a directory of its own; on HDFS that is the previous run's,
+    renamed."""
     planned: BatchId | None = None
     """The newest batch that the query's own writer may have, None when that is unknown."""
 
@@ -168,7 +169,6 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
     if back is None and outside.may_resume_locally:
         parts.resuming.bring_back()
     resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
-    begun.touched = True
     location.around.step("recovery.directory")
 
     def more(batch: BatchId) -> bool:
@@ -177,6 +177,7 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
 
     if (taken := parts.catching_up.require_no_skips(resumed, more)) is not None:
         begun.planned = None if more(taken.planned) else taken.planned
+    begun.touched = True
     parts.supervision.started(overridden=parts.resuming.go_on(resumed))
     return resumed
 
