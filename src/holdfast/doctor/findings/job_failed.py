@@ -60,7 +60,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
-        Rule(CODE, ("Exception", "Error"), _trace_alone, frequent=True),  # a short text is examined as a whole
+        Rule(CODE, ("Exception", "Error"), _trace_alone, short_only=True),
     ),
     causes=(
         Cause(

@@ -30,5 +30,7 @@ class Rule:
     recognise: Recognise
     frequent: bool = False
     """Healthy jobs write such lines all the time: only a few of them per megabyte are examined."""
+    short_only: bool = False
+    """Its words are everywhere: it only gets events of short texts, which are examined as a whole."""
     samples: int = 3
     """How many per five minutes are kept as evidence."""

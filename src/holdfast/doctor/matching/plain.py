@@ -37,7 +37,8 @@ class PlainNeedles:
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         rare = {needle for rule in rules if not rule.frequent for needle in rule.needles}
         everything = sorted({needle for rule in rules for needle in rule.needles})
-        self._needles = [(needle.encode(), needle in rare) for needle in everything]
+        sought = {needle for rule in rules if not rule.short_only for needle in rule.needles}
+        self._needles = [(needle.encode(), needle in rare) for needle in sorted(sought)]
         self._wanted_by = [
             (needle, [number for number, rule in enumerate(rules) if needle in rule.needles]) for needle in everything
         ]

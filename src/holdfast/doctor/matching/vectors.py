@@ -47,16 +47,16 @@ class VectorNeedles:
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         rare = {needle for rule in rules if not rule.frequent for needle in rule.needles}
         everything = sorted({needle for rule in rules for needle in rule.needles})
-        self._is_rare = np.array([needle in rare for needle in everything], dtype=bool)
+        sought = sorted({needle for rule in rules if not rule.short_only for needle in rule.needles})
+        self._is_rare = np.array([needle in rare for needle in sought], dtype=bool)
         self._wanted_by = [
             [number for number, rule in enumerate(rules) if needle in rule.needles] for needle in everything
         ]
-        self._database = hyperscan.Database() if everything else None
-        if self._database is not None:
-            self._database.compile(expressions=[needle.encode() for needle in everything], literal=True)
+        self._in_texts = _database(everything)
+        self._in_windows = self._in_texts if sought == everything else _database(sought)
 
     def lines_of(self, window: Window) -> tuple[Sequence[int], Sequence[int]]:
-        needles, ends = self._found(window.data)
+        needles, ends = _found(self._in_windows, window.data)
         starts = np.asarray(window.starts)
         lines = np.searchsorted(starts, np.array(ends, dtype=np.int64) - 1, side="right") - 1
         rare = self._is_rare[np.array(needles, dtype=np.int64)]
@@ -64,21 +64,30 @@ class VectorNeedles:
         return with_rare.tolist(), np.setdiff1d(lines[~rare], with_rare).tolist()
 
     def rules_for(self, text: str) -> Sequence[int]:
-        needles, _ = self._found(text.encode("utf-8", "replace"))
+        needles, _ = _found(self._in_texts, text.encode("utf-8", "replace"))
         return sorted({number for needle in needles for number in self._wanted_by[needle]})
 
-    def _found(self, data: bytes | memoryview) -> tuple[list[int], list[int]]:
-        """The numbers of needles, and where each ends."""
-        needles: list[int] = []
-        ends: list[int] = []
 
-        def found(needle: int, start: int, end: int, flags: int, context: object) -> None:
-            needles.append(needle)
-            ends.append(end)
+def _database(needles: Sequence[str]) -> hyperscan.Database | None:
+    if not needles:
+        return None
+    database = hyperscan.Database()
+    database.compile(expressions=[needle.encode() for needle in needles], literal=True)
+    return database
 
-        if self._database is not None and data:
-            self._database.scan(cast(bytes, data), match_event_handler=found)  # any buffer will do
-        return needles, ends
+
+def _found(database: hyperscan.Database | None, data: bytes | memoryview) -> tuple[list[int], list[int]]:
+    """The numbers of needles, and where each ends."""
+    needles: list[int] = []
+    ends: list[int] = []
+
+    def found(needle: int, start: int, end: int, flags: int, context: object) -> None:
+        needles.append(needle)
+        ends.append(end)
+
+    if database is not None and data:
+        database.scan(cast(bytes, data), match_event_handler=found)  # any buffer will do
+    return needles, ends
 
 
 @lru_cache(maxsize=8)

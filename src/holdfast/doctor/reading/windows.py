@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import mmap
 
 REACH = 512 * 1024
 """No event is longer; of a longer line, only this much is certain to be examined."""
@@ -98,7 +99,7 @@ def short_window(lines: Sequence[str], numbers: Sequence[int], whole: bytes, lin
 
 def windows(read: Read, start: int, end: int | None, line_starts: LineStarts, size: int = WINDOW) -> Iterator[Window]:
     """`read` gives the bytes from `start - REACH` on, or from 0; `end` None is where they end."""
-    buffer, filled = memoryview(bytearray(size + 2 * REACH)), 0
+    buffer, filled = memoryview(mmap(-1, size + 2 * REACH)), 0  # only what is filled takes memory
     offset, own_start, lines_before = max(0, start - REACH), start, 0
     while True:
         wanted = len(buffer) if end is None else min(len(buffer), end + REACH - offset)
