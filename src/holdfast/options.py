@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     sink_position: Callable[[], int | None] | None
     repeats: Literal["refuse", "accept"]
     plans: Literal["prefer", "require", "off"]
+    publish: Literal["checkpoint", "batch"]
     restart_delay: Duration
     restart_attempts: int
     restart_same_error: int

@@ -98,6 +98,9 @@ class RunSettings:
     plans: Literal["prefer", "require", "off"] = "prefer"
     """For a writer of your own: make what a batch reads durable before the writer sees the batch, so that it can be
     repeated after a lost disk. `prefer`: the batch continues if the home does not answer soon. `require`: it waits."""
+    publish: Literal["checkpoint", "batch"] = "checkpoint"
+    """When holdfast's sinks show a batch to readers: with the checkpoint that contains it, or when it is committed and
+    its plan is durable."""
     restart_delay: Duration = "1s"
     """The delay before the first restart of a failed query; it doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -268,6 +271,7 @@ _CHOICES = {
     "carrier": ("auto", "driver", "executors"),
     "repeats": ("refuse", "accept"),
     "plans": ("prefer", "require", "off"),
+    "publish": ("checkpoint", "batch"),
 }
 _SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink")
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}

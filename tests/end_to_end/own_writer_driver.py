@@ -1,4 +1,5 @@
 """A driver whose query has a writer of its own: numbers, without duplicates, into one of the sinks that people have.
+Or into holdfast's, which then shows every batch: the writers `ours` and `our_files`.
 
 python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files
 python -m tests.end_to_end.own_writer_driver ROOT WRITER read
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.sinks import Delta, Files
 from tests.end_to_end.connectors import DELTA_SETTINGS, SMALL_JVM, delta_jars, iceberg_jars
 from tests.end_to_end.postgres import sql
 
@@ -102,6 +104,19 @@ class Writers:
 
         return frame.writeStream.foreachBatch(write)
 
+    def ours(self, frame: Any) -> Any:
+        return frame
+
+    our_files = ours
+
+    def options_of(self, writer: str) -> dict[str, Any]:
+        """Of `holdfast.run`."""
+        if writer == "transaction":
+            return {"sink_position": self.position}
+        if writer in ("ours", "our_files"):
+            return {"publish": "batch", "sink": Delta(self._out) if writer == "ours" else Files(self._out)}
+        return {}
+
     def position(self) -> int | None:
         """Of `transaction`."""
         from deltalake import DeltaTable
@@ -114,7 +129,9 @@ class Writers:
         from pyspark.sql import SparkSession
 
         spark = SparkSession.builder.getOrCreate()
-        if writer == "iceberg":
+        if writer == "our_files":
+            rows = spark.read.parquet(self._out)
+        elif writer == "iceberg":
             rows = spark.read.format("iceberg").load(TABLE)
         else:
             rows = spark.read.format("json" if writer == "files" else "delta").load(self._out)
@@ -132,9 +149,9 @@ def main(root: Path, writer: str, kind: str, source: str) -> None:
             rows = reader.format("json").schema(SCHEMA).option("maxFilesPerTrigger", 2).load(str(root / "in"))
         if kind == "stateful":
             rows = rows.withWatermark("timestamp", "10 seconds").dropDuplicatesWithinWatermark(["value"])
-        return getattr(writers, writer)(rows).trigger(processingTime="0 seconds")
+        built = getattr(writers, writer)(rows)
+        return built.trigger(processingTime="0 seconds") if hasattr(built, "trigger") else built
 
-    position = {"sink_position": writers.position} if writer == "transaction" else {}
     holdfast.run(
         numbers,
         job="numbers",
@@ -143,7 +160,7 @@ def main(root: Path, writer: str, kind: str, source: str) -> None:
         interval="3s",
         identity="the-only-one",
         plans="require",
-        **position,
+        **writers.options_of(writer),
     )
 
 

@@ -1,8 +1,9 @@
 """kill -9 of a driver whose query has a writer of its own, with its disk wiped: the sink has every row once.
 
 Spark's file sink, Delta's, Iceberg's, and functions that merge into Delta, append to it with a transaction id, and
-upsert into PostgreSQL. Delta and Iceberg run under the newest Spark that they exist for. A kill takes about half a
-minute on an idle machine. `make long` has a few, `make torture` all: `HOLDFAST_KILLS` of each.
+upsert into PostgreSQL; and holdfast's own sinks where they show every batch, and take none back. Delta and Iceberg run
+under the newest Spark that they exist for. A kill takes about half a minute on an idle machine. `make long` has a few,
+`make torture` all: `HOLDFAST_KILLS` of each.
 """
 
 import json
@@ -20,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.compat.environments import interpreter_of
 from tests.end_to_end.connectors import DELTA_SPARK, ICEBERG_SPARK
@@ -39,6 +41,7 @@ CASES = [
     ("files", "stateless", "rate"),
     ("postgres", "stateful", "files"),
     ("delta", "stateful", "rate"),
+    ("ours", "stateful", "rate"),
 ]
 if TORTURE:
     CASES += [
@@ -51,6 +54,8 @@ if TORTURE:
         ("merge", "stateless", "files"),
         ("transaction", "stateful", "files"),
         ("transaction", "stateless", "rate"),
+        ("ours", "stateless", "files"),
+        ("our_files", "stateful", "files"),
     ]
 
 
@@ -64,6 +69,7 @@ class Story:
     def __init__(self, root: Path, writer: str, kind: str, source: str, postgres: str) -> None:
         self.root = root
         self.log = root / "driver.log"
+        self.merges = writer == "merge"
         self._writer = writer
         self._arguments = [str(root), writer, kind, source]
         python = python_for(writer)
@@ -94,6 +100,8 @@ class Story:
 
     def rows(self) -> list[int]:
         """What readers of the sink see."""
+        if self._writer == "ours":
+            return sorted(DeltaTable(str(self.root / "out")).to_pyarrow_table()["value"].to_pylist())
         if self._writer == "postgres":
             return [int(line) for line in sql(self.postgres, "SELECT value FROM numbers ORDER BY value;").split()]
         command = self._command(str(self.root), self._writer, "read")
@@ -183,4 +191,7 @@ def _kill_again_and_again(story: Story, chance: random.Random) -> None:
         driver.end(signal.SIGTERM)
     found = story.rows()
     assert found == list(range(found[-1] + 1))
+    log = (story.root / "out" / "_delta_log").glob("*.json")
+    taken_back = [path.name for path in log if '"remove"' in path.read_text()]
+    assert story.merges or not taken_back, "rows were taken back from readers"
     assert "repeating" in story.log.read_text()

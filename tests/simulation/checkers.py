@@ -22,6 +22,7 @@ import msgspec
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.plans.plan import decode_plan
 from holdfast.repository.collection import is_of_earlier_run
 from holdfast.repository.entries import (
     AnyEntry,
@@ -39,6 +40,7 @@ from holdfast.repository.entries import (
     SavepointNamed,
     WentBack,
 )
+from holdfast.repository.lines import batch_of
 from holdfast.repository.names import is_plan
 from tests.simulation.store import Disk
 from tests.simulation.world import Process, Violation, World
@@ -70,6 +72,8 @@ class Checkers:
         self._world = world
         self._disk = disk
         self._state_problem = state_problem
+        self.shows_batches = False
+        """Readers may see a batch before a checkpoint has it, once its plan is durable."""
         self._entries: dict[int, AnyEntry] = {}
         self._void: dict[int, Process | None] = {}
         """Entries in places that a fold has emptied, with who relies on them: they do not hold."""
@@ -576,6 +580,9 @@ class Checkers:
             if id in self.completed and (upto is None or self.completed[id][0].barrier_batch_id > upto)
         ]
         # Who is astray may have said so in the home that was there before.
+        # What was shown batch by batch behind the newest checkpoint is in none that is abandoned.
+        asked = self.shows_batches and self._went_to is not None and self.completed[self._went_to[1]][0]
+        abandoned = abandoned or (asked and asked.barrier_batch_id == upto)
         allowed = abandoned or process in self.may_take_back | self._astray.keys() or self._disk.ever_damaged
         self.require(bool(allowed), f"{process.name} takes back what readers saw after batch {upto}, and nobody asked")
 
@@ -593,8 +600,14 @@ class Checkers:
             for id, end in self._ends.items()
             if self.completed[id][0].barrier_batch_id == upto and id not in abandoned
         }
+        if self.shows_batches:
+            ends |= {end for batch, end in self._planned_ends() if batch == upto}
         right = count in ends or self._disk.ever_damaged
         self.require(right, f"{count} rows are visible at batch {upto}, checkpoints say {ends}")
+
+    def _planned_ends(self) -> list[tuple[BatchId, int]]:
+        """Of every batch that the home has a plan of: how many rows it and those before it have."""
+        return [(batch_of(key), int(decode_plan(key, data).offsets)) for key, data in self.plans()]
 
     def _require_exact(self, table: Table, upto: BatchId | None) -> int:
         """Each row once and in order, but for those that others took out; how many there are with those."""

@@ -21,7 +21,7 @@ from holdfast.coordination.lifecycle import Signal
 from holdfast.errors import Fenced, StorageError
 from holdfast.identifiers import AttemptId, Sequence
 from holdfast.plans import replay
-from holdfast.plans.log import PlanLog
+from holdfast.plans.log import PlanLog, Standing
 from holdfast.plans.plan import encode_plan
 from holdfast.repository import chain, folding, retention
 from holdfast.repository.blobs import Blobs
@@ -43,6 +43,7 @@ from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.commands import copying
 from holdfast.runtime.ownership.watching import Watcher
 from holdfast.runtime.plans import catching_up
+from holdfast.runtime.plans.catching_up import CatchingUp
 from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.query import candidates, causes, query_life
 from holdfast.runtime.query.query_life import QueryLife
@@ -639,7 +640,9 @@ def an_empty_journal_is_a_new_job(patch: Patch) -> None:
 def a_home_that_knows_less_is_believed(patch: Patch) -> None:
     """Epochs are compared by nobody, and what the sink shows beyond the home is taken back."""
     original = memory.agree
-    patch.setattr(comparing, "agree", lambda job, home, state, memories, asked: original(job, home, state, [], asked))
+    patch.setattr(
+        comparing, "agree", lambda job, home, state, memories, asked, planned: original(job, home, state, [], asked)
+    )
     patch.setattr(Consent, "_may_take_back", lambda self, published: True)
     patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
 
@@ -708,6 +711,20 @@ def one_batch_too_many_is_discarded(patch: Patch) -> None:
 @defect(own_writer=1.0, crash=0.02, plans="require")
 def one_batch_too_few_is_discarded(patch: Patch) -> None:
     _shift_discarding(patch, -1)
+
+
+@defect(publish="batch", plans="prefer", before=0.3, crash=0.02)
+def a_batch_is_shown_before_its_plan_is_durable(patch: Patch) -> None:
+    patch.setattr(PlanKeeper, "durable_upto", lambda self, batch: batch)
+
+
+@defect(publish="batch", plans="require", crash=0.02)
+def shown_batches_are_not_repeated(patch: Patch) -> None:
+    original = CatchingUp._read
+    patch.setattr(
+        CatchingUp, "_read", lambda self, *given: original(self, *given) if self._query.sink is None else Standing(())
+    )
+    patch.setattr(PlanKeeper, "_require_own", lambda self, plan, standing: None)
 
 
 def _shift_discarding(patch: Patch, by: int) -> None:

@@ -122,6 +122,7 @@ class Scene:
             "parallelism": draw.choice((1, 2)),
             "scrub": draw.choice(("off", "3s", "10s")),
             "plans": ("prefer", "prefer", "require", "off")[self.world.seed % 4],
+            "publish": "batch" if self.world.seed % 4 < 3 and self.world.seed % 5 < 2 else "checkpoint",
         }
         for host in self.hosts:
             host.has_links = draw.random() < 0.7
@@ -229,6 +230,8 @@ class SimulatedRun:
         self.query.requires_plans = scene.settings["plans"] == "require"
         self._workplace = SimulatedWorkplace(self._world, host, scene.checkers, self.process)
         options = scene.settings | dict.fromkeys(told, True)
+        if scene.own is not None:
+            options |= {"publish": "checkpoint"}
         settings = Settings(**options, on_conflict=on_conflict, from_checkpoint=from_checkpoint)  # type: ignore[arg-type]
         if told:
             scene.checkers.may_take_back.add(self.process)
@@ -548,10 +551,10 @@ class Operator:
         """Nothing that an earlier run left behind outlives the next run that has the home for itself."""
         for run in self._scene.runs:
             self._world.crash(run.process)
-        entries = sum(key.startswith("journal/") for key in self._scene.disk.objects)
+        entries = sum(key.startswith(("journal/", "plans/")) for key in self._scene.disk.objects)
         next_run = self._last_run()
         epoch = self._scene.checkers.epoch_of(next_run.process)
-        # A request to stop may have waited for it; and many entries that a fold stands for go first.
+        # A request to stop may have waited for it; and many entries that a fold stands for go first, and many plans.
         in_time = next_run.lived > 3.0 + 0.03 * max(0, entries - 40)
         if next_run.failure is None and epoch is not None and in_time:
             left = self._scene.checkers.leftovers(epoch)
@@ -666,6 +669,7 @@ def simulate(
     scene = Scene(world, duration, enabled=outside)
     scene.emphasise(emphasis or {})
     scene.settle_outside()
+    scene.checkers.shows_batches = scene.settings["publish"] == "batch"
     if not (scene.clock_jumps or scene.skew or scene.faults.flipped_rest):
         scene.checkers.grace = timedelta(seconds=seconds("grace", scene.settings["grace"]))
     scene.flips, scene.unreadable = scene.faults.flipped_read > 0, scene.dying > 0

@@ -246,7 +246,7 @@ class SimulatedQuery:
         begin = self._begin_of(directory, batch)
         if f"offsets/{batch}" not in directory.files:
             offsets = str(begin + self._world.random.randrange(6)).encode()
-            if self._keep is not None and self.own is not None:
+            if self._keep is not None:
                 self._keep(batch, offsets, lambda: not self._wanted)
             directory.write(f"offsets/{batch}", offsets)
         self._execute(directory, batch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,27 @@ def _run(stamp: Stamp) -> RunStarted:
 
 
 # --- what an entry abandoned ---
+
+
+def test_output_behind_the_newest_barrier_is_no_conflict_where_the_home_has_the_plans_of_it(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run()
+    history.complete(1, batch=3)
+    shows_5 = memory(epoch=1, claim="orders-0", published=BatchId(5))
+    for planned, right in ((BatchId(5), True), (BatchId(6), True), (BatchId(4), False), (None, False)):
+        with nullcontext() if right else pytest.raises(Conflict, match="shows batches up to 5"):
+            agree(JobName("orders"), "file:///home", history.state(), [shows_5], NOTHING, planned)
+
+
+def test_a_run_that_shows_every_batch_may_have_shown_more_than_the_entry_that_gave_it_up_knows(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run(sink="delta:/data", plans="require")
+    history.complete(1, batch=3)
+    history._append(WentBack, chosen=CheckpointId(1), abandoned=(), asked="checkpoint 1", published=BatchId(8))
+    agreed(history.state(), memory(epoch=1, claim="orders-0", published=BatchId(9)))
+    history.complete(2, batch=4)
+    with pytest.raises(Conflict):
+        agreed(history.state(), memory(epoch=1, claim="orders-0", published=BatchId(9)))
 
 
 def test_output_that_an_entry_gave_up_is_no_conflict_until_the_new_line_has_a_checkpoint(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import itertools
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch
@@ -62,7 +62,8 @@ class History:
         retention: Retention | None = None,
         interval_s: float = 0.0,
         state_file: str = "",
-        plans: str = "",
+        sink: str = "",
+        plans: Literal["", "prefer", "require"] = "",
     ) -> FencingEpoch:
         return self.journal.claim(
             lambda stamp: RunStarted(
@@ -75,6 +76,7 @@ class History:
                 retention=retention,
                 interval_s=interval_s,
                 state_file=state_file,
+                sink=sink,
                 plans=plans,
             )
         ).fencing_epoch

@@ -18,6 +18,8 @@ from holdfast.coordination.events import (
     CheckpointRequested,
     CheckpointSealed,
     EntrySettled,
+    OutputPublished,
+    OutputReleased,
     ShardAcknowledged,
     ShardFailed,
 )
@@ -172,6 +174,20 @@ def test_a_checkpoint_whose_entry_is_being_written_is_not_superseded() -> None:
     commands = driven.tell(CheckpointSealed(old))
     assert driven.statistics.completed == 2
     assert of(commands, PublishOutput) == []  # the newer barrier is asked for already
+
+
+# --- what is shown before a checkpoint has it ---
+
+
+def test_released_batches_are_published_one_publication_at_a_time_and_a_checkpoint_of_them_publishes_nothing() -> None:
+    driven = Driven()
+    driven.barrier(0)
+    assert only(driven.tell(OutputReleased(BatchId(0))), PublishOutput).upto == 0
+    driven.barrier(1)
+    assert of(driven.tell(OutputReleased(BatchId(1))), PublishOutput) == []
+    assert only(driven.tell(OutputPublished(BatchId(0))), PublishOutput).upto == 1
+    driven.tell(OutputPublished(BatchId(1)))
+    assert of(driven.complete(driven.begin_periodic(1)), PublishOutput) == []
 
 
 # --- the journal outranks every other opinion ---

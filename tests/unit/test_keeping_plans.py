@@ -234,3 +234,43 @@ def test_plans_are_kept_where_that_is_possible_and_wanted_and_needed(caplog: pyt
     assert "there is no jar" in caplog.text
     with pytest.raises(InvalidSettings, match="there is no jar"):
         mode_of("require", cannot)  # type: ignore[arg-type]
+
+
+def test_who_shows_every_batch_needs_plans_and_a_sink_of_holdfasts() -> None:
+    ours = Query(None, sink="ours")
+    assert mode_of("prefer", ours, "batch") == "prefer"  # type: ignore[arg-type]
+    for wanted, query, why in (
+        ("prefer", Query(None), "has its own writer"),
+        ("off", ours, "plans must not be off"),
+        ("prefer", Query("there is no jar", sink="ours"), "there is no jar"),
+    ):
+        with pytest.raises(InvalidSettings, match=why):
+            mode_of(wanted, query, "batch")  # type: ignore[arg-type]
+
+
+def test_readers_may_see_what_would_be_repeated_as_it_was(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.keep(0)
+    assert kept.keeper.durable_upto(BatchId(0)) == 0
+    kept.store.faults = AWAY
+    kept.keep(1)
+    kept.keep(2)
+    assert kept.keeper.durable_upto(BatchId(2)) == 0, "the plan of batch 1 is late"
+    kept.store.faults = Faults()
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert kept.keeper.durable_upto(BatchId(2)) == 2
+
+
+def test_readers_see_nothing_of_a_run_whose_batch_was_planned_otherwise_before_a_checkpoint_has_it(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.store.faults = AWAY
+    kept.keep(0)
+    assert kept.keeper.durable_upto(BatchId(0)) is None
+    kept.by_another(0, epoch=kept.history.journal.fencing_epoch + 1)
+    kept.store.faults = Faults()
+    kept.keeper.poll()
+    kept.lanes.work()
+    assert kept.keeper.durable_upto(BatchId(0)) is None

@@ -33,7 +33,15 @@ from tests.simulation.world import World
 from tests.unit.coordinating import RULES, SHARDS, Driven, kinds, only
 from tests.unit.work_files import EPOCH, MIB, new_store, shards, write
 
-CALM = {"interval": "2s", "timeout": "20s", "max_concurrent": 1, "retained": 3, "min_pause": "0s", "parallelism": 2}
+CALM = {
+    "interval": "2s",
+    "timeout": "20s",
+    "max_concurrent": 1,
+    "retained": 3,
+    "min_pause": "0s",
+    "parallelism": 2,
+    "publish": "checkpoint",
+}
 
 
 def calm_scene(**settings: object) -> Scene:

@@ -9,7 +9,7 @@ Invariants
 - At most `max_concurrent` checkpoints are in progress, and each ends exactly once, by the table in lifecycle.py.
 - A message about a checkpoint that has ended changes nothing but `stale_messages`, with one exception: the journal
   decides. An entry that exists makes its checkpoint completed.
-- Output is published only up to a barrier whose checkpoint is in the journal.
+- Output is published only up to a barrier whose checkpoint is in the journal, or whose batches were released.
 - Each request is answered exactly once, at the latest by `EndRun`. No command follows `EndRun`.
 """
 
@@ -41,6 +41,7 @@ from holdfast.coordination.events import (
     Event,
     Kind,
     OutputPublished,
+    OutputReleased,
     PlanFailed,
     PublishFailed,
     QueryEnded,
@@ -259,6 +260,9 @@ class Coordinator:
     def _checkpoint_damaged(self, event: CheckpointDamaged, now: float) -> None:
         self._line.damage(event.id)
 
+    def _output_released(self, event: OutputReleased, now: float) -> None:
+        self._commands.extend(self._publishing.want(event.upto))
+
     def _output_published(self, event: OutputPublished, now: float) -> None:
         self._commands.extend(self._publishing.published(event.upto))
 
@@ -285,6 +289,7 @@ class Coordinator:
         CheckpointSealed: _checkpoint_sealed,
         EntrySettled: _entry_settled,
         CheckpointDamaged: _checkpoint_damaged,
+        OutputReleased: _output_released,
         OutputPublished: _output_published,
         PublishFailed: _publish_failed,
         RunFenced: _run_fenced,

@@ -137,6 +137,13 @@ class CheckpointDamaged:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputReleased:
+    """Readers may see batches up to here before a checkpoint has them: they are committed, and their plans durable."""
+
+    upto: BatchId
+
+
+@dataclass(frozen=True, slots=True)
 class OutputPublished:
     upto: BatchId
 
@@ -173,6 +180,7 @@ Event = (
     | CheckpointSealed
     | EntrySettled
     | CheckpointDamaged
+    | OutputReleased
     | OutputPublished
     | PublishFailed
     | RunFenced

@@ -1,4 +1,5 @@
-"""When to publish: always up to the newest completed barrier, one publication at a time, repeated until it works."""
+"""When to publish: always up to the newest barrier that is completed or released, one publication at a time, repeated
+until it works."""
 
 from holdfast.coordination.commands import ClearAlarm, Command, PublishOutput, RaiseAlarm
 from holdfast.coordination.rules import Rules

@@ -159,12 +159,12 @@ class SparkQuery:
         return taken_by(self._built, self._spark, directory, self._sink_position, new_line=new_line)
 
     def plans_refusal(self) -> str | None:
-        assert isinstance(self._built, DataStreamWriter)
         return plans_refusal(self._session(), self._settings.work)
 
     def repeat(self, directory: RunDirectory, steps: Sequence[Repeat]) -> None:
-        session, mode = self._session(), self._settings.output_mode
-        repeat_batches(self._built, mode, directory, steps, lambda: files_of(directory.files, session))
+        session = self._session()
+        self._directory = directory.files
+        repeat_batches(self._writer(), directory, steps, lambda: files_of(directory.files, session))
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None
@@ -273,9 +273,8 @@ class SparkQuery:
         """A checkpoint publishes what this writes to the ledger."""
         assert self._sink is not None
         assert self._directory is not None
-        assert self._supervisor is not None
         self._callback_port = self._callback_port or port_of_this_callback(self._spark.sparkContext)
-        if not self._supervisor.still_owner():
+        if self._supervisor is not None and not self._supervisor.still_owner():
             raise Fenced("another run owns the job now")
         self._step("batch.begin")
         try:

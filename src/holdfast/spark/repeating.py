@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from holdfast.job_log import begin_step, log
@@ -25,10 +24,8 @@ _EVERY = 20
 """Batches between two lines that say how far it is."""
 
 
-def repeat_batches(
-    built: DataFrame | DataStreamWriter, mode: str, directory: RunDirectory, steps: Sequence[Repeat], files: Files
-) -> None:
-    """`mode`: the output mode of a query without a writer of its own. Raises `StartFailed`."""
+def repeat_batches(writer: DataStreamWriter, directory: RunDirectory, steps: Sequence[Repeat], files: Files) -> None:
+    """Raises `StartFailed`."""
     for number, step in enumerate(steps, 1):
         begin_step(f"repeating batch {number} of {len(steps)}")
         if number % _EVERY == 0:
@@ -41,20 +38,19 @@ def repeat_batches(
             case How.LEAVE:
                 return
             case How.DISCARD:
-                _run_once(_discarding(built, mode), directory, step, files)
+                _run_once(_discarding(writer), directory, step, files)
             case How.WRITE:
-                assert isinstance(built, DataStreamWriter)
-                _written_once(built, directory, step, files)
+                _written_once(writer, directory, step, files)
 
 
-def _discarding(built: DataFrame | DataStreamWriter, mode: str) -> DataStreamWriter:
+def _discarding(writer: DataStreamWriter) -> DataStreamWriter:
     """Computes the same, and keeps nothing of it but the state."""
-    frame, own_mode = frame_and_mode(built, mode)
-    return frame.writeStream.format("noop").outputMode(own_mode or "append").trigger(once=True)
+    frame, mode = frame_and_mode(writer, "append")
+    return frame.writeStream.format("noop").outputMode(mode or "append").trigger(once=True)
 
 
 def _written_once(writer: DataStreamWriter, directory: RunDirectory, step: Repeat, files: Files) -> None:
-    """With the user's own writer, which has its own trigger again afterwards."""
+    """With the query's own writer, which has its own trigger again afterwards."""
     trigger = field_of(writer, "trigger")
     writer.trigger(once=True)
     try:

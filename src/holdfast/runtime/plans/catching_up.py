@@ -24,6 +24,7 @@ from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import ways_out
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.recovery import Resumed
+from holdfast.storage.durable import storage_errors
 
 _NO_PLANS = Standing(())
 
@@ -90,6 +91,8 @@ class CatchingUp:
         it."""
         if standing.plans:
             _put_id(directory, standing.plans[0].metadata)
+        if (sink := self._query.sink) is not None:
+            return Taken(sink.describe(), sink.published(), known=True, always_skips=True)
         return self._query.own_writer(directory, new_line=new_line)
 
     def _take_new_id(self, directory: RunDirectory) -> None:
@@ -103,12 +106,12 @@ class CatchingUp:
 
         `packed`: what newer checkpoints hold of it.
         """
-        if self._query.sink is not None:
+        if self._query.sink is not None and self._keeper is None:
             self._repeat_shown(directory, packed)
             return
         barrier = directory.newest_barrier()
         standing = _NO_PLANS if self._keeper is None else self._read(self._keeper, barrier, packed)
-        if self._begins_line(standing):
+        if self._query.sink is None and self._begins_line(standing):
             self._take_new_id(directory)
         if self._keeper is None or (taken := self._taken(directory, standing, new_line=False)) is None:
             return
@@ -121,7 +124,9 @@ class CatchingUp:
             log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
             self._repeat(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
-        self._keeper.begin(directory, newest)
+        # A newer run on this host may have removed the directory meanwhile.
+        with storage_errors(f"read the newest plan in {directory.location}"):
+            self._keeper.begin(directory, newest)
 
     def _repeat_shown(self, directory: RunDirectory, plans: Sequence[Plan]) -> None:
         """Readers see these batches already: they are run for the sake of the state only."""

@@ -43,6 +43,7 @@ _LATE_KEPT = 10_000
 """Plans that wait in memory. Should there be more, the oldest go, and a recovery would find them missing."""
 
 Mode = Literal["prefer", "require"]
+Publish = Literal["checkpoint", "batch"]
 
 
 class PlannedOtherwise(HoldfastError):
@@ -99,6 +100,8 @@ class PlanKeeper:
         self._log: PlanLog | None = None
         self._directory: Directory | None = None
         self._logs: SourceLogs | None = None
+        self._disputed = False
+        """A batch of this run was planned otherwise by another one: what a repetition would give is not what ran."""
         self.newest: Plan | None = None
         """The newest plan that is known to stand in the home."""
 
@@ -107,6 +110,13 @@ class PlanKeeper:
         """The first batch that went on without a durable plan."""
         with self._lock:
             return self._late[0][1].batch_id if self._late else None
+
+    def durable_upto(self, batch: BatchId) -> BatchId | None:
+        """The newest batch up to `batch` that would be repeated as it was, with all before it; None for none."""
+        if self._disputed:
+            return None
+        late = self.late_since
+        return batch if late is None or late > batch else (BatchId(late - 1) if late > 0 else None)
 
     def log(self) -> PlanLog:
         """Of the line that the job is on."""
@@ -275,6 +285,7 @@ class PlanKeeper:
             self._shipping = False
 
     def _tell_conflict(self, plan: Plan, standing: Plan) -> None:
+        self._disputed = True
         message = (
             f"batch {plan.batch_id} ran without a durable plan, and run {standing.fencing_epoch} has planned it "
             "otherwise: the sink of the query's own writer may have rows twice or lack some"
@@ -287,13 +298,19 @@ def _late_entry(lowered: _Lowered) -> MakeEntry:
     return lambda stamp: PlansLate(**stamp, first=lowered.first, last=lowered.last, since=lowered.since)
 
 
-def mode_of(wanted: Literal["prefer", "require", "off"], query: Query) -> Mode | None:
+def mode_of(wanted: Literal["prefer", "require", "off"], query: Query, publish: Publish = "checkpoint") -> Mode | None:
     """None when no plans are kept. Raises `InvalidSettings` when they are required and cannot be."""
-    if wanted == "off" or query.sink is not None:
+    if query.sink is None and publish == "batch":
+        raise InvalidSettings.of("publish", publish, "applies to holdfast's sinks, and the query has its own writer")
+    if wanted == "off" and publish == "batch":
+        raise InvalidSettings.of("publish", publish, "needs plans of batches: plans must not be off")
+    if wanted == "off" or (query.sink is not None and publish == "checkpoint"):
         return None
     why = query.plans_refusal()
     if why is None:
         return wanted
+    if publish == "batch":
+        raise InvalidSettings.of("publish", publish, f"needs plans of batches, which cannot be kept: {why}")
     if wanted == "require":
         raise InvalidSettings.of("plans", wanted, f"the plans of batches cannot be kept: {why}")
     log.warning("the plans of batches are not kept, so a start after a lost disk may be refused: %s", why)

@@ -18,6 +18,7 @@ from holdfast.plans.plan import Plan
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted
 from holdfast.repository.journal import Journal
+from holdfast.repository.state import JobState
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.memory import abandoned_but_shown, covers
 from holdfast.runtime.recovery.recovery import Known, Point
@@ -41,12 +42,15 @@ class Consent:
         looked: SinkState | None,
         older_home: bool = False,
         force: bool = False,
+        planned: Callable[[BatchId | None], BatchId | None] = lambda after: after,
         still_owner: Callable[[], None] = lambda: None,
         say: Callable[..., None] = log.warning,
     ) -> None:
         """`looked` is the sink's record before the claim, None when there is no sink. `older_home`: the user wants the
-        home's newest checkpoint, although the sink shows more. `still_owner` raises `Fenced` when a newer run owns the
-        job: its actions may explain what the sink shows. `say` logs the consequences for a job that resumes."""
+        home's newest checkpoint, although the sink shows more. `planned` returns the newest batch up to which the home
+        has a plan of every batch after the given one, or that one itself. `still_owner` raises `Fenced` when a newer
+        run owns the job: its actions may explain what the sink shows. `say` logs the consequences for a job that
+        resumes."""
         self._query = query
         self._known = known
         self._journal = journal
@@ -54,6 +58,7 @@ class Consent:
         self._looked = looked
         self._older_home = older_home
         self._force = force
+        self._planned = planned
         self._still_owner = still_owner
         self._say = say
         self._opened = False
@@ -114,9 +119,10 @@ class Consent:
         """What the sink shows up to the checkpoint's barrier must be of the checkpoint's own timeline.
 
         A run of another copy of the home may have run those batches again, with other rows in them. Every batch of a
-        checkpoint was staged by the run that made the checkpoint, or by an earlier one.
+        checkpoint was staged by the run that made the checkpoint, or by an earlier one. Of those behind it their plans
+        say that they are the same.
         """
-        sink, durable = self._query.sink, point.durable
+        sink, durable = self._query.sink, _in_checkpoint(point, self._journal.state)
         if sink is None or durable is None or (self.new_place and not self._opened):
             return
         made_by = self._known.made_by(point)
@@ -185,6 +191,8 @@ class Consent:
         sink, durable = self._query.sink, point.durable
         if sink is None or published is None or (durable is not None and published <= durable):
             return
+        if self.may_stay(point, published):
+            return
         if point.abandons is None:
             self.require_may_take_back(sink, published, durable)
         plan = sink.plan_rewind(durable)
@@ -207,6 +215,13 @@ class Consent:
                 "moved them (OPTIMIZE), they stay and will be duplicated: delete them by hand",
                 plan.rows_gone,
             )
+
+    def may_stay(self, point: Point, published: BatchId) -> bool:
+        """Whether what the sink shows behind the checkpoint is repeated as it was, so that nothing is taken back."""
+        if point.abandons is not None or self._older_home:
+            return False
+        planned = self._planned(point.durable)
+        return planned is not None and published <= planned
 
     def require_may_take_back(self, sink: Sink, published: BatchId, durable: BatchId | None) -> None:
         """Raises `Conflict` when nothing explains why the sink shows so much."""
@@ -310,6 +325,14 @@ class Consent:
             + self._back_to("run these batches again", lambda entry: covers(published, entry.barrier_batch_id))
             + f"; or resume without the rows of these batches: --accept-sink{self._together}",
         )
+
+
+def _in_checkpoint(point: Point, state: JobState) -> BatchId | None:
+    """Up to where `point.durable` is in a checkpoint."""
+    newest = state.newest_of_the_line()
+    if newest is None or point.durable is None:
+        return point.durable
+    return min(point.durable, newest.barrier_batch_id)
 
 
 def is_new_place(state: SinkState, lineage: str) -> bool:

@@ -11,8 +11,8 @@ before a claim the journal is compared with the other records:
 A new lineage begins only where no record has another one of that name. A home is used only if its journal has at least
 what the records have. Otherwise it is older than they are: rows that readers have seen would be taken back, or batches
 would run twice. Either is refused with both sides named, unless the user asked for it. Output beyond the newest barrier
-is explained by an entry that abandons those batches, as long as the new timeline has no checkpoint: before it has one,
-the sink is rewound.
+is explained by the plans of those batches, which are repeated as they were, or by an entry that abandons them, as long
+as the new timeline has no checkpoint: before it has one, the sink is rewound.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from holdfast.sinks.protocol import SinkState, fingerprint
 
 _NO_RUN = FencingEpoch(0)
 _NO_ENTRY = Sequence(0)
+_ANY = BatchId(1 << 62)
+"""Newer than every batch."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,16 @@ class Agreement:
     """The run's fencing epoch must exceed this: other places accept only the higher number."""
 
 
-def agree(job: JobName, home: str, state: JobState, memories: Many[Memory], asked: Asked) -> Agreement:
-    """Raises `Conflict` when the user must choose."""
+def agree(
+    job: JobName,
+    home: str,
+    state: JobState,
+    memories: Many[Memory],
+    asked: Asked,
+    planned: BatchId | None = None,
+) -> Agreement:
+    """`planned`: the newest batch that the home has a plan of, with all behind the newest barrier. Raises `Conflict`
+    when the user must choose."""
     known = [memory for memory in memories if memory]
     above = Sequence(max((max(memory.epoch, memory.head) for memory in known), default=0))
     lineage = state.lineage
@@ -102,7 +112,7 @@ def agree(job: JobName, home: str, state: JobState, memories: Many[Memory], aske
         raise _birth(job, home, strangers) if lineage is None else _another_life(job, home, state, strangers)
     # A record without a lineage may be of the other lineage, which the user has decided about.
     ours = [memory for memory in known if memory not in strangers and (memory.life is not None or not strangers)]
-    reasons = {memory.where: why for memory in ours if (why := ahead(state, memory))}
+    reasons = {memory.where: why for memory in ours if (why := ahead(state, memory, planned))}
     if reasons and not asked.older_home:
         raise _older(job, home, state, reasons)
     return Agreement(lineage is None, bool(strangers), bool(reasons), above)
@@ -112,8 +122,8 @@ def _of_another_life(memory: Memory, lineage: str) -> bool:
     return memory.life is not None and memory.life != fingerprint(lineage)
 
 
-def ahead(state: JobState, memory: Memory) -> str | None:
-    """What `memory` has that the journal does not, None when the journal has at least as much."""
+def ahead(state: JobState, memory: Memory, planned: BatchId | None = None) -> str | None:
+    """What `memory` has that the home does not, None when the home has at least as much. `planned` as in `agree`."""
     if memory.epoch > state.fencing_epoch and not _is_before_a_jump(state, memory.epoch):
         return f"knows run {memory.epoch}, the home's newest is run {state.fencing_epoch}"
     if memory.head > state.head:
@@ -121,7 +131,7 @@ def ahead(state: JobState, memory: Memory) -> str | None:
     if (why := _another_run(state, memory)) is not None:
         return why
     durable = newest_barrier(state)
-    if memory.published is not None and not covers(durable, memory.published):
+    if memory.published is not None and not (covers(durable, memory.published) or covers(planned, memory.published)):
         shown = abandoned_but_shown(state)
         if shown is None or memory.published > shown:
             at = "no checkpoint" if durable is None else f"a checkpoint at batch {durable}"
@@ -165,14 +175,22 @@ def covers(durable: BatchId | None, published: BatchId) -> bool:
 def abandoned_but_shown(state: JobState) -> BatchId | None:
     """The newest batch that a sink may still show although an entry abandoned it: the sink is not rewound yet.
 
-    Once the new timeline has a checkpoint, the sink was rewound before it, and an old entry explains nothing.
+    Once the new timeline has a checkpoint, the sink was rewound before it, and an old entry explains nothing. A run
+    that publishes batch by batch may have shown more than the entry knows, until the newer run opened the sink.
     """
     newest = state.newest_of_the_line()
     since = newest.sequence if newest is not None else 0
     entries: list[WentBack | CheckpointCorrupt] = [entry for entry in state.corrupt.values() if entry.passed_over]
     entries += [state.went_back] if state.went_back is not None else []
     batches = [batch for entry in entries if entry.sequence > since for batch in _batches_of(state, entry)]
+    if batches and showed_batches(state):
+        return _ANY
     return max(batches, default=None)
+
+
+def showed_batches(state: JobState) -> bool:
+    """Whether a run of the job has published batch by batch."""
+    return any(run.sink and run.plans for run in state.runs)
 
 
 def may_return(state: JobState, is_dead: Callable[[RunStarted], bool]) -> list[CheckpointCompleted]:

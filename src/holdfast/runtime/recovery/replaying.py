@@ -2,8 +2,8 @@
 
 The checkpoint behind which the job would go back is restored, and the batches that followed it are repeated as they
 were, from their plans. Those are in files of the newer checkpoints, each of which can be read without the rest, and,
-where the query brings its own writer, also in objects of their own. Where one is missing there is no replay: the newer
-checkpoints are passed over, and the sink is rewound.
+where a writer of the query's own or readers see each batch, also in objects of their own. Where one is missing there is
+no replay: the newer checkpoints are passed over, and the sink is rewound.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class Replaying:
         plans: list[Plan] = []
         while (plan := found.get(BatchId(barrier + 1 + len(plans)))) is not None:
             plans.append(plan)
-        if self._shown is not None:
-            return tuple(plan for plan in plans if plan.batch_id <= target)
         after = plans[-1].batch_id if plans else barrier
         if after < target:
             plans += PlanLog(self._store, line_folder(state)).behind(after).plans
+        if self._shown is not None:
+            return tuple(plan for plan in plans if plan.batch_id <= target)
         # By another id of the query a sink knows the batches of another line.
         return tuple(plans) if len({plan.metadata for plan in plans}) == 1 else ()
 

@@ -14,6 +14,7 @@ source are also asked before the claim, about what the journal alone can predict
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import BatchId
@@ -102,7 +103,10 @@ class Resuming:
             self._step("recovery.fenced")
         published = sink.published()
         if published is not None and (resumed.durable is None or published > resumed.durable):
-            consent.require_may_take_back(sink, published, resumed.durable)
+            if consent.may_stay(resumed, published):
+                resumed = replace(resumed, durable=published)
+            else:
+                consent.require_may_take_back(sink, published, resumed.durable)
         align_sink(sink, resumed, new_place=new_place, accept=accept)
         if first:
             self._step("recovery.aligned")

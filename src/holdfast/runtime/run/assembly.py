@@ -33,7 +33,7 @@ from holdfast.runtime.reports.state_reporter import StateFile, StateReporter
 from holdfast.runtime.reports.stuck_watch import StuckWatch
 from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.run.claiming import retention_of
-from holdfast.runtime.run.comparing import Outside
+from holdfast.runtime.run.comparing import Outside, planned_behind
 from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, QueryParts, StorageParts, Threads
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
@@ -214,6 +214,7 @@ def query_parts(
         looked=outside.sink,
         older_home=outside.agreement.older_home,
         force=settings.force,
+        planned=lambda after: planned_behind(location, journal.state, after),
         still_owner=journal.require_standing,
     )
     recovery = Recovery(

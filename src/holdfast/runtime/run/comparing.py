@@ -26,7 +26,17 @@ from holdfast.runtime.job_folder import left_by
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery.consent import Consent, is_new_place
-from holdfast.runtime.recovery.memory import Agreement, Asked, Memory, agree, of_heartbeat, of_sink, of_work
+from holdfast.runtime.recovery.memory import (
+    Agreement,
+    Asked,
+    Memory,
+    agree,
+    covers,
+    of_heartbeat,
+    of_sink,
+    of_work,
+    showed_batches,
+)
 from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
@@ -88,8 +98,10 @@ def compare(location: JobLocation, state: JobState, sink: SinkState | None, desc
     memories = _memories_here(location)
     if sink is not None:
         memories.append(of_sink(described, sink))
-    agreement = agree(location.job, location.home, state, memories, _asked(location))
     newest = state.newest_of_the_line()
+    durable = None if newest is None else newest.barrier_batch_id
+    planned = None if sink is None else _planned_and_shown(location, state, durable, sink.published, described)
+    agreement = agree(location.job, location.home, state, memories, _asked(location), planned)
     new_place = sink is not None and newest is not None and is_new_place(sink, state.lineage or "")
     if new_place and newest is not None and not agreement.new_life:
         _require_no_output(location, state, newest, described)
@@ -139,12 +151,43 @@ def ask_beforehand(
             looked=outside.sink,
             older_home=outside.agreement.older_home,
             force=location.settings.force,
+            planned=lambda after: planned_behind(location, journal.state, after),
             say=log.debug,
         )
         consent.ask(point)
         consent.require_staged(point, lambda: _ledger_as_far_as_readable(known, point))
         if not journal.state.passed_over:  # a passed-over checkpoint may become usable again
             query.look_ahead(_ahead(location, journal.state, known, outside, point))
+
+
+def planned_behind(location: JobLocation, state: JobState, after: BatchId | None) -> BatchId | None:
+    """The newest batch up to which every batch after the given one would be repeated as it was, or that one itself."""
+    if location.settings.publish != "batch" or not showed_batches(state):
+        return after
+    return _newest_plan(location, state, after)
+
+
+def _newest_plan(location: JobLocation, state: JobState, after: BatchId | None) -> BatchId | None:
+    newest = newest_planned(location.store, line_folder(state), BatchId(-1) if after is None else after)
+    return None if newest < 0 else newest
+
+
+def _planned_and_shown(
+    location: JobLocation, state: JobState, durable: BatchId | None, shown: BatchId | None, described: str
+) -> BatchId | None:
+    """As `planned_behind`, where the sink shows more than the newest checkpoint has. Raises `Conflict` when a run that
+    published batch by batch left that, and this one would not."""
+    if shown is None or covers(durable, shown) or not showed_batches(state):
+        return durable
+    planned = _newest_plan(location, state, durable)
+    if location.settings.publish == "batch" or not covers(planned, shown):
+        return planned
+    at = "no checkpoint" if durable is None else f"a checkpoint at batch {durable}"
+    raise Conflict(
+        f"could not start job {location.job!r} on {location.home}: it has {at}, and {described} shows batches up to "
+        f"{shown}, which were published one by one",
+        hint="start it with --publish batch, which repeats them as they were; after a clean stop it can start without",
+    )
 
 
 def _ledger_as_far_as_readable(known: Known, point: Point) -> tuple[StagedBatch, ...]:

@@ -101,7 +101,7 @@ def _claimed(location: JobLocation, query: Query) -> _Claimed:
     leftovers = _stored_manifests(location.store)
     home_id = home_identity(location)
     described = query.sink.describe() if query.sink is not None else ""
-    plans = mode_of(location.settings.plans, query)
+    plans = mode_of(location.settings.plans, query, location.settings.publish)
     return _Claimed(journal, claim(location, journal, outside.agreement, described, plans), outside, home_id, leftovers)
 
 

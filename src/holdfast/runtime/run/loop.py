@@ -26,13 +26,14 @@ from holdfast.coordination.events import (
     CheckpointRequested,
     Event,
     Kind,
+    OutputReleased,
     QueryStarted,
     StopRequested,
     TimePassed,
 )
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.errors import HoldfastError
-from holdfast.identifiers import RequestId
+from holdfast.identifiers import BatchId, RequestId
 from holdfast.job_log import log
 from holdfast.repository.liveness import Liveness
 from holdfast.repository.views import Observation
@@ -76,6 +77,10 @@ class Runtime:
         self._answers: dict[RequestId, Answer] = {}
         self._next_request = 1
         self._next_report = self._next_poll = self._clock.monotonic()
+        self._shows_batches = storage.location.settings.publish == "batch"
+        self._committed: BatchId | None = None
+        """The newest barrier of the directory."""
+        self._released: BatchId | None = None
         self._ending = False
         self._failure: HoldfastError | None = None
         self.status = self._snapshot()
@@ -116,6 +121,7 @@ class Runtime:
         self._storage.history.poll(now)
         self._checkpoints.scrubbing.poll(now, self._directory, busy=not self._checkpoints.checkpointing.idle)
         self._life.poll(may_restart=not self._publisher.busy)
+        self._release()
         self.turn(TimePassed())
 
     def next_deadline(self) -> float:
@@ -179,14 +185,28 @@ class Runtime:
     def _take_resumed(self, item: QueryResumed) -> None:
         resumed = item.resumed
         if item.replaced:
+            self._committed = self._released = None
             self._publisher.resumed_at(resumed.durable)
         self._decide(QueryStarted(replaced=item.replaced, durable=resumed.durable, durable_id=resumed.durable_id))
 
     def _decide(self, event: Event) -> None:
         if isinstance(event, BarrierReached):
             self._checkpoints.headroom.reached(event.batch_id)
+            self._committed = event.batch_id
         for command in self._checkpoints.coordinator.receive(event, self._clock.monotonic()):
             self._perform(command)
+        if isinstance(event, BarrierReached):
+            self._release()
+
+    def _release(self) -> None:
+        """Lets readers see what is committed, as far as it could be repeated as it was."""
+        plans = self._query.plans
+        if not self._shows_batches or plans is None or self._committed is None:
+            return
+        upto = plans.durable_upto(self._committed)
+        if upto is not None and (self._released is None or upto > self._released):
+            self._released = upto
+            self._decide(OutputReleased(upto))
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
         """On the query lane."""
