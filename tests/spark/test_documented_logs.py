@@ -1,6 +1,9 @@
 """What README and docs do with logs: each `holdfast doctor LOGS` and the query of its table end as they say."""
 
+import io
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +21,11 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=str)
-def test_logs_with_something_critical_end_with_1(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logs_with_something_critical_end_with_1(
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pasted = (CASES / "seed-003-magic-number.log").read_bytes()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(pasted)))
     assert main(command.words({"(LOGS|logs/|/var/log/flink/)": str(CASES)})) == 1
     assert "critical" in capsys.readouterr().out
 
