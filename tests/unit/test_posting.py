@@ -175,19 +175,23 @@ def test_a_url_that_nothing_knows_is_refused() -> None:
 def test_the_switch_is_called_while_all_is_well_and_not_in_a_critical_alarm(ends: ExitStack) -> None:
     switch = receiver(ends)
     clock = SystemClock()
-    alarms = Alarms("orders", (), clock, delivery_to, alive=AliveCalls(switch.url, call, clock))
+    calls = AliveCalls(switch.url, call, clock)
+    alarms = Alarms("orders", (), clock, delivery_to, alive=calls)
     ends.callback(lambda: alarms.close(PATIENCE))
-    alarms.look(1000.0)
-    alarms.look(1001.0)
-    switch.wait_for(1)
+
+    def look(at: float) -> int:
+        """How many calls have been answered when the call of this look, if there is one, has returned."""
+        alarms.look(at)
+        calls.wait_until_idle(PATIENCE)
+        return len(switch.taken)
+
+    assert look(1000.0) == 1
+    assert look(1000.0 + EVERY_S - 1) == 1
+    assert look(1000.0 + EVERY_S) == 2
     alarms.raise_alarm("failing", "critical", "it failed", "repair it")
-    alarms.look(1000.0 + 2 * EVERY_S)
+    assert look(1000.0 + 2 * EVERY_S) == 2
     alarms.clear("failing", "repaired")
-    later = 1000.0 + 3 * EVERY_S
-    while len(switch.taken) < 2:  # not before the thread has returned from its first call
-        alarms.look(later)
-    alarms.close(PATIENCE)
-    assert switch.taken == [None, None]
+    assert look(1000.0 + 3 * EVERY_S) == 3
 
 
 def test_a_switch_that_cannot_be_called_is_an_alarm(ends: ExitStack) -> None:
@@ -198,8 +202,7 @@ def test_a_switch_that_cannot_be_called_is_an_alarm(ends: ExitStack) -> None:
     alarms.look(1000.0)
     switch.wait_for_requests(1)
     alarms.close(PATIENCE)
-    while calls.trouble(0.0) is None:
-        pass
+    calls.wait_until_idle(PATIENCE)
     alarms.look(1001.0)
     assert "it answered 503" in alarms.active[UNDELIVERED].message
 

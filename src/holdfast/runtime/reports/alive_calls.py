@@ -31,6 +31,8 @@ class AliveCalls:
         self._thread: threading.Thread | None = None
         self._next = 0.0
         self._called_at: float | None = None
+        self._idle = threading.Event()
+        self._idle.set()
         self._failure: str | None = None
 
     def __repr__(self) -> str:
@@ -38,9 +40,10 @@ class AliveCalls:
 
     def all_is_well(self, now: float) -> None:
         """On the thread that decides: when it hangs, the calls stop."""
-        if now < self._next or self._called_at is not None:
+        if now < self._next or not self._idle.is_set():
             return
         self._next = now + EVERY_S
+        self._idle.clear()
         if self._thread is None:
             self._thread = threading.Thread(target=about_the_same(self._serve), name="holdfast-alive", daemon=True)
             self._thread.start()
@@ -48,6 +51,10 @@ class AliveCalls:
 
     def close(self) -> None:
         self._wanted.put(False)
+
+    def wait_until_idle(self, limit: float) -> bool:
+        """Until no call is wanted or under way; False after this many seconds."""
+        return self._idle.wait(limit)
 
     def trouble(self, now: float) -> str | None:
         return overdue(self._called_at, now) or self._failure
@@ -57,6 +64,7 @@ class AliveCalls:
             self._called_at = self._clock.monotonic()
             self._failure = self._called()
             self._called_at = None
+            self._idle.set()
 
     def _called(self) -> str | None:
         """Why it failed."""
