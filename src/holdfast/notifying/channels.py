@@ -1,9 +1,6 @@
 """Where messages go, by URL: a webhook (`https://`, `http://`), or anything that apprise knows (`slack://`, `mailto://`)."""
 
-import http.client
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,18 +61,20 @@ def shown_url(url: str) -> str:
 
 
 def post_json(url: str, document: Mapping[str, Any]) -> None:
-    request = urllib.request.Request(
-        url, json.dumps(document).encode(), {"Content-Type": "application/json", "User-Agent": f"holdfast/{VERSION}"}
-    )
-    _ask(request)
+    _ask(url, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
 
 def call(url: str) -> None:
     """A GET whose answer must be a success: how services that expect a regular sign of life are called."""
-    _ask(urllib.request.Request(url, headers={"User-Agent": f"holdfast/{VERSION}"}))
+    _ask(url, None, {})
 
 
-def _ask(request: urllib.request.Request) -> None:
+def _ask(url: str, data: bytes | None, headers: dict[str, str]) -> None:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, data, {"User-Agent": f"holdfast/{VERSION}", **headers})
     try:
         with urllib.request.urlopen(request, timeout=ANSWER_S):
             pass

@@ -10,8 +10,6 @@ from typing import Annotated
 import typer
 
 from holdfast.cli.dashboard.guard import Guard, is_loopback
-from holdfast.cli.dashboard.live import Live
-from holdfast.cli.dashboard.server import DashboardServer, Site
 from holdfast.cli.home_reader import HomeReader
 from holdfast.cli.options import Home
 from holdfast.cli.output import print_message
@@ -65,6 +63,9 @@ def dashboard(
 @contextmanager
 def serving(home: str, port: int, address: str, guard: Guard) -> Iterator[int]:
     """The pages of the home, in threads, until the end of the block; the port that they are at."""
+    from holdfast.cli.dashboard.live import Live
+    from holdfast.cli.dashboard.server import DashboardServer, Site
+
     reader = HomeReader(home)
     live = Live(reader)
     try:
