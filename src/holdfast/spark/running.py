@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql.streaming import StreamingQuery
 
@@ -29,6 +29,10 @@ from holdfast.runtime.run.loop import Runtime
 from holdfast.settings import Duration, seconds
 from holdfast.snapshot.carrier import Carrier
 from holdfast.spark.query import SparkQuery, as_holdfast_error
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 _ALARMS_CLOSE_S = 5.0
 """How long the end of a job waits for receivers of alarms."""
@@ -78,7 +82,7 @@ class RunningJob:
     def _repr_html_(self) -> str:
         return self.status()._repr_html_()
 
-    def history(self, form: Literal["pandas", "arrow"] = "pandas") -> Any:
+    def history(self, form: Literal["pandas", "arrow"] = "pandas") -> pandas.DataFrame | pyarrow.Table:
         """Every checkpoint that the journal still holds, newest first, as a table with one row for each."""
         rows = history_rows(self._runtime.observation())
         if form == "pandas":
