@@ -64,6 +64,11 @@ class HomeReader:
             except HoldfastError as error:
                 self._known.pop(name, None)
                 unreadable[name] = error.message
+        if unreadable:
+            try:
+                self._root.children()  # the home may have gone during the round: then no job is to blame
+            except HoldfastError as error:
+                return self._failed(error)
         for gone in self._known.keys() - set(names):
             del self._known[gone]
         self.latest = HomeReading(self.home, self._now(), jobs, unreadable)
