@@ -38,6 +38,9 @@ JobName = NewType("JobName", str)
 
 CONTROL_SHARD = ShardId("control")
 
+HOME_IDENTITY = "home.json"
+"""The one name directly below a home that is no job's (`storage/home_identity.py`)."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NAME_RULE = "must be 1 to 128 letters, digits, '.', '_' or '-', start with a letter or digit, and not contain '..'"
 
@@ -50,7 +53,10 @@ def _checked_name(field: str, value: object) -> str:
 
 def job_name(value: object) -> JobName:
     """A job's name becomes a path in the home and in the work directory, so it must be a plain name."""
-    return JobName(_checked_name("job", value))
+    name = _checked_name("job", value)
+    if name == HOME_IDENTITY:
+        raise InvalidSettings.of("job", value, "is the name of a file in every home")
+    return JobName(name)
 
 
 def identity_name(value: object) -> str:

@@ -305,7 +305,7 @@ def test_a_home_that_does_not_exist_exits_6(tmp_path: Path, capsys: pytest.Captu
     assert not (tmp_path / "nowhere").exists()
 
 
-@pytest.mark.parametrize("job", ["../other", "a/b", "..", ""])
+@pytest.mark.parametrize("job", ["../other", "a/b", "..", "", "home.json"])
 def test_a_job_name_that_is_no_plain_name_exits_2(
     home: Path, history: History, capsys: pytest.CaptureFixture[str], job: str
 ) -> None:

@@ -11,9 +11,10 @@ from datetime import datetime
 import msgspec
 
 from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, OutcomeUnknown
+from holdfast.identifiers import HOME_IDENTITY
 from holdfast.storage.interface import ObjectStore
 
-KEY = "home.json"
+KEY = HOME_IDENTITY
 FORMAT = 1
 
 
