@@ -22,7 +22,7 @@ from holdfast.coordination.events import (
     ShardAcknowledged,
     SnapshotPlanned,
 )
-from holdfast.coordination.rules import Rules
+from holdfast.coordination.limits import Limits
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
 
 Row = tuple[str, str]
@@ -35,7 +35,7 @@ class _Job:
 
     def __init__(self, shards: int) -> None:
         self.shards = tuple(ShardId(f"state/0/{number}") for number in range(shards))
-        self.coordinator = Coordinator(Rules(interval=1.0, timeout=600.0, jitter=0.0), 0.0)
+        self.coordinator = Coordinator(Limits(interval=1.0, timeout=600.0, jitter=0.0), 0.0)
         self.coordinator.receive(QueryStarted(replaced=True), 0.0)
         self.taken = 0
 

@@ -18,14 +18,14 @@ from holdfast.coordination.events import (
     TimePassed,
 )
 from holdfast.coordination.lifecycle import Phase
+from holdfast.coordination.limits import Limits
 from holdfast.coordination.reasons import FailureReason
-from holdfast.coordination.rules import Rules
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
 
 C = TypeVar("C")
 
 SHARDS = (ShardId("control"), ShardId("state/0/0"))
-RULES = Rules(interval=10.0, timeout=100.0, jitter=0.5)
+LIMITS = Limits(interval=10.0, timeout=100.0, jitter=0.5)
 
 
 def only(commands: list[Command], kind: type[C]) -> C:
@@ -39,9 +39,11 @@ def kinds(commands: list[Command]) -> list[str]:
 
 
 class Driven:
-    def __init__(self, rules: Rules = RULES, *, running: bool = True, savepoints: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, limits: Limits = LIMITS, *, running: bool = True, savepoints: frozenset[str] = frozenset()
+    ) -> None:
         self.now = 1000.0
-        self.coordinator = Coordinator(rules, self.now, savepoints=savepoints)
+        self.coordinator = Coordinator(limits, self.now, savepoints=savepoints)
         self.next_id = 1
         if running:
             self.tell(QueryStarted(replaced=True))
@@ -99,7 +101,7 @@ class Driven:
 
 
 UNREACHABLE = FailureReason.STORAGE_UNREACHABLE
-CONCURRENT = replace(RULES, max_concurrent=3)
+CONCURRENT = replace(LIMITS, max_concurrent=3)
 CONTROL, STATE = SHARDS
 
 

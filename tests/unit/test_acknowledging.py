@@ -29,7 +29,7 @@ from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
 from tests.unit.coordinating import (
     CONCURRENT,
     CONTROL,
-    RULES,
+    LIMITS,
     STATE,
     UNREACHABLE,
     Driven,
@@ -63,7 +63,7 @@ def test_a_failed_shard_is_tried_again_and_the_others_are_kept() -> None:
     driven.tell(ShardAcknowledged(ticket, CONTROL))
     assert driven.tell(ShardFailed(ticket, STATE, FailureReason.FILES_VANISHED, "gone")) == []
     deadline = driven.coordinator.next_deadline()
-    assert deadline == driven.now + RULES.shard_backoff(1)
+    assert deadline == driven.now + LIMITS.shard_backoff(1)
     assert driven.wait(deadline - driven.now) == [CopyShards(ticket, (STATE,), again=True)]
     assert kinds(driven.tell(ShardAcknowledged(ticket, STATE))) == ["SealCheckpoint"]
     assert driven.statistics.shard_retries == 1
@@ -105,7 +105,7 @@ def test_an_acknowledgement_makes_the_retry_unnecessary() -> None:
 
 
 def test_a_shard_is_not_tried_again_when_no_time_remains() -> None:
-    driven = Driven(replace(RULES, timeout=5.0))
+    driven = Driven(replace(LIMITS, timeout=5.0))
     ticket = driven.begin_periodic(0)
     driven.advance(ticket, Phase.COPYING)
     driven.now += 4.9

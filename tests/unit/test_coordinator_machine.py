@@ -36,8 +36,8 @@ from holdfast.coordination.events import (
     StopRequested,
     TimePassed,
 )
+from holdfast.coordination.limits import Limits
 from holdfast.coordination.reasons import FailureReason
-from holdfast.coordination.rules import Rules
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 
 SHARDS = tuple(ShardId(f"s{number}") for number in range(3))
@@ -50,10 +50,10 @@ class AnyEvents(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        rules = Rules(
+        limits = Limits(
             interval=5.0, timeout=20.0, min_pause=1.0, max_concurrent=MAX_CONCURRENT, tolerable_failures=4, jitter=0.3
         )
-        self.coordinator = Coordinator(rules, self.now)
+        self.coordinator = Coordinator(limits, self.now)
         self.barrier = -1
         self.requests = 0
         self.asked: set[int] = set()

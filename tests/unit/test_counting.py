@@ -18,7 +18,7 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import RequestId
-from tests.unit.coordinating import RULES, Driven, fail, fail_next, of, only
+from tests.unit.coordinating import LIMITS, Driven, fail, fail_next, of, only
 
 
 def test_failures_in_a_row_are_counted_once_each_and_reset_by_success() -> None:
@@ -33,7 +33,7 @@ def test_failures_in_a_row_are_counted_once_each_and_reset_by_success() -> None:
 
 
 def test_past_the_tolerated_number_the_alarm_is_critical_and_the_pipeline_goes_on() -> None:
-    driven = Driven(replace(RULES, tolerable_failures=1))
+    driven = Driven(replace(LIMITS, tolerable_failures=1))
     assert only(fail_next(driven, 0), RaiseAlarm).severity == "warning"
     for batch in (1, 2, 3):
         commands = fail_next(driven, batch)
@@ -42,7 +42,7 @@ def test_past_the_tolerated_number_the_alarm_is_critical_and_the_pipeline_goes_o
 
 
 def test_on_exceeded_fail_ends_the_run_and_names_the_last_root_cause() -> None:
-    driven = Driven(replace(RULES, tolerable_failures=1, fail_on_exceeded=True))
+    driven = Driven(replace(LIMITS, tolerable_failures=1, fail_on_exceeded=True))
     fail_next(driven, 0)
     ticket = driven.begin_periodic(1)
     end = only(fail(driven, ticket, FailureReason.STORAGE_FULL, "no space left on /mnt"), EndRun)
@@ -53,14 +53,14 @@ def test_on_exceeded_fail_ends_the_run_and_names_the_last_root_cause() -> None:
 
 @pytest.mark.parametrize("reason", FailureReason)
 def test_only_counted_reasons_count_and_only_for_checkpoints(reason: FailureReason) -> None:
-    driven = Driven(replace(RULES, tolerable_failures=0, fail_on_exceeded=True))
+    driven = Driven(replace(LIMITS, tolerable_failures=0, fail_on_exceeded=True))
     driven.barrier(0)
     savepoint = only(driven.tell(CheckpointRequested(RequestId(1), "savepoint", "s")), BeginCheckpoint).ticket
     commands = fail(driven, savepoint, reason)
     assert of(commands, EndRun) == []
     assert only(commands, AnswerRequest).failure[0] is reason
     assert bool(of(fail_next(driven, 1), EndRun)) is True  # a counted one, for comparison
-    other = Driven(replace(RULES, tolerable_failures=0, fail_on_exceeded=True))
+    other = Driven(replace(LIMITS, tolerable_failures=0, fail_on_exceeded=True))
     assert bool(of(fail(other, other.begin_periodic(0), reason), EndRun)) is reason.counted
 
 
@@ -82,7 +82,7 @@ def test_failures_are_retried_with_growing_delay_reset_by_success() -> None:
         delays.append(driven.coordinator.next_deadline() - driven.now)
     assert delays == sorted(delays)
     assert delays[:3] == [5.0, 10.0, 20.0]
-    assert delays[-1] == 4 * RULES.interval
+    assert delays[-1] == 4 * LIMITS.interval
     driven.complete(driven.begin_periodic(9), 9)
     fail_next(driven, 10)
     driven.barrier(11)

@@ -30,7 +30,7 @@ from holdfast.workdir.factory import work_directory
 from tests.simulation.runs import Network, Scene, SimulatedRun
 from tests.simulation.work import SimulatedDirectory
 from tests.simulation.world import World
-from tests.unit.coordinating import RULES, SHARDS, Driven, kinds, only
+from tests.unit.coordinating import LIMITS, SHARDS, Driven, kinds, only
 from tests.unit.work_files import EPOCH, MIB, new_store, shards, write
 
 CALM = {
@@ -165,7 +165,7 @@ def test_seed_004_acknowledgements_later_than_the_time_out_change_nothing_but_ar
 
 
 def test_seed_004_nothing_waits_for_a_slow_finalisation() -> None:
-    driven = Driven(replace(RULES, max_concurrent=2))
+    driven = Driven(replace(LIMITS, max_concurrent=2))
     slow, next_one = driven.begin_periodic(0), driven.begin_periodic(1)
     driven.advance(slow, Phase.SEALING)  # and the home does not answer
     driven.tell(CheckpointBegun(next_one, CheckpointId(2)))
@@ -184,7 +184,7 @@ def test_seed_004_a_state_that_needs_ten_time_outs_to_upload_completes(tmp_path:
     write(work, {f"state/{number}": bytes([number]) * MIB for number in range(10)})
     (plan,) = shards(work)
     blobs = Blobs(store, EPOCH)
-    driven = Driven(replace(RULES, tolerable_failures=100))
+    driven = Driven(replace(LIMITS, tolerable_failures=100))
     expired = 0
     for batch in range(20):
         ticket = driven.begin_periodic(batch)
@@ -195,7 +195,7 @@ def test_seed_004_a_state_that_needs_ten_time_outs_to_upload_completes(tmp_path:
         try:
             copy_shards(work_directory(work), [plan], blobs, lambda already=already: len(store.uploaded) > already)  # type: ignore[misc]
         except Cancelled:
-            aborted = only(driven.wait(RULES.timeout), AbortCheckpoint)
+            aborted = only(driven.wait(LIMITS.timeout), AbortCheckpoint)
             assert aborted.reason is FailureReason.EXPIRED
             blobs.end(ticket)
             expired += 1

@@ -34,7 +34,7 @@ from holdfast.coordination.publishing import PUBLISH_FAILING
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
 from holdfast.runtime.failure_reasons import end_of_run
-from tests.unit.coordinating import CONCURRENT, RULES, SHARDS, Driven, fail, kinds, of, only
+from tests.unit.coordinating import CONCURRENT, LIMITS, SHARDS, Driven, fail, kinds, of, only
 
 # --- publishing ---
 
@@ -108,10 +108,10 @@ def test_stop_waits_for_what_is_under_way_and_for_savepoints_that_were_asked_for
 
 
 def test_the_last_checkpoint_is_tried_a_few_times_then_the_run_ends_with_its_cause() -> None:
-    driven = Driven(replace(RULES, tolerable_failures=9))
+    driven = Driven(replace(LIMITS, tolerable_failures=9))
     driven.barrier(0)
     commands = driven.tell(StopRequested(RequestId(1)))
-    for _ in range(RULES.final_tries):
+    for _ in range(LIMITS.final_tries):
         ticket = only(commands, BeginCheckpoint).ticket
         commands = fail(driven, ticket, FailureReason.STORAGE_FULL, "full")
         if not of(commands, EndRun):
@@ -147,7 +147,7 @@ def test_a_stop_that_cannot_publish_says_so() -> None:
     driven.complete(driven.begin_periodic(0))
     driven.tell(StopRequested(RequestId(1)))
     commands: list[Command] = []
-    for _ in range(RULES.final_tries):
+    for _ in range(LIMITS.final_tries):
         driven.wait((driven.coordinator.next_deadline() or driven.now) - driven.now)
         commands = driven.tell(PublishFailed(BatchId(0), "locked"))
     assert only(commands, EndRun).failure == "the output is not published: locked"
@@ -216,19 +216,19 @@ def test_the_history_is_bounded() -> None:
 
 
 def test_a_stop_does_not_wait_for_a_home_that_is_down_more_often_than_once() -> None:
-    driven = Driven(replace(RULES, tolerable_failures=9))
+    driven = Driven(replace(LIMITS, tolerable_failures=9))
     driven.barrier(0)
     ticket = only(driven.tell(StopRequested(RequestId(1))), BeginCheckpoint).ticket
-    driven.wait(RULES.final_patience)
+    driven.wait(LIMITS.final_patience)
     commands = fail(driven, ticket, FailureReason.STORAGE_UNREACHABLE, "no answer in time")
     cause = "the last checkpoint could not be completed: storage_unreachable: no answer in time"
     assert only(commands, EndRun).failure == cause
 
 
 def test_what_was_under_way_for_long_does_not_take_the_last_checkpoint_its_only_try() -> None:
-    driven = Driven(replace(RULES, tolerable_failures=9))
+    driven = Driven(replace(LIMITS, tolerable_failures=9))
     under_way = driven.begin_periodic(0)
     driven.barrier(1)
     assert driven.tell(StopRequested(RequestId(1))) == []
-    driven.wait(RULES.final_patience)
+    driven.wait(LIMITS.final_patience)
     assert only(driven.complete(under_way), BeginCheckpoint).barrier == BatchId(1)

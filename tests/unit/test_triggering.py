@@ -18,12 +18,12 @@ from holdfast.coordination.events import (
 from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.triggering import DEFERRED
 from holdfast.identifiers import BatchId, CheckpointId, RequestId
-from tests.unit.coordinating import RULES, Driven, fail_next, kinds, of, only
+from tests.unit.coordinating import LIMITS, Driven, fail_next, kinds, of, only
 
 
 @pytest.mark.parametrize(("jitter", "after"), [(0.0, 2.0), (0.5, 6.0), (1.0, 10.0)])
 def test_the_first_trigger_falls_between_min_pause_and_interval(jitter: float, after: float) -> None:
-    driven = Driven(replace(RULES, jitter=jitter, min_pause=2.0))
+    driven = Driven(replace(LIMITS, jitter=jitter, min_pause=2.0))
     driven.barrier(0)
     assert driven.coordinator.next_deadline() == driven.now + after
     assert driven.wait(after - 0.001) == []
@@ -39,7 +39,7 @@ def test_checkpoints_follow_at_the_interval() -> None:
 
 
 def test_min_pause_counts_from_the_end_of_the_last_one() -> None:
-    driven = Driven(replace(RULES, min_pause=8.0))
+    driven = Driven(replace(LIMITS, min_pause=8.0))
     ticket = driven.begin_periodic(0)
     driven.now += 9.0
     driven.complete(ticket, 0)
@@ -69,8 +69,8 @@ def test_a_trigger_before_the_first_batch_is_deferred_not_failed() -> None:
 def test_a_deferral_that_lasts_raises_an_alarm_once_and_clears_it(running: bool) -> None:
     driven = Driven(running=running)
     driven.wait(5.0)
-    assert driven.coordinator.next_deadline() == driven.now + RULES.deferral_alarm()
-    assert driven.wait(RULES.deferral_alarm() - 1) == []
+    assert driven.coordinator.next_deadline() == driven.now + LIMITS.deferral_alarm()
+    assert driven.wait(LIMITS.deferral_alarm() - 1) == []
     alarm = only(driven.wait(1.0), RaiseAlarm)
     assert (alarm.code, alarm.severity) == (DEFERRED, "warning")
     assert ("no batch" if running else "not running") in alarm.message
@@ -80,7 +80,7 @@ def test_a_deferral_that_lasts_raises_an_alarm_once_and_clears_it(running: bool)
 
 
 def test_never_more_than_max_concurrent_and_never_two_of_one_barrier() -> None:
-    driven = Driven(replace(RULES, max_concurrent=2))
+    driven = Driven(replace(LIMITS, max_concurrent=2))
     driven.begin_periodic(0)
     assert driven.wait(50.0) == []  # batch 0 is under way
     driven.barrier(1)
@@ -94,7 +94,7 @@ def test_never_more_than_max_concurrent_and_never_two_of_one_barrier() -> None:
 
 
 def test_a_request_waits_neither_for_the_interval_nor_for_the_back_off() -> None:
-    driven = Driven(replace(RULES, min_pause=9.0))
+    driven = Driven(replace(LIMITS, min_pause=9.0))
     fail_next(driven, 0)
     commands = driven.tell(CheckpointRequested(RequestId(1)))
     ticket = only(commands, BeginCheckpoint).ticket

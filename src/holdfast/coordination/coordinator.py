@@ -57,11 +57,11 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.history import FailureRecord, History
 from holdfast.coordination.lifecycle import Phase, Signal
+from holdfast.coordination.limits import FailureBudget, Limits
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.requests import WaitingRequests
-from holdfast.coordination.rules import FailureBudget, Rules
 from holdfast.coordination.stopping import BeginFinal, End, Stopping
 from holdfast.coordination.triggering import Triggering
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
@@ -74,16 +74,16 @@ _NEVER = float("inf")
 class Coordinator:
     def __init__(
         self,
-        rules: Rules,
+        limits: Limits,
         now: float,
         *,
         last_completed: CheckpointId | None = None,
         savepoints: frozenset[str] = frozenset(),
     ) -> None:
-        self._rules = rules
-        self._budget = FailureBudget(rules.tolerable_failures)
-        self._triggering = Triggering(rules, now)
-        self._publishing = Publishing(rules)
+        self._limits = limits
+        self._budget = FailureBudget(limits.tolerable_failures)
+        self._triggering = Triggering(limits, now)
+        self._publishing = Publishing(limits)
         self._history = History()
         self._history.count(last_completed=last_completed)
         self._savepoints = set(savepoints)
@@ -228,8 +228,8 @@ class Coordinator:
         if pending is None or not pending.fail(event.shard, event.number):
             self._history.stale()
             return
-        retry_at = now + self._rules.shard_backoff(event.number)
-        if event.number >= self._rules.shard_tries or retry_at >= pending.expires_at:
+        retry_at = now + self._limits.shard_backoff(event.number)
+        if event.number >= self._limits.shard_tries or retry_at >= pending.expires_at:
             self._abort(pending, event.reason, event.message, now, shard=event.shard)
         else:
             pending.retry_at(event.shard, retry_at)
@@ -302,7 +302,7 @@ class Coordinator:
             if self._ended:
                 return
             if now >= pending.expires_at:
-                message = f"not complete after {self._rules.timeout:g} s, in phase {pending.phase.value}"
+                message = f"not complete after {self._limits.timeout:g} s, in phase {pending.phase.value}"
                 self._abort(pending, FailureReason.EXPIRED, message, now)
             elif due := pending.due_retries(now):
                 self._commands.append(CopyShards(pending.ticket, due, again=True))
@@ -342,7 +342,7 @@ class Coordinator:
         ticket = Ticket(self._next_ticket)
         self._next_ticket += 1
         self._pending[ticket] = PendingCheckpoint(
-            ticket, kind, name, self._line.barrier, requests, now, now + self._rules.timeout
+            ticket, kind, name, self._line.barrier, requests, now, now + self._limits.timeout
         )
         self._triggering.began(now)
         self._history.count(triggered=self._history.statistics.triggered + 1)
@@ -428,7 +428,7 @@ class Coordinator:
         self._history.count(consecutive_failures=self._budget.consecutive)
         self._triggering.failed(self._budget.consecutive, now)
         exceeded = self._budget.exceeded
-        stops = exceeded and self._rules.fail_on_exceeded
+        stops = exceeded and self._limits.fail_on_exceeded
         brief = self._budget.brief() if stops else f"{self._budget.brief()}; the pipeline keeps running"
         message, hint = self._budget.message(), failure.reason.rule.hint
         self._commands.append(RaiseAlarm(FAILING, "critical" if exceeded else "warning", message, hint, brief))
@@ -461,7 +461,7 @@ class Coordinator:
         if self._pending:
             return
         step = stopping.next_step(
-            self._rules,
+            self._limits,
             now,
             final_is_wanted=self._final_is_wanted(stopping),
             publishing=self._publishing,
@@ -482,7 +482,7 @@ class Coordinator:
     # Queries and replies.
 
     def _has_room(self) -> bool:
-        return len(self._pending) < self._rules.max_concurrent
+        return len(self._pending) < self._limits.max_concurrent
 
     def _under_way(self, barrier: BatchId) -> bool:
         return any(pending.barrier >= barrier for pending in self._pending.values())

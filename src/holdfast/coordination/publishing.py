@@ -2,15 +2,15 @@
 until it works."""
 
 from holdfast.coordination.commands import ClearAlarm, Command, PublishOutput, RaiseAlarm
-from holdfast.coordination.rules import Rules
+from holdfast.coordination.limits import Limits
 from holdfast.identifiers import BatchId
 
 PUBLISH_FAILING = "publish_failing"
 
 
 class Publishing:
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._wanted: BatchId | None = None
         self._done: BatchId | None = None
         self._asked: BatchId | None = None
@@ -45,7 +45,7 @@ class Publishing:
         if upto != self._asked:
             return []
         self._asked, self._done = None, upto
-        cleared = self.failures >= self._rules.publish_alarm_after
+        cleared = self.failures >= self._limits.publish_alarm_after
         self.failures = 0
         commands: list[Command] = [ClearAlarm(PUBLISH_FAILING, f"published up to batch {upto}")] if cleared else []
         return commands + self._ask()
@@ -56,8 +56,8 @@ class Publishing:
         self._asked, self.message = None, message
         self.failures += 1
         if not self._suspended:
-            self._retry_at = now + self._rules.publish_backoff(self.failures)
-        if self.failures != self._rules.publish_alarm_after:
+            self._retry_at = now + self._limits.publish_backoff(self.failures)
+        if self.failures != self._limits.publish_alarm_after:
             return []
         hint = "check the sink; nothing is lost: the output is staged and will be published when the sink works again"
         return [RaiseAlarm(PUBLISH_FAILING, "critical", f"publishing up to batch {upto} fails: {message}", hint)]

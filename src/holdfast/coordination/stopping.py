@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from holdfast.coordination.history import FailureRecord
+from holdfast.coordination.limits import Limits
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
-from holdfast.coordination.rules import Rules
 from holdfast.identifiers import RequestId
 
 
@@ -33,7 +33,7 @@ class Stopping:
 
     def next_step(
         self,
-        rules: Rules,
+        limits: Limits,
         now: float,
         *,
         final_is_wanted: bool,
@@ -42,26 +42,26 @@ class Stopping:
     ) -> BeginFinal | End | None:
         """The next step while no checkpoint is in progress; None means wait."""
         if final_is_wanted:
-            return self._final(rules, now, last_failure)
+            return self._final(limits, now, last_failure)
         if self.savepoint is not None:
             return End(f"there is no committed batch to take savepoint {self.savepoint!r} of")
         if publishing.idle:
             return End(None)
-        if publishing.failures >= rules.final_tries:
+        if publishing.failures >= limits.final_tries:
             return End(f"the output is not published: {publishing.message}")
         return None
 
-    def _final(self, rules: Rules, now: float, last_failure: FailureRecord | None) -> BeginFinal | End | None:
-        if self._exhausted(rules, now):
+    def _final(self, limits: Limits, now: float, last_failure: FailureRecord | None) -> BeginFinal | End | None:
+        if self._exhausted(limits, now):
             cause = f": {last_failure.reason.value}: {last_failure.message}" if last_failure else ""
             message = f"the last checkpoint could not be completed{cause}"
             return End(message, last_failure.reason if last_failure else None)
         if now < self.not_before:
             return None
         self.tries += 1
-        self.not_before = now + rules.shard_backoff(self.tries)
+        self.not_before = now + limits.shard_backoff(self.tries)
         return BeginFinal(self.savepoint)
 
-    def _exhausted(self, rules: Rules, now: float) -> bool:
+    def _exhausted(self, limits: Limits, now: float) -> bool:
         """No further final checkpoint is tried. The first one always is."""
-        return self.tries >= rules.final_tries or (self.tries > 0 and now >= self.asked_at + rules.final_patience)
+        return self.tries >= limits.final_tries or (self.tries > 0 and now >= self.asked_at + limits.final_patience)

@@ -1,16 +1,16 @@
 """When a periodic checkpoint is due, and which alarm is raised while it cannot be taken."""
 
 from holdfast.coordination.commands import ClearAlarm, Command, RaiseAlarm
-from holdfast.coordination.rules import Rules
+from holdfast.coordination.limits import Limits
 
 DEFERRED = "checkpoints_deferred"
 
 
 class Triggering:
-    def __init__(self, rules: Rules, now: float) -> None:
-        self._rules = rules
-        self._next = rules.first_trigger(now)
-        self._last_completed = now - rules.min_pause
+    def __init__(self, limits: Limits, now: float) -> None:
+        self._limits = limits
+        self._next = limits.first_trigger(now)
+        self._last_completed = now - limits.min_pause
         self._backoff_until = now
         self.skipped = False
         self._deferred_since: float | None = None
@@ -18,14 +18,14 @@ class Triggering:
 
     @property
     def time(self) -> float:
-        return max(self._next, self._last_completed + self._rules.min_pause, self._backoff_until)
+        return max(self._next, self._last_completed + self._limits.min_pause, self._backoff_until)
 
     @property
     def deferred(self) -> bool:
         return self._deferred_since is not None
 
     def began(self, now: float) -> None:
-        self._next = now + self._rules.interval
+        self._next = now + self._limits.interval
         self.skipped = False
 
     def completed(self, now: float) -> None:
@@ -34,7 +34,7 @@ class Triggering:
 
     def failed(self, failures: int, now: float) -> None:
         """A failure is retried after its back-off, however long the interval is."""
-        self._backoff_until = now + self._rules.backoff(failures)
+        self._backoff_until = now + self._limits.backoff(failures)
         self._next = min(self._next, self._backoff_until)
 
     def skip(self) -> bool:
@@ -62,4 +62,4 @@ class Triggering:
     def alarm_time(self) -> float:
         if self._deferred_since is None or self._alarmed:
             return float("inf")
-        return self._deferred_since + self._rules.deferral_alarm()
+        return self._deferred_since + self._limits.deferral_alarm()

@@ -3,8 +3,8 @@
 from holdfast.alarm import Receiver
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled
+from holdfast.coordination.limits import Limits
 from holdfast.coordination.reasons import FailureReason
-from holdfast.coordination.rules import Rules
 from holdfast.errors import HomeReplaced
 from holdfast.notifying.channels import call
 from holdfast.repository.blobs import Blobs
@@ -337,8 +337,8 @@ def runtime_of(
     return Runtime(storage, checkpoints, query, life, publisher, threads, finished)
 
 
-def rules_of(settings: RunSettings, jitter: float) -> Rules:
-    return Rules(
+def limits_of(settings: RunSettings, jitter: float) -> Limits:
+    return Limits(
         interval=settings.interval_s,
         timeout=settings.timeout_s,
         min_pause=settings.min_pause_s,
@@ -353,7 +353,7 @@ def _coordinator(storage: StorageParts) -> Coordinator:
     around, state = storage.location.around, storage.journal.state
     restorable = state.restorable()
     return Coordinator(
-        rules_of(storage.location.settings, around.jitter()),
+        limits_of(storage.location.settings, around.jitter()),
         around.clock.monotonic(),
         last_completed=restorable[0].id if restorable else None,
         savepoints=frozenset(entry.name for entry in state.retained() if entry.name),

@@ -9,7 +9,7 @@ DEFERRAL_ALARM_LEAST_S = 60.0
 
 
 @dataclass(frozen=True)
-class Rules:
+class Limits:
     """All durations in seconds."""
 
     interval: float
