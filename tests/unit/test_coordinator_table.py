@@ -12,6 +12,7 @@ from holdfast.coordination.events import (
     EntrySettled,
     Event,
     OutputPublished,
+    OutputReleased,
     PlanFailed,
     PublishFailed,
     QueryEnded,
@@ -148,6 +149,7 @@ RUN_EVENTS: dict[str, Event] = {
     "stop": StopRequested(RequestId(1)),
     "stop with savepoint": StopRequested(RequestId(1), "s"),
     "savepoints known": SavepointsKnown(frozenset({"s"})),
+    "released": OutputReleased(BatchId(1)),
     "published": OutputPublished(BatchId(0)),
     "publish failed": PublishFailed(BatchId(0), "x"),
     "damaged": CheckpointDamaged(CheckpointId(1)),
@@ -155,26 +157,35 @@ RUN_EVENTS: dict[str, Event] = {
 }
 BEGINS = "BeginCheckpoint"
 ABORTS = "AbortCheckpoint RecordOutcome"
+SHOWS = "PublishOutput"
 RUN_EXPECTED = {
     # No query yet.
-    "new": {"old barrier": "", "stop": "EndRun", "stop with savepoint": "EndRun", "fenced": "EndRun"},
+    "new": {
+        "old barrier": "",
+        "stop": "EndRun",
+        "stop with savepoint": "EndRun",
+        "released": SHOWS,
+        "fenced": "EndRun",
+    },
     # The query runs, nothing is due.
     "idle": {
         "savepoint": BEGINS,
         "checkpoint": BEGINS,
         "stop": BEGINS,
         "stop with savepoint": BEGINS,
+        "released": SHOWS,
         "fenced": "EndRun",
         "old barrier": STALE,
     },
     # A checkpoint of batch 0 is under way.
-    "pending": {"ended elsewhere": ABORTS, "fenced": f"{ABORTS} EndRun", "old barrier": STALE},
+    "pending": {"ended elsewhere": ABORTS, "released": SHOWS, "fenced": f"{ABORTS} EndRun", "old barrier": STALE},
     # Everything is durable and published.
     "durable": {
         "checkpoint": "AnswerRequest",
         "savepoint": BEGINS,
         "stop": "EndRun",
         "stop with savepoint": BEGINS,
+        "released": SHOWS,
         "fenced": "EndRun",
         "old barrier": STALE,
     },
@@ -184,6 +195,7 @@ RUN_EXPECTED = {
         "checkpoint": "AnswerRequest",
         "savepoint": "AnswerRequest",
         "stop with savepoint": "AnswerRequest",
+        "released": SHOWS,
         "fenced": f"{ABORTS} EndRun",
         "old barrier": STALE,
     },
