@@ -70,7 +70,8 @@ def left_since(before: dict[str, str]) -> dict[str, str]:
 def _threads() -> dict[str, str]:
     living = {thread: _origin(thread) for thread in threading.enumerate()}
     return {
-        f"thread {thread.ident}": f"{thread.name}, of {origin}"
+        # A new thread may get the number of one that has ended.
+        f"thread {thread.ident}, {thread.name}": f"{thread.name}, of {origin}"
         for thread, origin in living.items()
         if not origin.startswith(_THIRD_PARTIES)
     }

@@ -73,7 +73,10 @@ PLANTED = {
     "socket": ("kept.append(socket.socket())", "socket "),
     "temporary_file": ("os.close(tempfile.mkstemp()[0])", "temporary file "),
     "process": ("kept.append(subprocess.Popen(['sleep', '600']))", "process "),
-    "exception_in_a_thread": ("threading.Thread(target=int, args=('x',)).start()", "PytestUnhandledThreadException"),
+    "exception_in_a_thread": (
+        "raising = threading.Thread(target=int, args=('x',)); raising.start(); raising.join()",
+        "PytestUnhandledThreadException",
+    ),
     "file_that_nobody_closed": ("open(__file__)", "Exception ignored in: <_io.FileIO"),
     "warning": ("warnings.warn('old', DeprecationWarning)", "DeprecationWarning"),
 }
