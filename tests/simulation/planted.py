@@ -312,7 +312,7 @@ def a_blob_is_live_only_until_the_next_checkpoint_completes(patch: Patch) -> Non
     patch.setattr(Blobs, "commit_manifest", commit_manifest)
 
 
-@defect(stall=0.02, crash=0.01)
+@defect(stall=0.03, interval="500ms")
 def the_manifests_of_a_newer_run_are_taken_for_leftovers(patch: Patch) -> None:
     original = Collector._sweep
 
@@ -629,8 +629,8 @@ def the_answer_of_a_gateway_is_believed(patch: Patch) -> None:
 def an_empty_journal_is_a_new_job(patch: Patch) -> None:
     original = memory.agree
 
-    def agree(job: Any, home: Any, state: JobState, memories: Any, asked: Any) -> Any:
-        return original(job, home, state, [] if state.run is None else memories, asked)
+    def agree(job: Any, home: Any, state: JobState, memories: Any, asked: Any, planned: Any = None) -> Any:
+        return original(job, home, state, [] if state.run is None else memories, asked, planned)
 
     patch.setattr(comparing, "agree", agree)
     patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
