@@ -1,4 +1,5 @@
-"""Brings a work directory to where the plans in the home end, before the query goes on with the user's own writer.
+"""Brings a work directory to where the plans in the home end, before the query goes on: with the user's own writer, or
+with a sink of holdfast that shows each batch.
 
 Asked first, when nothing is abandoned yet: can every batch that the writer may have be repeated as it was? Else the
 writer would skip ids under which other rows come, and they would be lost: then the start is refused.
@@ -107,7 +108,6 @@ class CatchingUp:
         `packed`: what newer checkpoints hold of it.
         """
         if self._query.sink is not None and self._keeper is None:
-            self._repeat_shown(directory, packed)
             return
         barrier = directory.newest_barrier()
         standing = _NO_PLANS if self._keeper is None else self._read(self._keeper, barrier, packed)
@@ -127,12 +127,6 @@ class CatchingUp:
         # A newer run on this host may have removed the directory meanwhile.
         with storage_errors(f"read the newest plan in {directory.location}"):
             self._keeper.begin(directory, newest)
-
-    def _repeat_shown(self, directory: RunDirectory, plans: Sequence[Plan]) -> None:
-        """Readers see these batches already: they are run for the sake of the state only."""
-        if plans:
-            log.info("repeating %s published batches, from %s to %s", len(plans), plans[0].batch_id, plans[-1].batch_id)
-            self._query.repeat(directory, repeats(plans, plans[-1].batch_id, stateful=is_stateful(directory)))
 
     def _is_trusted(self, taken: Taken) -> bool:
         """A writer that takes ids again may have got those of a line that was left: its newest one tells nothing."""
