@@ -15,6 +15,7 @@ from holdfast.plans.replay import How, Repeat
 from holdfast.plans.spark_logs import put_in_place
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.plans.catching_up import CatchingUp
+from tests.unit.job_histories import History
 from tests.unit.test_keeping_plans import OFFSETS, Kept
 from tests.unit.test_plans import Folder
 
@@ -127,6 +128,19 @@ def test_a_gap_is_refused_with_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="no plan of batch 2, but one of 3") as refused:
         catching_up(kept, IdempotentWriter(stateful=True, newest=3), "refuse").catch_up(cast(Any, directory))
     assert "--from-checkpoint 2 --repeats accept" in (refused.value.hint or "")
+
+
+def test_a_run_that_slept_is_fenced_not_refused_for_a_gap_that_a_newer_run_has_made(tmp_path: Path) -> None:
+    """The newer run's checkpoints made the first plans needless, and it deleted them (seeds 3985, 40166)."""
+    kept = Kept(tmp_path, "require")
+    successor = History(kept.history.home, attempts="successor")
+    successor.journal.load()
+    successor.run()
+    kept.by_another(6, epoch=successor.journal.fencing_epoch)
+    with pytest.raises(Fenced):
+        catching_up(kept, IdempotentWriter(stateful=True, newest=6), "refuse").catch_up(
+            cast(Any, Directory(tmp_path / "restored"))
+        )
 
 
 def test_a_sink_is_asked_for_the_id_in_the_plans_where_there_is_no_checkpoint(tmp_path: Path) -> None:

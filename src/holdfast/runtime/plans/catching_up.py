@@ -154,12 +154,15 @@ class CatchingUp:
     ) -> list[Plan]:
         following = _following(barrier)
         if standing.broken is not None:
+            # A newer run deletes the plans that its checkpoints made needless: to this one that is a gap.
+            keeper.require_ours(standing.plans)
             raise self._broken(taken, standing.broken, barrier)
         own = standing_offsets(directory, following)
         if own is None:
             return list(standing.plans)
         plans = list(standing.plans) or [keeper.take_along(directory, barrier, own)]
         if plans[0].offsets.encode() != own and taken.newest is not None and taken.newest >= following:
+            keeper.require_ours(plans)
             raise Conflict(
                 f"could not start job {self._job!r}: {taken.writer} has batch {following} already, "
                 f"{directory.location} has planned it one way and run {plans[0].fencing_epoch} another: nobody can "
