@@ -75,6 +75,19 @@ def test_a_savepoint_is_made_answered_and_the_request_removed(desk: Desk) -> Non
     assert read_request(desk.store) is None
 
 
+def test_a_checkpoint_is_made_now_and_answered(desk: Desk) -> None:
+    run = desk.run()
+    run.query.batch()
+    run.wait(0.5)
+    request = desk.request("checkpoint")
+    answered_by(run)
+    answer = desk.answer(request)
+    assert answer.failure is None
+    newest = desk.state.completed[answer.checkpoint]  # type: ignore[index]
+    assert (newest.name, newest.barrier_batch_id) == (None, 0)
+    assert read_request(desk.store) is None
+
+
 def test_the_owner_looks_with_one_get_per_heartbeat_and_never_lists(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

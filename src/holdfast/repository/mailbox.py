@@ -24,7 +24,7 @@ from holdfast.storage.interface import Created, ObjectStore
 KEY = "requests/next.json"
 FORMAT = 1
 
-RequestKind = Literal["savepoint", "delete-savepoint", "stop", "collect"]
+RequestKind = Literal["checkpoint", "savepoint", "delete-savepoint", "stop", "collect"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,6 +100,8 @@ class Serving:
     def _serve(self, request: Request) -> None:
         name, made = request.name, self._made_since(request)
         match request.kind:
+            case "checkpoint":
+                self._post(CheckpointWanted("checkpoint", None, lambda answer: self._reply(_outcome(answer))))
             case "savepoint" if request.checkpoint is not None:
                 self._lanes.submit("journal", lambda: self._on_journal(request))
             case "savepoint" if made is not None:
