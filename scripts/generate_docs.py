@@ -1,4 +1,4 @@
-"""Generates pages of docs/ from the code: failures, coordinator, findings. A test fails when they differ."""
+"""Generates pages of docs/ from the code: see `PAGES`. A test fails when they differ."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from scripts.reference import errors_page, settings
 from tests.doctor.collection import examined
 from tests.doctor.gallery import Pair, gallery
 
@@ -138,7 +139,13 @@ def _code(line: str) -> str:
     return line.removeprefix("# ") if line.startswith("# ") else f"`{line}`"
 
 
-PAGES = {"failures.md": failures, "coordinator.md": coordinator, "findings.md": findings}
+PAGES = {
+    "failures.md": failures,
+    "coordinator.md": coordinator,
+    "findings.md": findings,
+    "settings.md": lambda: settings(_NOTE),
+    "errors.md": lambda: errors_page(_NOTE),
+}
 
 
 def main() -> None:

@@ -8,7 +8,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.alarm import Alarm
-from holdfast.errors import HoldfastError, InvalidSettings
+from holdfast.errors import (
+    CheckpointFailed,
+    Conflict,
+    Corrupt,
+    DamagedJournal,
+    Fenced,
+    FencedByMaintenance,
+    HoldfastError,
+    HomeReplaced,
+    Incompatible,
+    InvalidKey,
+    InvalidSettings,
+    JobFailed,
+    NewerFormat,
+    NotFound,
+    ObjectNotFound,
+    OutcomeUnknown,
+    OwnedByAnotherRun,
+    StopOverdue,
+    StorageDenied,
+    StorageError,
+    StorageFull,
+    StorageNotThere,
+    StorageThrottled,
+    StorageUnreachable,
+)
 from holdfast.settings import Settings
 from holdfast.version import VERSION as __version__
 
@@ -16,7 +41,38 @@ if TYPE_CHECKING:
     from holdfast.spark.api import run, start
     from holdfast.spark.running import RunningJob
 
-__all__ = ["Alarm", "HoldfastError", "RunningJob", "Settings", "__version__", "run", "start"]
+__all__ = [
+    "Alarm",
+    "CheckpointFailed",
+    "Conflict",
+    "Corrupt",
+    "DamagedJournal",
+    "Fenced",
+    "FencedByMaintenance",
+    "HoldfastError",
+    "HomeReplaced",
+    "Incompatible",
+    "InvalidKey",
+    "InvalidSettings",
+    "JobFailed",
+    "NewerFormat",
+    "NotFound",
+    "ObjectNotFound",
+    "OutcomeUnknown",
+    "OwnedByAnotherRun",
+    "RunningJob",
+    "Settings",
+    "StopOverdue",
+    "StorageDenied",
+    "StorageError",
+    "StorageFull",
+    "StorageNotThere",
+    "StorageThrottled",
+    "StorageUnreachable",
+    "__version__",
+    "run",
+    "start",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """The pipelines of README and docs run as they stand there, with places and intervals of the test, and stop well.
 
-Stores and clusters of which the pages speak are local directories and threads here; real ones are in tests/stores,
-tests/cluster.
+Stores, brokers and clusters of which the pages speak are local directories, the rate source and threads here; real ones
+are in tests/stores, tests/end_to_end/test_sources.py and tests/cluster.
 """
 
 import re
@@ -21,10 +21,9 @@ RUNS = [command for command in every_command() if command.name == "run"]
 ASKED = [command for command in every_command() if command.asks_a_running_job]
 QUICK = ["--interval", "1s", "--heartbeat", "500ms", "--trigger", "500ms"]
 """A reader has more time."""
-SNIPPETS = [
-    block for page in PAGES for block in blocks(page) if block.language == "python" and page != ROOT / "README.md"
-]
-README = next(block.text for block in blocks(ROOT / "README.md") if block.language == "python")
+PYTHON = [block for page in PAGES for block in blocks(page) if block.language == "python"]
+README = next(block.text for block in PYTHON if block.page == ROOT / "README.md")
+SNIPPETS = [block for block in PYTHON if block.text != README]
 DEFINED = README.partition("if __name__")[0]
 AROUND = """
 import signal, threading
@@ -57,6 +56,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def with_places(code: str, place: Path) -> str:
     code = code.replace("file:///var/lib/holdfast", f"file://{place / 'home'}").replace("/data/", f"{place}/data/")
+    code = re.sub(r'format\("kafka"\).*?\.load', 'format("rate").load', code)
+    code = code.replace('format("delta")', 'format("parquet")')
+    code = code.replace("s3://bucket/holdfast", f"file://{place / 'home'}").replace("s3a://bucket/", f"{place}/data/")
     return code.replace('interval="10s"', 'interval="1s"')
 
 
