@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from holdfast.cli.dashboard.actions import Actions
 from holdfast.cli.dashboard.command import examine
 from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.dashboard.live import Live
@@ -73,7 +74,9 @@ def dashboard(home: Path, guard: Guard | None = None, looked_at_s: float = 0.2) 
     reader = HomeReader(f"file://{home}")
     live = Live(reader, looked_at_s)
     metrics = metrics_of(lambda: list(reader.latest.jobs.values()))
-    site = Site(live, guard or Guard(frozenset()), metrics, examine)
+    guard = guard or Guard(frozenset())
+    actions = Actions(f"file://{home}", PATIENCE) if guard.actions else None
+    site = Site(live, guard, metrics, examine, actions)
     server = DashboardServer("127.0.0.1", 0, site)
     live.start()
     assert live.wait_for_change(0, PATIENCE) is not None

@@ -3,8 +3,12 @@
 One Chromium for all tests of this file, about 20 seconds in all.
 """
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 
 from holdfast.repository.entries import CheckpointCompleted
 from tests.dashboard.homes import HOSTILE, beat, dashboard, failing, lost, running
+from tests.dashboard.owners import GUARD, TOKEN, owned
 from tests.dashboard.webdriver import Browser, browser
 from tests.stores.processes import installed, required
 from tests.unit.job_histories import History
@@ -64,7 +69,8 @@ def shown(driven: Browser, tmp_path: Path) -> Iterator[Open]:
     orders = running(home, "orders")
     failing(home)
     lost(home)
-    with dashboard(home) as url:
+    with dashboard(home, GUARD) as url:
+        driven.open(f"{url}/?token={TOKEN}")
         yield Open(driven, url, home, orders)
         driven.open("about:blank")
 
@@ -171,6 +177,51 @@ def test_a_home_that_is_away_is_said_and_what_was_read_stays(shown: Open) -> Non
     page.wait_for("return document.querySelector('.away')")
     assert "unreachable since" in page.run("return document.querySelector('.away').textContent")
     assert len(page.run("return [...document.querySelectorAll('#jobs tbody tr')]")) == 3
+
+
+def test_a_checkpoint_and_a_savepoint_are_made_from_the_page(shown: Open) -> None:
+    with owned(shown.orders) as owner:
+        page = shown.page("/jobs/orders")
+        page.run("document.querySelector('.actions button').click()")
+        page.wait_for("return document.querySelector('h1').textContent.startsWith('#41 ')")
+        page = shown.page("/jobs/orders")
+        page.run("document.getElementById('savepoint').value = 'from-the-page'")
+        shown.orders.complete(42, batch=800)
+        page.wait_for("return document.querySelector('#checkpoints tr[data-id=\"42\"]')")
+        owner.next = 43
+        page.run("document.querySelectorAll('.actions button')[1].click()")  # what was typed outlives the change
+        page.wait_for("return document.querySelector('h1').textContent.startsWith('savepoint from-the-page')")
+    assert owner.served == [("checkpoint", None), ("savepoint", "from-the-page")]
+
+
+def test_a_form_of_another_site_does_nothing_though_the_browser_has_the_cookie(shown: Open, tmp_path: Path) -> None:
+    """Another port of this machine: the browser takes it for the same site, and sends the cookie."""
+    (tmp_path / "site").mkdir()
+    action = f"{shown.url}/api/v1/jobs/orders/checkpoints"
+    form = f"<form method=post action={action}><button>win</button></form>"
+    (tmp_path / "site" / "index.html").write_text(f"<!doctype html><title>evil</title>{form}")
+    with owned(shown.orders) as owner, website(tmp_path / "site") as evil:
+        shown.browser.open(f"{evil}/index.html")
+        shown.run("document.querySelector('button').click()")
+        shown.browser.wait_for("return document.body.textContent.includes('comes from another site')")
+    assert owner.served == []
+
+
+@contextmanager
+def website(place: Path) -> Iterator[str]:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(place)))
+    serving = threading.Thread(target=server.serve_forever, args=(0.05,))
+    serving.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        serving.join()
 
 
 def test_nothing_from_a_home_is_run_or_taken_for_html(driven: Browser, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Callable
 
 from holdfast.cli.progress import waiting
 from holdfast.errors import CheckpointFailed, Corrupt, HoldfastError, InvalidSettings, NotFound
@@ -60,10 +61,25 @@ def _asked(
             if isinstance(entry, CheckpointStarted) and name is not None and entry.name == name:
                 show_status(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is in progress")
 
-        asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, on_entry)
-        answered = ask(
-            JobName(seen.job), store, seen.state, kind, name=name, checkpoint=checkpoint, timeout=timeout, asker=asker
-        )
+        return request_of_owner(store, seen, kind, timeout, doing, name=name, checkpoint=checkpoint, on_entry=on_entry)
+
+
+def request_of_owner(
+    store: ObjectStore,
+    seen: Observation,
+    kind: RequestKind,
+    timeout: float,
+    doing: str,
+    *,
+    name: str | None = None,
+    checkpoint: CheckpointId | None = None,
+    on_entry: Callable[[AnyEntry], None] = lambda entry: None,
+) -> RequestAnswered:
+    """The same without a terminal. Raises the owner's failure."""
+    asker = Asker(SystemClock(), time.sleep, current_process(), lambda: uuid.uuid4().hex, on_entry)
+    answered = ask(
+        JobName(seen.job), store, seen.state, kind, name=name, checkpoint=checkpoint, timeout=timeout, asker=asker
+    )
     if answered.failure is not None:
         raise _error(answered.failure, f"could not {doing} of job {seen.job!r} in {seen.home}")
     return answered

@@ -6,11 +6,17 @@ import msgspec
 
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.happenings import happenings
-from holdfast.repository.views import JobList, checkpoint_detail, checkpoint_list
+from holdfast.repository.views import JobList, checkpoint_detail, checkpoint_list, savepoint_list
 from holdfast.showing import masked
 from holdfast.version import VERSION
 
 _CHECKPOINTS = 200
+_DESCRIPTION = "The jobs of one home. Read only, but for the actions where they are switched on."
+_ACTION = "Asks the running job and waits for it. Only with `holdfast dashboard --actions`, and with its token."
+_NAMED = {
+    "schema": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    "example": {"name": "before-upgrade"},
+}
 
 
 def jobs(home: str, judged: list[Judged]) -> JobList:
@@ -26,14 +32,16 @@ def job_document(found: Judged, rest: list[str], limit: int | None) -> Any:
             return checkpoint_list(found.seen, limit or _CHECKPOINTS)
         case ["checkpoints", id] if id.isdigit():
             return checkpoint_detail(found.seen, int(id))
+        case ["savepoints"]:
+            return savepoint_list(found.seen)
         case ["events"]:
             newest = happenings(found.seen.state)[-(limit or _CHECKPOINTS) :]
             return {"job": found.seen.job, "home": found.view.home, "events": [each.document() for each in newest]}
     return None
 
 
-def error(status: int, message: str) -> dict[str, Any]:
-    return {"error": {"message": message, "hint": None, "status": status}}
+def error(status: int, message: str, hint: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": message, "hint": hint, "status": status}}
 
 
 def openapi() -> dict[str, Any]:
@@ -45,15 +53,22 @@ def openapi() -> dict[str, Any]:
     events = {"type": "object", "properties": {"job": {}, "home": {}, "events": {"type": "array", "items": {}}}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "holdfast", "version": VERSION, "description": "The jobs of one home. Read only."},
+        "info": {"title": "holdfast", "version": VERSION, "description": _DESCRIPTION},
         "paths": {
             "/api/v1/jobs": {"get": _operation("The jobs of the home", of["jobs"])},
             "/api/v1/jobs/{job}": {"get": _operation("One job", of["job"], job)},
-            "/api/v1/jobs/{job}/checkpoints": {"get": _operation("Its history", of["checkpoints"], job, limit)},
+            "/api/v1/jobs/{job}/checkpoints": {
+                "get": _operation("Its history", of["checkpoints"], job, limit),
+                "post": _action("A checkpoint now", of["checkpoint"], None, job),
+            },
             "/api/v1/jobs/{job}/checkpoints/{id}": {"get": _operation("One checkpoint", of["checkpoint"], job, id_)},
+            "/api/v1/jobs/{job}/savepoints": {
+                "get": _operation("Its savepoints", of["savepoints"], job),
+                "post": _action("A savepoint now", of["checkpoint"], _NAMED, job),
+            },
             "/api/v1/jobs/{job}/events": {"get": _operation("What happened, oldest first", events, job, limit)},
         },
-        "components": {"schemas": components},
+        "components": {"schemas": components, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
     }
 
 
@@ -65,10 +80,33 @@ def _operation(summary: str, schema: Any, *parameters: Any) -> dict[str, Any]:
     return {"summary": summary, "parameters": list(parameters), "responses": answers}
 
 
-def _documents() -> tuple[list[str], list[Any]]:
-    from holdfast.repository.views import CheckpointDetail, CheckpointList, JobView
+def _action(summary: str, schema: Any, body: Any, *parameters: Any) -> dict[str, Any]:
+    answers: dict[str, Any] = {
+        "201": {"description": "made", "content": {"application/json": {"schema": schema}}},
+        "401": {"description": "the token is missing or wrong"},
+        "403": {"description": "a form that does not come from a page of this server"},
+        "404": {"description": "there is no such job"},
+        "405": {"description": "actions are off"},
+        "409": {"description": "the job does not run, is busy, failed to do it, or gave no answer"},
+        "422": {"description": "the name is taken or not valid"},
+        "502": {"description": "the home does not answer"},
+    }
+    asked = {} if body is None else {"requestBody": {"required": True, "content": {"application/json": body}}}
+    shared = {"parameters": list(parameters), "responses": answers, "security": [{"token": []}]}
+    return {"summary": summary, "description": _ACTION, **asked, **shared}
 
-    return ["jobs", "job", "checkpoints", "checkpoint"], [JobList, JobView, CheckpointList, CheckpointDetail]
+
+def _documents() -> tuple[list[str], list[Any]]:
+    from holdfast.repository.views import CheckpointDetail, CheckpointList, JobView, SavepointList
+
+    named = {
+        "jobs": JobList,
+        "job": JobView,
+        "checkpoints": CheckpointList,
+        "checkpoint": CheckpointDetail,
+        "savepoints": SavepointList,
+    }
+    return list(named), list(named.values())
 
 
 _NAMES, _DOCUMENTS = _documents()

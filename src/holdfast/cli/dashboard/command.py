@@ -1,5 +1,7 @@
 """`holdfast dashboard`: the pages of a home, until it is stopped."""
 
+import re
+import secrets
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +17,9 @@ from holdfast.cli.options import Home
 from holdfast.cli.output import print_message
 from holdfast.errors import InvalidSettings
 from holdfast.finding import Finding
+from holdfast.settings import seconds
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 
 Port = Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="0 for any free port.")]
 Address = Annotated[str, typer.Option("--address", metavar="IP", help="Others than loopback need a token.")]
@@ -40,6 +45,12 @@ TrustedHeader = Annotated[
 ]
 
 
+WithActions = Annotated[
+    bool, typer.Option("--actions", help="Allow checkpoints and savepoints from the page; needs a token.")
+]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long an action waits for its job.")]
+
+
 def dashboard(
     home: Home,
     port: Port = 8080,
@@ -47,6 +58,8 @@ def dashboard(
     token: Token = None,
     host_name: HostNames = None,
     trusted_header: TrustedHeader = None,
+    actions: WithActions = False,
+    timeout: Timeout = "10m",
 ) -> None:
     """Serve the web page of a home, its JSON under /api/v1 and its metrics."""
     if not is_loopback(address) and token is None and trusted_header is None:
@@ -54,22 +67,40 @@ def dashboard(
             f"could not serve {address}: anybody who reaches it could read the home's history",
             hint="HOLDFAST_DASHBOARD_TOKEN=…, or --trusted-header NAME behind a proxy that sets it",
         )
+    limit = seconds("timeout", timeout, least=0.1)
+    _check_token(token, actions)
     names = frozenset((host_name or []) + ([] if address in ("0.0.0.0", "::") else [address]))
-    with serving(home, port, address, Guard(names, token, trusted_header)) as bound:
+    guard = Guard(names, token, trusted_header, actions, secrets.token_bytes(32))
+    with serving(home, port, address, guard, limit) as bound:
         print_message(f"the dashboard of {home} is at http://{address}:{bound}/")
         threading.Event().wait()
 
 
+def _check_token(token: str | None, actions: bool) -> None:
+    if actions and token is None:
+        raise InvalidSettings(
+            "could not switch actions on: without a token every program on this machine could use them",
+            hint='HOLDFAST_DASHBOARD_TOKEN="$(openssl rand -hex 16)"',
+        )
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise InvalidSettings(
+            "the token is not valid: it goes through a header, so it takes letters, digits and - . _ ~ + / = only",
+            hint='HOLDFAST_DASHBOARD_TOKEN="$(openssl rand -hex 16)"',
+        )
+
+
 @contextmanager
-def serving(home: str, port: int, address: str, guard: Guard) -> Iterator[int]:
+def serving(home: str, port: int, address: str, guard: Guard, limit: float = 600.0) -> Iterator[int]:
     """The pages of the home, in threads, until the end of the block; the port that they are at."""
+    from holdfast.cli.dashboard.actions import Actions
     from holdfast.cli.dashboard.live import Live
     from holdfast.cli.dashboard.server import DashboardServer, Site
 
     reader = HomeReader(home)
     live = Live(reader)
+    actions = Actions(home, limit) if guard.actions else None
     try:
-        server = DashboardServer(address, port, Site(live, guard, _metrics(reader), examine))
+        server = DashboardServer(address, port, Site(live, guard, _metrics(reader), examine, actions))
     except OSError as error:
         raise InvalidSettings(f"could not listen on {address}:{port}: {error.strerror}", hint="--port N") from error
     live.start()

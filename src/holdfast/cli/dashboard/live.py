@@ -24,6 +24,10 @@ class Live:
         self._version = 0
         self._watchers = 0
         self._over = False
+        self._wanted = 0
+        """Looks that somebody asked for."""
+        self._looked = 0
+        """How many of them have been made."""
         self._reading: HomeReading = reader.latest
         self._jobs: dict[str, Judged] = {}
         self._judged_at: dict[str, float] = {}
@@ -64,6 +68,14 @@ class Live:
             self._changed.wait_for(lambda: self._version != after or self._over, limit)
             return self._version if self._version != after and not self._over else None
 
+    def look_again(self, limit: float = 10.0) -> None:
+        """Read the home now, and return when that is done, or after `limit` seconds."""
+        with self._changed:
+            self._wanted += 1
+            mine = self._wanted
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._looked >= mine or self._over, limit)
+
     @property
     def over(self) -> bool:
         return self._over
@@ -80,21 +92,22 @@ class Live:
             while not self._over:
                 pause = self._looked_at_s if self._watchers else ALONE_S
                 left = begun + pause - time.monotonic()
-                if left <= 0:
+                if left <= 0 or self._wanted > self._looked:
                     return False
                 self._changed.wait(left)
             return True
 
     def _refresh(self) -> None:
+        wanted = self._wanted
         reading = self._reader.refresh()
         jobs = {name: self._judged(name, reading) for name in reading.jobs}
         before = (_fingerprint(self._reading), {name: job.fingerprint for name, job in self._jobs.items()})
         after = (_fingerprint(reading), {name: job.fingerprint for name, job in jobs.items()})
         with self._changed:
-            self._reading, self._jobs = reading, jobs
+            self._reading, self._jobs, self._looked = reading, jobs, wanted
             if before != after:
                 self._version += 1
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     def _judged(self, name: str, reading: HomeReading) -> Judged:
         seen, known, now = reading.jobs[name], self._jobs.get(name), time.monotonic()

@@ -2,6 +2,7 @@
 
 import gzip
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import msgspec
 
-from holdfast.cli.dashboard import api
+from holdfast.cli.dashboard import action_requests, api
+from holdfast.cli.dashboard.action_requests import Action, action_at
+from holdfast.cli.dashboard.actions import Actions, status_of
 from holdfast.cli.dashboard.guard import COOKIE, Guard
 from holdfast.cli.dashboard.live import Live, now
 from holdfast.cli.dashboard.pages.checkpoint import checkpoint_page
@@ -19,7 +22,8 @@ from holdfast.cli.dashboard.pages.compare import compare_page
 from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
-from holdfast.cli.dashboard.pages.layout import error_page
+from holdfast.cli.dashboard.pages.layout import error_page, path_to
+from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
 from holdfast.repository.views import checkpoint_detail
@@ -64,8 +68,11 @@ class Site:
     guard: Guard
     metrics: Callable[[], bytes] | None
     examine: Examine
+    actions: Actions | None = None
+    """None where they are off."""
 
-    def answer(self, path: str, query: dict[str, list[str]]) -> Served:
+    def answer(self, path: str, query: dict[str, list[str]], word: str | None = None) -> Served:
+        """`word` is for the forms of a reader who may act."""
         parts = [unquote(part) for part in path.strip("/").split("/")]
         match parts:
             case [""]:
@@ -79,7 +86,7 @@ class Site:
             case ["api", "v1", *rest]:
                 return self._api(rest, query)
             case ["jobs", name, *rest]:
-                return self._job(name, rest, query)
+                return self._job(name, rest, query, word)
         return self._missing("There is no such page.")
 
     def examined(self, body: bytes) -> Served:
@@ -87,16 +94,43 @@ class Site:
         try:
             report = doctor_report(self.examine(text))
         except HoldfastError as error:
-            return self._page(error_page(self.live.reading, now(), 422, f"{error.message}. {error.hint or ''}"))
+            return self._failed(422, error)
         return self._page(doctor_page(self.live.reading, now(), report))
 
-    def _job(self, name: str, rest: list[str], query: dict[str, list[str]]) -> Served:
+    def act(self, action: Action, *, as_page: bool) -> Served:
+        """Waits for the job. The new checkpoint, or why there is none."""
+        assert self.actions is not None
+        try:
+            if action.savepoint:
+                id = self.actions.savepoint(action.job, action.name or "")
+            else:
+                id = self.actions.checkpoint(action.job)
+        except HoldfastError as error:
+            return self.failed(status_of(error), error, as_page=as_page)
+        self.live.look_again()
+        place = f"{path_to(action.job)}/checkpoints/{id}"
+        if as_page:
+            return Served(303, _HTML, b"", (("Location", place),))
+        made = self._api(["jobs", action.job, "checkpoints", str(id)], {})
+        body = made.body if made.status == 200 else msgspec.json.encode({"id": id})
+        return Served(201, _JSON, body, (("Location", f"/api/v1{place}"),))
+
+    def failed(self, status: int, error: HoldfastError, *, as_page: bool) -> Served:
+        if as_page:
+            return self._failed(status, error)
+        return Served(status, _JSON, msgspec.json.encode(api.error(status, error.message, error.hint)))
+
+    def _failed(self, status: int, error: HoldfastError) -> Served:
+        message = f"{error.message}. {error.hint or ''}"
+        return Served(status, _HTML, error_page(self.live.reading, now(), status, message).encode())
+
+    def _job(self, name: str, rest: list[str], query: dict[str, list[str]], word: str | None) -> Served:
         job = self.live.job(name)
         if job is None:
             return self._missing(f"There is no job {name!r} in this home.")
         match rest:
             case []:
-                return self._page(job_page(self.live.reading, job, now()))
+                return self._page(job_page(self.live.reading, job, now(), word))
             case ["checkpoints", id] if id.isdigit():
                 found = checkpoint_detail(job.seen, int(id))
                 if found is not None:
@@ -173,7 +207,8 @@ class PageHandler(BaseHTTPRequestHandler):
         elif path == "/api/v1/stream":
             self._stream()
         else:
-            self._send(self.site.answer(path, query))
+            guard = self.site.guard
+            self._send(self.site.answer(path, query, guard.form_word if guard.may_act(self._names()) else None))
 
     def do_POST(self) -> None:
         path, _ = self._asked()
@@ -181,12 +216,31 @@ class PageHandler(BaseHTTPRequestHandler):
         self.close_connection = True
         if not self._allowed({}):
             return
-        if path != "/doctor":
-            self._send(Served(405, _JSON, msgspec.json.encode(api.error(405, "actions are off"))))
-        elif not length.isdigit() or int(length) > _LARGEST_TEXT:
-            self._send(Served(413, _JSON, msgspec.json.encode(api.error(413, "more than 4 MiB of text"))))
-        else:
+        action = action_at(path)
+        largest = _LARGEST_TEXT if action is None else action_requests.LARGEST
+        if action is None and path != "/doctor":
+            self._refuse(405, "there is nothing to post to here")
+        elif not length.isdigit() or int(length) > largest:
+            self._refuse(413, f"this takes a body of up to {largest} bytes, with its length")
+        elif action is None:
             self._send(self.site.examined(self.rfile.read(int(length))))
+        else:
+            self._act(action, self.rfile.read(int(length)))
+
+    def _act(self, action: Action, body: bytes) -> None:
+        as_page = "text/html" in self.headers.get("Accept", "")
+        try:
+            action = action_requests.with_body(action, self.headers.get("Content-Type", ""), body)
+        except HoldfastError as error:
+            self._send(self.site.failed(400, error, as_page=as_page))
+            return
+        refused = self.site.guard.action_refusal(self._names(), action.word)
+        if refused is not None:
+            self._refuse(*refused)
+            return
+        what = f"savepoint {action.name}" if action.savepoint else "checkpoint"
+        print_message(f"{self.client_address[0]} asks job {action.job} for a {what}")
+        self._send(self.site.act(action, as_page=as_page))
 
     def _asked(self) -> tuple[str, dict[str, list[str]]]:
         parts = urlsplit(self.path)
@@ -194,11 +248,18 @@ class PageHandler(BaseHTTPRequestHandler):
 
     def _allowed(self, query: dict[str, list[str]]) -> bool:
         given = query.get("token", [None])[0]
-        headers = {name.title(): value for name, value in self.headers.items()}
-        refused = self.site.guard.refusal(self.command, headers, given)
+        refused = self.site.guard.refusal(self.command, self._names(), given)
         if refused is not None:
-            self._send(Served(refused[0], _JSON, msgspec.json.encode(api.error(*refused))))
+            self._refuse(*refused)
         return refused is None
+
+    def _names(self) -> dict[str, str]:
+        """The headers. One that comes twice has no value that could be trusted."""
+        twice = {name for name, count in Counter(map(str.title, self.headers.keys())).items() if count > 1}
+        return {name.title(): value for name, value in self.headers.items() if name.title() not in twice}
+
+    def _refuse(self, status: int, message: str) -> None:
+        self._send(Served(status, _JSON, msgspec.json.encode(api.error(status, message))))
 
     def _enter(self, path: str) -> None:
         """The token moves from the address, which others may see, to a cookie, which scripts cannot read."""

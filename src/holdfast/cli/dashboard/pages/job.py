@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from holdfast.cli import figures
 from holdfast.cli.dashboard.charts import Mark, bars
+from holdfast.cli.dashboard.guard import FORM_WORD
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import (
@@ -31,7 +32,8 @@ _POINTS = 120
 _ROWS = 100
 
 
-def job_page(reading: HomeReading, job: Judged, now: datetime) -> str:
+def job_page(reading: HomeReading, job: Judged, now: datetime, form_word: str | None = None) -> str:
+    """`form_word` makes a form of this page an action; None for a reader who may not act."""
     view = job.view
     mark, word = STATES[view.state]
     owner = view.owner
@@ -41,6 +43,7 @@ def job_page(reading: HomeReading, job: Judged, now: datetime) -> str:
         title,
         tag("p", "Owner ", owned, (" since ", time_of(owner.started_at)) if owner else None, class_="summary"),
         _facts(job),
+        None if form_word is None else _actions(job, form_word),
         _findings(job.findings),
         _charts(job),
         _restorable(job),
@@ -72,6 +75,30 @@ def _facts(job: Judged) -> Markup:
     if view.ended_at is not None:
         facts.append(("ended", (time_of(view.ended_at), f": {shown(view.ended_reason or '')}")))
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts")
+
+
+def _actions(job: Judged, word: str) -> Markup:
+    """They work without script."""
+    if not job.view.running:
+        return tag("p", "It does not run: there is nobody to ask for a checkpoint.", class_="actions")
+    secret = tag("input", type="hidden", name=FORM_WORD, value=word)
+    name = tag("input", name="name", id="savepoint", required=True, size=16, pattern="[A-Za-z0-9][A-Za-z0-9._-]*")
+    at = f"/api/v1{path_of(job)}"
+    return tag(
+        "section",
+        tag("form", secret, tag("button", "Checkpoint now"), method="post", action=f"{at}/checkpoints"),
+        tag(
+            "form",
+            secret,
+            tag("label", "Savepoint ", name),
+            " ",
+            tag("button", "Create"),
+            method="post",
+            action=f"{at}/savepoints",
+        ),
+        class_="actions",
+        aria_label="Actions",
+    )
 
 
 def _findings(findings: Sequence[Finding]) -> Markup:

@@ -119,7 +119,11 @@ def requests_of(each: CheckpointDetail) -> float | None:
 
 
 def path_of(job: Judged) -> str:
-    return f"/jobs/{quote(job.view.job)}"
+    return path_to(job.view.job)
+
+
+def path_to(name: str) -> str:
+    return f"/jobs/{quote(name)}"
 
 
 def iso(at: datetime) -> str:

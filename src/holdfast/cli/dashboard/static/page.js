@@ -70,6 +70,9 @@ document.addEventListener("keydown", (event) => {
     document.getElementById("filter").focus();
   }
 });
+document.addEventListener("submit", (event) => {
+  if (event.target.closest(".actions")) event.target.querySelector("button").textContent = "Waiting for the job…";
+});
 document.addEventListener("change", async (event) => {
   if (event.target.id === "file" && event.target.files[0]) {
     document.getElementById("text").value = await event.target.files[0].text();
@@ -82,8 +85,16 @@ async function renew() {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const filter = document.getElementById("filter")?.value;
   const focused = document.activeElement?.id;
+  const typed = [...document.querySelectorAll("#main input[name]")]
+    .filter((each) => each.type !== "hidden" && each.value !== each.defaultValue)
+    .map((each) => [each.form?.getAttribute("action"), each.name, each.value]);
   const open = [...document.querySelectorAll("details")].map((each) => each.open);
   document.getElementById("main").replaceChildren(...page.getElementById("main").childNodes);
+  for (const [action, name, value] of typed) {
+    const field = [...document.querySelectorAll("#main input[name]")]
+      .find((each) => each.name === name && each.form?.getAttribute("action") === action);
+    if (field) field.value = value;
+  }
   if (filter) document.getElementById("filter").value = filter;
   document.querySelectorAll("details").forEach((each, n) => (each.open = open[n] || false));
   if (focused && focused !== "main") document.getElementById(focused)?.focus();
