@@ -45,7 +45,12 @@ class Command:
 
     @property
     def asks_a_running_job(self) -> bool:
-        return "savepoint create" in self.line and "--from" not in self.line
+        asks = self.name in ("checkpoint", "stop") or "savepoint create" in self.line
+        return asks and "--from" not in self.line
+
+    @property
+    def stops_a_job(self) -> bool:
+        return self.name == "stop" or "--stop" in self.line
 
     @property
     def reads_logs(self) -> bool:

@@ -192,7 +192,7 @@ def test_ten_lines_make_an_exact_table(made: Made, home: Path) -> None:
 
 
 def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tmp_path: Path) -> None:
-    """Every command that README and docs show, but `run` and `demo`, which need Spark, and `top`, which goes on."""
+    """Every command that README and docs show, but those that need Spark or a running job, and `top`, which goes on."""
     bare = made()
     where = {"HOLDFAST_HOME": f"file://{home}", "HOLDFAST_JOB": "orders"}
     (tmp_path / "copy").mkdir()
@@ -211,8 +211,9 @@ def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tm
         ("doctor",),
         ("events",),
         ("watch", "--once"),
+        ("stop",),
     )
-    assert {command.name for command in every_command()} - {"run", "demo", "top"} <= {
+    assert {command.name for command in every_command()} - {"run", "demo", "top", "checkpoint"} <= {
         command[0] for command in commands
     }
     for command in commands:

@@ -27,7 +27,7 @@ def ask_owner(
     store: ObjectStore,
     seen: Observation,
     kind: RequestKind,
-    name: str,
+    name: str | None,
     timeout: float,
     doing: str,
     checkpoint: CheckpointId | None = None,
@@ -37,6 +37,15 @@ def ask_owner(
     if answered.checkpoint is None:
         raise CheckpointFailed(f"could not {doing} of job {seen.job!r}: the run ended without it")
     return answered.checkpoint
+
+
+def ask_for_checkpoint(store: ObjectStore, seen: Observation, timeout: float) -> CheckpointId:
+    return ask_owner(store, seen, "checkpoint", None, timeout, "take a checkpoint")
+
+
+def ask_to_stop(store: ObjectStore, seen: Observation, timeout: float) -> None:
+    """Returns when the run has stopped, its last checkpoint included."""
+    _asked(store, seen, "stop", timeout, "stop")
 
 
 def ask_to_collect(store: ObjectStore, seen: Observation, timeout: float) -> str:
@@ -58,7 +67,7 @@ def _asked(
     with waiting(f"waiting for run {run.fencing_epoch} on {run.host} to {doing}") as show_status:
 
         def on_entry(entry: AnyEntry) -> None:
-            if isinstance(entry, CheckpointStarted) and name is not None and entry.name == name:
+            if isinstance(entry, CheckpointStarted) and kind != "collect" and entry.name == name:
                 show_status(f"checkpoint {entry.id} of batch {entry.barrier_batch_id} is in progress")
 
         return request_of_owner(store, seen, kind, timeout, doing, name=name, checkpoint=checkpoint, on_entry=on_entry)

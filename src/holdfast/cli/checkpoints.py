@@ -10,8 +10,9 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.observing import examine
-from holdfast.cli.options import AsJson, Health, Home, Job
+from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument
 from holdfast.cli.output import answer, plain_table, print_json, print_message, print_table
+from holdfast.cli.reference import one_job
 from holdfast.repository.views import CheckpointDocument, Observation, RestartDocument, checkpoint_list, job_status
 
 if TYPE_CHECKING:
@@ -32,9 +33,16 @@ Limit = Annotated[
 ]
 
 
-def checkpoints(home: Home, job: Job, limit: Limit = None, health: Health = False, as_json: AsJson = False) -> None:
+def checkpoints(
+    home: Home,
+    name: JobArgument = None,
+    job: Job = None,
+    limit: Limit = None,
+    health: Health = False,
+    as_json: AsJson = False,
+) -> None:
     """List the checkpoints of a job, including failures and their reasons."""
-    seen = examine(home, job)
+    seen = examine(home, one_job(name, job))
     if as_json:
         print_json(checkpoint_list(seen, limit))
     else:

@@ -1,10 +1,18 @@
 """Which checkpoint a command means. Pure."""
 
-from holdfast.cli.show import no_such_checkpoint
 from holdfast.errors import InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId, savepoint_name
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.views import Observation, checkpoint_detail
+
+
+def no_such_checkpoint(seen: Observation, id: int) -> NotFound:
+    newest = seen.state.last_checkpoint
+    known = f"its newest is {newest}" if newest else "it has none yet"
+    return NotFound(
+        f"could not find checkpoint {id} of job {seen.job!r} in {seen.home}: {known}",
+        hint=f"holdfast checkpoints --home {seen.home} --job {seen.job}",
+    )
 
 
 def named_checkpoint(seen: Observation, id: int) -> CheckpointCompleted:

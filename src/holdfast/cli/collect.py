@@ -14,10 +14,11 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.collection_report import document_of, print_document, with_local
 from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, Home, Job, OnConflict
+from holdfast.cli.options import AsJson, Home, Job, JobArgument, OnConflict
 from holdfast.cli.output import print_json, print_message
 from holdfast.cli.owning import owning
 from holdfast.cli.progress import count_progress
+from holdfast.cli.reference import one_job
 from holdfast.errors import InvalidSettings, StorageError, StorageFull
 from holdfast.repository.entries import Retention
 from holdfast.repository.views import Observation
@@ -61,7 +62,8 @@ Grace = Annotated[
 
 def collect(
     home: Home,
-    job: Job,
+    name: JobArgument = None,
+    job: Job = None,
     dry_run: DryRun = False,
     retained: Retained = None,
     keep_hourly: KeepHourly = None,
@@ -78,6 +80,7 @@ def collect(
     from holdfast.repository.survey import look, plan_collection
     from holdfast.runtime.commands.leftovers import remove
 
+    job = one_job(name, job)
     store = job_store(home, job)
     found = look(store)  # before the claim: manifests do not name their writer
     seen = observe(home, job, store)

@@ -10,10 +10,11 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.choosing import to_restore
 from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
+from holdfast.cli.options import AsJson, CheckpointOption, Home, Job, PointArgument
 from holdfast.cli.output import answer, print_json, print_message
 from holdfast.cli.owning import reporting_environment
 from holdfast.cli.progress import byte_progress
+from holdfast.cli.reference import referred
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import job_name
 from holdfast.repository.entries import CheckpointCompleted
@@ -61,8 +62,9 @@ class CopyDocument(msgspec.Struct, frozen=True, kw_only=True, rename={"home_to":
 
 def copy(
     home: Home,
-    job: Job,
     to: To,
+    point: PointArgument = None,
+    job: Job = None,
     as_job: As = None,
     checkpoint: CheckpointOption = None,
     savepoint: SavepointOption = None,
@@ -76,6 +78,8 @@ def copy(
     """
     from holdfast.runtime.commands.copying import JobHome
 
+    reference = referred(point, job).among(checkpoint, savepoint)
+    job, checkpoint, savepoint = reference.job, reference.checkpoint, reference.savepoint
     if everything and (checkpoint is not None or savepoint is not None):
         raise InvalidSettings("--all excludes --checkpoint and --savepoint", hint="give one of them")
     source = JobHome(job_name(job), home, job_store(home, job))

@@ -9,8 +9,9 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.happenings import Happening, happenings
 from holdfast.cli.observing import job_store
-from holdfast.cli.options import AsJson, Home, Job
+from holdfast.cli.options import AsJson, Home, Job, JobArgument
 from holdfast.cli.output import answer, print_json
+from holdfast.cli.reference import one_job
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import Sequence
 from holdfast.repository.journal import read_entries, read_entries_after
@@ -26,9 +27,16 @@ Every = Annotated[str, typer.Option("--every", metavar="DURATION", help="With --
 
 
 def events(
-    home: Home, job: Job, limit: Limit = _SHOWN, follow: Follow = False, every: Every = "2s", as_json: AsJson = False
+    home: Home,
+    name: JobArgument = None,
+    job: Job = None,
+    limit: Limit = _SHOWN,
+    follow: Follow = False,
+    every: Every = "2s",
+    as_json: AsJson = False,
 ) -> None:
     """Show what happened to a job, oldest first."""
+    job = one_job(name, job)
     pause = seconds("every", every, least=0.1)
     if follow and as_json:
         raise InvalidSettings("--follow and --json exclude each other: --json prints one document", hint="one of them")

@@ -29,6 +29,7 @@ from holdfast.cli import (
     doctor,
     events,
     jobs,
+    requesting,
     restore,
     run,
     savepoint,
@@ -68,6 +69,8 @@ app.command("status")(status.status)
 app.command("checkpoints")(checkpoints.checkpoints)
 app.command("show")(show.show)
 app.command("events")(events.events)
+app.command("checkpoint")(requesting.checkpoint)
+app.command("stop")(requesting.stop)
 app.command("restore")(restore.restore)
 app.command("verify")(verify.verify)
 app.command("collect")(collect.collect)

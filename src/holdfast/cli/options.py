@@ -4,6 +4,15 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.reference import Typed
+
+
+def marked(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    """As `Typed` when the user has typed it."""
+    source = ctx.get_parameter_source(param.name or "")
+    return Typed(value) if value is not None and source is not None and source.name == "COMMANDLINE" else value
+
+
 Home = Annotated[
     str,
     typer.Option(
@@ -15,7 +24,24 @@ Home = Annotated[
     ),
 ]
 Job = Annotated[
-    str, typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="The job's name.")
+    str | None,
+    typer.Option(
+        "--job",
+        envvar="HOLDFAST_JOB",
+        metavar="NAME",
+        show_default=False,
+        callback=marked,
+        help="The job's name, if no argument names it.",
+    ),
+]
+JobArgument = Annotated[
+    str | None, typer.Argument(metavar="JOB", show_default=False, help="The job. Default: that of --job.")
+]
+PointArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="JOB[@ID|@SAVEPOINT]", show_default=False, help="The job and, behind an @, one of its checkpoints."
+    ),
 ]
 Health = Annotated[
     bool, typer.Option("--health", help="Exit with 1 when a finding is critical; warnings do not count.")

@@ -10,10 +10,11 @@ from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.cli import figures
 from holdfast.cli.choosing import to_restore
 from holdfast.cli.observing import job_store, observe
-from holdfast.cli.options import AsJson, CheckpointOption, Home, Job
+from holdfast.cli.options import AsJson, CheckpointOption, Home, Job, PointArgument
 from holdfast.cli.output import answer, print_json
 from holdfast.cli.progress import byte_progress
-from holdfast.errors import Corrupt, NotFound, ObjectNotFound
+from holdfast.cli.reference import referred
+from holdfast.errors import Corrupt, InvalidSettings, NotFound, ObjectNotFound
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.lines import line_folder, plan_key
 from holdfast.repository.names import is_plan
@@ -28,14 +29,20 @@ def _directory(text: str) -> Path:
     return Path(text)
 
 
+DirectoryArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR", show_default=False, parser=_directory, help="The target directory; must be empty or not exist."
+    ),
+]
 To = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--to",
         metavar="DIR",
         show_default=False,
         parser=_directory,
-        help="The target directory; must be empty or not exist.",
+        help="The target directory, if no argument names it.",
     ),
 ]
 SavepointOption = Annotated[
@@ -57,8 +64,10 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
 def restore(
     home: Home,
-    job: Job,
-    to: To,
+    point: PointArgument = None,
+    directory: DirectoryArgument = None,
+    job: Job = None,
+    to: To = None,
     checkpoint: CheckpointOption = None,
     savepoint: SavepointOption = None,
     as_json: AsJson = False,
@@ -70,9 +79,11 @@ def restore(
     from holdfast.workdir.factory import work_directory
     from holdfast.workdir.restorer import restore as restore_checkpoint
 
+    reference = referred(point, job).among(checkpoint, savepoint)
+    job = reference.job
+    target = work_directory(_target(point, directory, to))
     store = job_store(home, job)
-    chosen = to_restore(observe(home, job, store), checkpoint, savepoint)
-    target = work_directory(to)
+    chosen = to_restore(observe(home, job, store), reference.checkpoint, reference.savepoint)
     try:
         manifest = _read_manifest(store, chosen)
         with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:
@@ -94,6 +105,15 @@ def restore(
         print_json(report)
     else:
         _print_report(report)
+
+
+def _target(point: str | None, directory: Path | None, to: Path | None) -> Path:
+    if directory is not None and to is not None:
+        raise InvalidSettings(f"two directories are named: {directory} and --to {to}", hint="give one of them")
+    target = directory or to
+    if target is None:
+        raise InvalidSettings("no target directory is named", hint=f"holdfast restore {point or 'JOB'} DIR")
+    return target
 
 
 def _planned_behind(store: ObjectStore, seen: Observation, chosen: CheckpointCompleted) -> int:

@@ -13,11 +13,12 @@ import typer
 from holdfast.cli import figures
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.observing import examine, job_store, observe
-from holdfast.cli.options import AsJson, Health, Home, Job, OnConflict
+from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument, OnConflict
 from holdfast.cli.output import answer, plain_table, print_json, print_message, print_table
 from holdfast.cli.owning import owning
+from holdfast.cli.reference import named, one_job
 from holdfast.errors import CheckpointFailed, InvalidSettings
-from holdfast.identifiers import CheckpointId, savepoint_name
+from holdfast.identifiers import CheckpointId
 from holdfast.repository.savepoints import (
     delete_savepoint,
     name_checkpoint,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Named, pinned checkpoints.", no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="The savepoint's name.")]
+Name = Annotated[
+    str, typer.Argument(metavar="[JOB@]NAME", show_default=False, help="The savepoint's name, and whose it is.")
+]
 From = Annotated[
     int | None,
     typer.Option("--from", metavar="ID", min=1, show_default=False, help="Name this existing checkpoint."),
@@ -59,7 +62,7 @@ def _savepoint() -> None:
 def create(
     name: Name,
     home: Home,
-    job: Job,
+    job: Job = None,
     existing: From = None,
     stop: Stop = False,
     timeout: Timeout = "10m",
@@ -68,7 +71,7 @@ def create(
 ) -> None:
     """Request one from the running job, or name an existing checkpoint."""
     limit = seconds("timeout", timeout, least=0.1)
-    savepoint_name(name)
+    job, name = named(name, job)
     if existing is not None and stop:
         raise InvalidSettings("--from and --stop exclude each other", hint="a stop takes its own checkpoint")
     store = job_store(home, job)
@@ -116,13 +119,14 @@ def _make(store: ObjectStore, seen: Observation, name: str, limit: float, stop: 
 def delete(
     name: Name,
     home: Home,
-    job: Job,
+    job: Job = None,
     timeout: Timeout = "10m",
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
     """Delete the name; retention then applies to the checkpoint as to any other."""
     limit = seconds("timeout", timeout, least=0.1)
+    job, name = named(name, job)
     store = job_store(home, job)
     seen = observe(home, job, store)
     id = to_be_deleted(seen.state, name).id
@@ -142,8 +146,11 @@ def delete(
 
 
 @app.command("list")
-def list_savepoints(home: Home, job: Job, health: Health = False, as_json: AsJson = False) -> None:
+def list_savepoints(
+    home: Home, name: JobArgument = None, job: Job = None, health: Health = False, as_json: AsJson = False
+) -> None:
     """List the savepoints of a job, newest first."""
+    job = one_job(name, job)
     seen = examine(home, job)
     document = savepoint_list(seen)
     if as_json:

@@ -8,10 +8,12 @@ import typer
 
 from holdfast.cli import figures
 from holdfast.cli.checkpoints import status_word
+from holdfast.cli.choosing import named_savepoint, no_such_checkpoint
 from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
-from holdfast.errors import JobFailed, NotFound
+from holdfast.cli.reference import Reference, referred
+from holdfast.errors import InvalidSettings, JobFailed, NotFound
 from holdfast.repository.views import CheckpointDetail, Observation, checkpoint_detail
 
 if TYPE_CHECKING:
@@ -19,17 +21,24 @@ if TYPE_CHECKING:
 
 _BAR = 30
 
-CheckpointArgument = Annotated[
-    int, typer.Argument(metavar="ID", min=1, show_default=False, help="The checkpoint's id.")
+PointArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|JOB[@ID|@SAVEPOINT]",
+        show_default=False,
+        help="The checkpoint's id; or the job and, behind an @, one of its checkpoints. Default: its newest.",
+    ),
 ]
 
 
 Usable = Annotated[bool, typer.Option("--health", help="Exit with 1 unless a start can resume from it.")]
 
 
-def show(checkpoint: CheckpointArgument, home: Home, job: Job, health: Usable = False, as_json: AsJson = False) -> None:
+def show(point: PointArgument, home: Home, job: Job = None, health: Usable = False, as_json: AsJson = False) -> None:
     """Show one checkpoint: its phases, shards, files, bytes."""
-    seen = examine(home, job)
+    reference = _reference(point, job)
+    seen = examine(home, reference.job)
+    checkpoint = _id(seen, reference)
     document = checkpoint_detail(seen, checkpoint)
     if document is None:
         raise no_such_checkpoint(seen, checkpoint)
@@ -41,18 +50,29 @@ def show(checkpoint: CheckpointArgument, home: Home, job: Job, health: Usable = 
             console.print(line, no_wrap=True, overflow="ellipsis")
     if health and not document.usable:
         raise JobFailed(
-            f"checkpoint {checkpoint} of job {job!r} is not usable: {document.unusable_because}",
+            f"checkpoint {checkpoint} of job {seen.job!r} is not usable: {document.unusable_because}",
             hint="holdfast checkpoints shows which are",
         )
 
 
-def no_such_checkpoint(seen: Observation, id: int) -> NotFound:
+def _reference(point: str, job: str | None) -> Reference:
+    """A number alone is a checkpoint's id."""
+    if not point.lstrip("-").isdigit():
+        return referred(point, job)
+    if int(point) < 1:
+        raise InvalidSettings.of("checkpoint", int(point), "must be a whole number of at least 1")
+    return referred(f"@{point}", job)
+
+
+def _id(seen: Observation, reference: Reference) -> int:
+    if reference.checkpoint is not None:
+        return reference.checkpoint
+    if reference.savepoint is not None:
+        return named_savepoint(seen, reference.savepoint).id
     newest = seen.state.last_checkpoint
-    known = f"its newest is {newest}" if newest else "it has none yet"
-    return NotFound(
-        f"could not find checkpoint {id} of job {seen.job!r} in {seen.home}: {known}",
-        hint=f"holdfast checkpoints --home {seen.home} --job {seen.job}",
-    )
+    if not newest:
+        raise NotFound(f"could not show the newest checkpoint of job {seen.job!r} in {seen.home}: it has none yet")
+    return newest
 
 
 def _lines(document: CheckpointDetail, now: datetime) -> Iterator["Text"]:

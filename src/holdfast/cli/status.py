@@ -13,8 +13,9 @@ from holdfast.cli.health import judged, require_well
 from holdfast.cli.jobs import STATE_STYLES, STATE_WORDS
 from holdfast.cli.live import live_document, live_lines, reported_here
 from holdfast.cli.observing import examine
-from holdfast.cli.options import AsJson, Health, Home, Job
+from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument
 from holdfast.cli.output import answer, labelled, print_json
+from holdfast.cli.reference import one_job
 from holdfast.errors import JobFailed, NotFound, StorageError
 from holdfast.repository.entries import Requests
 from holdfast.repository.views import CheckpointDocument, JobView, checkpoints
@@ -48,7 +49,8 @@ Running = Annotated[
 
 def status(
     home: Home,
-    job: Job,
+    name: JobArgument = None,
+    job: Job = None,
     running: Running = False,
     health: Health = False,
     live: Live = False,
@@ -56,6 +58,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show the health of one job: owner, last good checkpoint, failures."""
+    job = one_job(name, job)
     if live:
         _status_live(home, job, work, health, as_json)
         return

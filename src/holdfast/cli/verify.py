@@ -10,9 +10,11 @@ import msgspec
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.observing import job_names, job_store
-from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict
+from holdfast.cli.choosing import named_savepoint
+from holdfast.cli.observing import job_names, job_store, observe
+from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict, PointArgument, marked
 from holdfast.cli.output import answer, print_json, print_message
+from holdfast.cli.reference import Reference, referred
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
 from holdfast.storage.urls import open_store
 
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
 OptionalJob = Annotated[
     str | None,
     typer.Option(
-        "--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="Default: every job of the home."
+        "--job",
+        envvar="HOLDFAST_JOB",
+        metavar="NAME",
+        show_default=False,
+        callback=marked,
+        help="Default: every job of the home.",
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every retained checkpoint; the default without --job.")]
@@ -103,6 +110,7 @@ class VerificationDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 def verify(
     home: Home,
+    point: PointArgument = None,
     job: OptionalJob = None,
     checkpoint: CheckpointOption = None,
     everything: All = False,
@@ -119,6 +127,8 @@ def verify(
     """
     from holdfast.cli.verifying import Scope
 
+    if point is not None or job is not None:
+        job, checkpoint = _job_and_checkpoint(home, referred(point, job).among(checkpoint))
     if job is None and checkpoint is not None:
         raise InvalidSettings("--checkpoint needs a job", hint="--job NAME")
     if checkpoint is not None and everything:
@@ -138,6 +148,12 @@ def verify(
     unread = {item.why.exit_code for report in reports for item in report.unreadable}
     if unread:
         raise typer.Exit(max(unread))
+
+
+def _job_and_checkpoint(home: str, reference: Reference) -> tuple[str, int | None]:
+    if reference.savepoint is None:
+        return reference.job, reference.checkpoint
+    return reference.job, named_savepoint(observe(home, reference.job), reference.savepoint).id
 
 
 def _percent(sample: str | None) -> float:
