@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     sink_position: Callable[[], int | None] | None
     repeats: Literal["refuse", "accept"]
     plans: Literal["prefer", "require", "off"]
+    recovery_target: Duration
     publish: Literal["checkpoint", "batch"]
     restart_delay: Duration
     restart_attempts: int

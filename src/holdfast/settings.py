@@ -98,6 +98,9 @@ class RunSettings:
     plans: Literal["prefer", "require", "off"] = "prefer"
     """For a writer of your own: make what a batch reads durable before the writer sees the batch, so that it can be
     repeated after a lost disk. `prefer`: the batch continues if the home does not answer soon. `require`: it waits."""
+    recovery_target: Duration = "5m"
+    """Where batches are planned: a checkpoint is taken before the interval has passed when repeating the batches behind
+    the newest one would take a recovery on an empty disk longer than this; or "off"."""
     publish: Literal["checkpoint", "batch"] = "checkpoint"
     """When holdfast's sinks show a batch to readers: with the checkpoint that contains it, or when it is committed and
     its plan is durable."""
@@ -141,7 +144,7 @@ class RunSettings:
             _require_count(name, getattr(self, name), least_count)
         for name, allowed in _CHOICES.items():
             _require_choice(name, getattr(self, name), allowed)
-        _ = self.scrub_s, self.bytes_per_second  # raises when they are wrong
+        _ = self.scrub_s, self.bytes_per_second, self.recovery_target_s  # raises when they are wrong
         _require_trigger(self.trigger)
         for name in _SWITCHES:
             _require_switch(name, getattr(self, name))
@@ -198,6 +201,12 @@ class RunSettings:
     def scrub_s(self) -> float | None:
         """The period of the scrub, None when it is off."""
         return None if self.scrub == "off" else seconds("scrub", self.scrub, least=1.0)
+
+    @property
+    def recovery_target_s(self) -> float | None:
+        """None when it is off."""
+        off = self.recovery_target == "off"
+        return None if off else seconds("recovery_target", self.recovery_target, least=1.0)
 
     @property
     def bytes_per_second(self) -> float | None:

@@ -122,6 +122,7 @@ class Scene:
             "parallelism": draw.choice((1, 2)),
             "scrub": draw.choice(("off", "3s", "10s")),
             "plans": ("prefer", "prefer", "require", "off")[self.world.seed % 4],
+            "recovery_target": "3s" if self.world.seed % 3 == 0 else "5m",
             "publish": "batch" if self.world.seed % 4 < 3 and self.world.seed % 5 < 2 else "checkpoint",
         }
         for host in self.hosts:

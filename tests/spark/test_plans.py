@@ -39,8 +39,8 @@ class Job:
     def lines(self) -> DataFrame:
         return self.spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.root / "in"))
 
-    def run(self, build: Build, **options: Any) -> None:
-        holdfast.start(
+    def run(self, build: Build, **options: Any) -> holdfast.RunningJob:
+        running = holdfast.start(
             build,
             job="lines",
             home=f"file://{self.root / 'home'}",
@@ -48,7 +48,9 @@ class Job:
             spark=self.spark,
             interval="1h",
             **options,
-        ).await_termination()
+        )
+        running.await_termination()
+        return running
 
     def lose_the_disk(self, checkpoint: Path) -> None:
         """And the last checkpoint: the journal is that of the checkpoint before, the plans are all there."""
@@ -100,6 +102,18 @@ def _files_of(store: LocalStore, entry: AnyEntry, newest: CheckpointCompleted) -
 def job(spark: SparkSession, tmp_path: Path) -> Job:
     with_state_format(spark, "rocksdb")
     return Job(spark, tmp_path)
+
+
+def test_a_checkpoint_is_taken_early_so_that_a_recovery_stays_within_its_target(job: Job) -> None:
+    for number in range(6):
+        job.put(f"line {number}")
+    running = job.run(to_files(job, counted(job.lines())), recovery_target="1s")
+    barriers = [entry.barrier_batch_id for entry in job.entries() if isinstance(entry, CheckpointCompleted)]
+    assert len(barriers) >= 2, "besides the last one"
+    assert barriers[-1] == 5
+    recovery = running.status().recovery
+    assert recovery is not None
+    assert (recovery.batches, recovery.target_s) == (0, 1.0)
 
 
 def to_files(job: Job, frame: DataFrame) -> Build:

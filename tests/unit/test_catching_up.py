@@ -75,7 +75,34 @@ def catching_up(kept: Kept, query: IdempotentWriter, repeats: Any) -> CatchingUp
         keeper=kept.keeper,
         repeats=repeats,
         host="here",
+        clock=cast(Any, kept.clock),
     )
+
+
+class SlowWriter(IdempotentWriter):
+    """Each batch that runs again takes four seconds."""
+
+    def __init__(self, kept: Kept, *, newest: int) -> None:
+        super().__init__(stateful=True, newest=newest)
+        self._clock = kept.clock
+
+    def repeat(self, directory: Directory, steps: Sequence[Repeat]) -> None:
+        super().repeat(directory, steps)
+        self._clock.now += 4.0 * sum(step.how in (How.DISCARD, How.WRITE) for step in steps)
+
+
+def test_how_long_a_batch_takes_again_is_measured(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    for batch in range(5):
+        kept.keep(batch)
+    catching = catching_up(kept, SlowWriter(kept, newest=2), "refuse")
+    assert catching.repeated_s is None
+    directory = Directory(tmp_path / "restored")
+    catching.catch_up(cast(Any, directory))
+    assert catching.repeated_s == 4.0, "three were discarded, one was written, one is left to the query"
+    directory.write_atomic("commits/4", b"v1\n{}")
+    catching.catch_up(cast(Any, directory))
+    assert catching.repeated_s == 4.0, "nothing was to be repeated: what was measured before stands"
 
 
 def test_a_first_batch_that_another_run_wrote_meanwhile_is_run_for_the_sake_of_its_state(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ from holdfast.coordination.events import (
 )
 from holdfast.coordination.limits import Limits
 from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.recovery_time import RecoveryTime
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 
 SHARDS = tuple(ShardId(f"s{number}") for number in range(3))
@@ -53,7 +54,7 @@ class AnyEvents(RuleBasedStateMachine):
         limits = Limits(
             interval=5.0, timeout=20.0, min_pause=1.0, max_concurrent=MAX_CONCURRENT, tolerable_failures=4, jitter=0.3
         )
-        self.coordinator = Coordinator(limits, self.now)
+        self.coordinator = Coordinator(limits, self.now, recovery=RecoveryTime(4.0))
         self.barrier = -1
         self.requests = 0
         self.asked: set[int] = set()
@@ -167,10 +168,10 @@ class AnyEvents(RuleBasedStateMachine):
         self.tell(PlanFailed(ticket, FailureReason.FILES_VANISHED, "x"))
         self.tell(EntrySettled(CheckpointId(1000 + ticket), BatchId(0)))
 
-    @rule(step=st.integers(1, 3))
-    def batch(self, step: int) -> None:
+    @rule(step=st.integers(1, 3), ran_s=st.sampled_from([None, 0.1, 3.0]))
+    def batch(self, step: int, ran_s: float | None) -> None:
         self.barrier += step
-        self.tell(BarrierReached(BatchId(self.barrier)))
+        self.tell(BarrierReached(BatchId(self.barrier), ran_s))
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 5.0, 30.0]))
     def wait(self, seconds: float) -> None:

@@ -119,6 +119,14 @@ def test_a_batch_that_may_run_has_its_plan_in_the_home(tmp_path: Path, mode: str
     assert kept.told == []
 
 
+def test_how_long_a_batch_ran_is_known_when_it_is_committed(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "prefer")
+    for batch in range(3):
+        kept.keep(batch)
+        kept.clock.now += 2.0
+    assert [kept.keeper.ran_s(BatchId(batch)) for batch in (0, 2, 3)] == [6.0, 2.0, None]
+
+
 def test_a_home_that_is_away_holds_no_batch_up_and_gets_the_plans_later(tmp_path: Path) -> None:
     kept = Kept(tmp_path, "prefer")
     kept.keep(0)

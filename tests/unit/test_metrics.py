@@ -18,7 +18,7 @@ from holdfast.monitoring.metrics_server import MetricsServer, metrics_of
 from holdfast.monitoring.tallies import Tally
 from holdfast.repository.entries import Failure, RecordedHeadroom, Requests
 from holdfast.repository.liveness import Liveness
-from holdfast.repository.self_report import ReportedAlarm, SelfReport
+from holdfast.repository.self_report import ReportedAlarm, ReportedRecovery, SelfReport
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from tests.documents import ROOT
@@ -29,6 +29,7 @@ from tests.unit.job_histories import History
 ALERTS = ROOT / "deploy" / "prometheus" / "holdfast-alerts.yml"
 GRAFANA = ROOT / "deploy" / "grafana" / "holdfast.json"
 UNREACHABLE = Failure("storage_unreachable", "connection refused", True, "repair it")
+RECOVERY = ReportedRecovery(batches_behind=2, seconds=12.5, target_s=300.0)
 REQUESTS = Requests(put=10, get=4, list=2, delete=1, bytes_out=1, bytes_in=1, seconds=60.0)
 
 
@@ -49,7 +50,7 @@ def seen(history: History) -> Observation:
     alarm = ReportedAlarm(
         code="checkpoints_failing", severity="critical", message="2 failed", hint="repair it", at=datetime.now(UTC)
     )
-    report = SelfReport(batch=9, published=7, consecutive_failures=2, alarms=(alarm,))  # type: ignore[arg-type]
+    report = SelfReport(batch=9, published=7, consecutive_failures=2, alarms=(alarm,), recovery=RECOVERY)  # type: ignore[arg-type]
     return Observation(
         job=history.job,
         home="s3://acme/home",
@@ -87,6 +88,9 @@ def test_they_say_what_the_journal_says(tmp_path: Path) -> None:
         'holdfast_home_requests_total{job="orders",operation="put"}': 20,
         'holdfast_published_batch_id{job="orders",sink=""}': 7,
         'holdfast_committed_batch_id{job="orders"}': 9,
+        'holdfast_recovery_batches{job="orders"}': 2,
+        'holdfast_recovery_seconds{job="orders"}': 12.5,
+        'holdfast_recovery_target_seconds{job="orders"}': 300,
         'holdfast_job_running{job="orders"}': 1,
         'holdfast_fencing_epoch{job="orders"}': 1,
         'holdfast_owner_info{fencing_epoch="1",host="build-3",job="orders",pid="4711"}': 1,

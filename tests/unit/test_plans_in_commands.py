@@ -1,4 +1,4 @@
-"""Plans of batches in `verify`, `copy`, `collect` and `restore`."""
+"""Plans of batches in `verify`, `copy`, `collect`, `restore` and `status`."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,7 @@ from holdfast.repository.entries import PlansLate, Retention, WentBack
 from holdfast.repository.journal import read_entries
 from holdfast.repository.lines import line_folder, plan_key
 from holdfast.repository.retention import entries_to_drop
+from holdfast.repository.self_report import ReportedRecovery, SelfReport
 from holdfast.repository.state import JobState
 from holdfast.storage.local import LocalStore
 from tests.unit.job_histories import History, complete_with_bytes
@@ -129,6 +130,24 @@ def test_status_and_events_tell_which_batches_ran_without_a_durable_plan(
     assert report["plans_late"]["since"] <= report["plans_late"]["until"]
     assert main(["status", "--home", f"file://{history.home}", "--job", "orders"]) == 0
     assert "batches 7 to 8 ran without a durable plan" in capsys.readouterr().out
+
+
+def test_status_tells_how_long_a_recovery_would_take_until_the_run_has_ended(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history.run(plans="require")
+    for seconds, target, shown in (
+        (14.2, 300.0, "on an empty disk about 14.2s, 3 batches behind the checkpoint; target 5m 00s"),
+        (14.2, None, "on an empty disk about 14.2s, 3 batches behind the checkpoint\n"),
+    ):
+        report = SelfReport(recovery=ReportedRecovery(batches_behind=3, seconds=seconds, target_s=target))
+        history.beat(report=report)
+        told = holdfast(capsys, history, "status")[1]["recovery"]
+        assert told == {"batches_behind": 3, "seconds": seconds, "target_s": target}
+        assert main(["status", "--home", f"file://{history.home}", "--job", "orders"]) == 0
+        assert shown in capsys.readouterr().out
+    history.end()
+    assert holdfast(capsys, history, "status")[1]["recovery"] is None, "its last checkpoint has every batch"
 
 
 def test_a_fold_keeps_the_newest_such_entry(history: History, monkeypatch: pytest.MonkeyPatch) -> None:

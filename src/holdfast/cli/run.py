@@ -54,6 +54,7 @@ OPTION_HELP = {
     "accept_older_home": "Resume from a home that was restored from a backup; the sink is rewound to it.",
     "accept_sink": "Continue with a sink that was restored, replaced or emptied since the last run.",
     "plans": "For your own writer: record what each batch reads before it is written: prefer, require (wait) or off.",
+    "recovery_target": "Where batches are planned: how long a recovery may take, at most; or off.",
     "publish": "When readers see a batch: with its checkpoint, or with the batch itself.",
     "repeats": "For your own writer: refuse a start that may make it skip rows, or accept, if it skips none.",
     "restart_delay": "Delay before the first restart of a failed query; doubles up to a minute.",

@@ -124,6 +124,7 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
     yield from _failure_lines(status)
     yield from _restart_lines(status, now)
     yield from _late_plans_lines(status, now)
+    yield from _recovery_lines(status)
     if history:
         yield _recent_line(history)
     yield from _finding_lines(status)
@@ -216,6 +217,18 @@ def _late_plans_lines(status: JobView, now: datetime) -> Iterator["Text"]:
     since = "in an earlier run" if late.since is None else figures.age(late.since, now)
     yield labelled("plans", (f"{batches} ran without a durable plan", "yellow"), f", the first {since}")
     yield labelled("", f"durable since {figures.age(late.until, now)}; a disk lost in between was not exact")
+
+
+def _recovery_lines(status: JobView) -> Iterator["Text"]:
+    recovery = status.recovery
+    if recovery is None:
+        return
+    takes = f"on an empty disk about {figures.duration(round(recovery.seconds * 1000))}"
+    count = recovery.batches_behind
+    behind = f"{count} {'batch' if count == 1 else 'batches'} behind the checkpoint"
+    over = recovery.target_s is not None and recovery.seconds > recovery.target_s
+    target = "" if recovery.target_s is None else f"; target {figures.duration(round(recovery.target_s * 1000))}"
+    yield labelled("recovery", (takes, "yellow" if over else ""), f", {behind}{target}")
 
 
 def _recent_line(history: Sequence[CheckpointDocument]) -> "Text":

@@ -13,6 +13,8 @@ class BatchTimeline:
         self._durable: BatchId | None = None
         self.durable_id = durable_id
         """The newest completed checkpoint that can be read, `_durable` its barrier."""
+        self._reached: BatchId | None = None
+        """The barrier of the newest completed checkpoint, damaged or not."""
 
     @property
     def nothing_new(self) -> bool:
@@ -21,9 +23,18 @@ class BatchTimeline:
             return False
         return self.barrier <= self._durable
 
+    def behind(self, barrier: BatchId | None = None) -> int:
+        """How many committed batches no completed checkpoint has, nor one at `barrier`. A damaged one counts: how far
+        an older one is behind it is not known here."""
+        if self.barrier is None:
+            return 0
+        reached = max((batch for batch in (self._reached, barrier) if batch is not None), default=-1)
+        return max(0, self.barrier - reached)
+
     def begin(self, durable: BatchId | None, durable_id: CheckpointId | None) -> None:
         self.barrier = None
         self._durable, self.durable_id = durable, durable_id
+        self._reached = durable
 
     def end(self) -> None:
         self.barrier = None
@@ -38,6 +49,7 @@ class BatchTimeline:
     def complete(self, barrier: BatchId, id: CheckpointId) -> None:
         if self._durable is None or self.durable_id is None or barrier > self._durable:
             self._durable, self.durable_id = barrier, id
+        self._reached = barrier if self._reached is None else max(self._reached, barrier)
 
     def damage(self, id: CheckpointId) -> None:
         """Its batches are no longer durable: another checkpoint is due even if no batch was committed since."""

@@ -61,6 +61,7 @@ from holdfast.coordination.limits import FailureBudget, Limits
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
 from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.recovery_time import RecoveryEstimate, RecoveryTime
 from holdfast.coordination.requests import WaitingRequests
 from holdfast.coordination.stopping import BeginFinal, End, Stopping
 from holdfast.coordination.triggering import Triggering
@@ -79,8 +80,11 @@ class Coordinator:
         *,
         last_completed: CheckpointId | None = None,
         savepoints: frozenset[str] = frozenset(),
+        recovery: RecoveryTime | None = None,
     ) -> None:
+        """`recovery` is None when a recovery repeats no batches: no plans are kept."""
         self._limits = limits
+        self._recovery = recovery
         self._budget = FailureBudget(limits.tolerable_failures)
         self._triggering = Triggering(limits, now)
         self._publishing = Publishing(limits)
@@ -106,6 +110,11 @@ class Coordinator:
     @property
     def pending(self) -> tuple[PendingCheckpoint, ...]:
         return tuple(self._pending.values())
+
+    @property
+    def recovery(self) -> RecoveryEstimate | None:
+        """How long a recovery would take now; None when no batches would be repeated."""
+        return None if self._recovery is None else self._recovery.estimate(self._line.behind())
 
     def receive(self, event: Event, now: float) -> list[Command]:
         if self._ended:
@@ -143,6 +152,8 @@ class Coordinator:
         if event.replaced:
             self._line.begin(event.durable, event.durable_id)
             self._publishing.restart(event.durable)
+        if self._recovery is not None:
+            self._recovery.repeated(event.repeated_s)
 
     def _query_ended(self, event: QueryEnded, now: float) -> None:
         self._running = False
@@ -154,6 +165,8 @@ class Coordinator:
     def _barrier_reached(self, event: BarrierReached, now: float) -> None:
         if not self._line.reach(event.batch_id):
             self._history.stale()
+        elif self._recovery is not None:
+            self._recovery.ran(event.ran_s)
 
     def _checkpoint_requested(self, event: CheckpointRequested, now: float) -> None:
         if event.kind == "savepoint" and self._name_is_taken(event.name):
@@ -322,6 +335,8 @@ class Coordinator:
             self._begin(waiting.kind, waiting.name, waiting.requests, now)
 
     def _begin_periodic(self, now: float) -> None:
+        if self._is_far_behind():
+            self._triggering.hasten(now)
         if now < self._triggering.time and not self._triggering.deferred:
             return
         if not self._running or self._line.barrier is None:
@@ -381,6 +396,8 @@ class Coordinator:
             self._stopping.savepoint = None
         self._triggering.completed(now)
         self._line.complete(pending.barrier, pending.id)
+        if self._recovery is not None and isinstance(pending.plan, SnapshotPlanned):
+            self._recovery.checkpointed(pending.bytes_total, pending.plan.shards)
         self._commands.append(RecordOutcome(record))
         self._answer(pending.requests, pending.id)
         self._supersede(pending, now)
@@ -483,6 +500,14 @@ class Coordinator:
 
     def _has_room(self) -> bool:
         return len(self._pending) < self._limits.max_concurrent
+
+    def _is_far_behind(self) -> bool:
+        """So many batches would have to be repeated that a recovery would not stay within its target. Those of a
+        checkpoint that is under way are not counted: another one would not end sooner."""
+        if self._recovery is None or not self._running:
+            return False
+        newest = max((pending.barrier for pending in self._pending.values()), default=None)
+        return self._recovery.due(self._line.behind(newest))
 
     def _under_way(self, barrier: BatchId) -> bool:
         return any(pending.barrier >= barrier for pending in self._pending.values())

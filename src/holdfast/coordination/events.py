@@ -23,6 +23,8 @@ class QueryStarted:
     durable: BatchId | None = None
     durable_id: CheckpointId | None = None
     """The checkpoint with the barrier `durable`."""
+    repeated_s: float | None = None
+    """So long took each planned batch that was repeated before the query started; None when none were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class BarrierReached:
     """`commits/<batch_id>` exists."""
 
     batch_id: BatchId
+    ran_s: float | None = None
+    """How long the batch ran; None when that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,10 @@ class Triggering:
     def deferred(self) -> bool:
         return self._deferred_since is not None
 
+    def hasten(self, now: float) -> None:
+        """It is due before the interval has passed; min_pause and back-off hold all the same."""
+        self._next = min(self._next, now)
+
     def began(self, now: float) -> None:
         self._next = now + self._limits.interval
         self.skipped = False

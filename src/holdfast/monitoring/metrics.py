@@ -145,6 +145,16 @@ def _running(jobs: Sequence[_Measured]) -> Iterator[Family]:
         if (report := job.seen.report) is not None and report.published is not None:
             published.add_metric([job.seen.job, _sink(job)], report.published)
     yield published
+    yield from _recovery(jobs)
+
+
+def _recovery(jobs: Sequence[_Measured]) -> Iterator[Family]:
+    behind = _gauge("recovery_batches", "Batches that a recovery on an empty disk would repeat now.")
+    yield _each(behind, jobs, lambda job: job.view.recovery.batches_behind if job.view.recovery else None)
+    takes = _gauge("recovery_seconds", "How long a recovery on an empty disk would take now, estimated.")
+    yield _each(takes, jobs, lambda job: job.view.recovery.seconds if job.view.recovery else None)
+    target = _gauge("recovery_target_seconds", "Configured target for the time of a recovery.")
+    yield _each(target, jobs, lambda job: job.view.recovery.target_s if job.view.recovery else None)
 
 
 def _sink(job: _Measured) -> str:

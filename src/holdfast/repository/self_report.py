@@ -30,6 +30,17 @@ class ReportedAlarm(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
+class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What a start on an empty disk would do now."""
+
+    batches_behind: int
+    """Behind the newest checkpoint: they are repeated."""
+    seconds: float
+    """So long it would take, about: restoring, and repeating."""
+    target_s: float | None
+    """Null when there is no target."""
+
+
 class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Literal["starting", "running", "ending", "ended"] = "running"
     query_runs: bool = False
@@ -46,6 +57,8 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failed_at: datetime | None = None
     alarms: tuple[ReportedAlarm, ...] = ()
     """Active alarms."""
+    recovery: ReportedRecovery | None = None
+    """None when no plans of batches are kept."""
     ended_reason: str = ""
 
 

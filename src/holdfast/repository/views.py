@@ -28,7 +28,7 @@ from holdfast.repository.entries import (
 )
 from holdfast.repository.liveness import Liveness
 from holdfast.repository.ownership import Heartbeat
-from holdfast.repository.self_report import ReportedAlarm, SelfReport
+from holdfast.repository.self_report import ReportedAlarm, ReportedRecovery, SelfReport
 from holdfast.repository.state import JobState
 
 CheckpointStatus = Literal["completed", "failed", "in_progress", "retired"]
@@ -180,6 +180,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     last_restart: RestartDocument | None = None
     plans_late: PlansLateDocument | None = None
     """The last time that batches of the query's own writer ran without a durable plan. While they do: an alarm."""
+    recovery: ReportedRecovery | None = None
+    """How long a start on an empty disk would take now, while the newest run lives or after it vanished; null when no
+    plans of batches are kept."""
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
     findings: tuple[dict[str, Any], ...] = ()
@@ -227,6 +230,7 @@ def job_status(seen: Observation) -> JobView:
         ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
         restarts=restart.attempt_number if restart else 0,
         plans_late=_of_late_plans(state.plans_late),
+        recovery=seen.report.recovery if seen.report and state.pipeline_ended is None else None,
         last_restart=_of_restart(restart) if restart else None,
         maintenance=_owner(state.run, seen) if seen.maintained else None,
     )

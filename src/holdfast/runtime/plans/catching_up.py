@@ -20,6 +20,7 @@ from holdfast.plans.replay import How, Repeat, repeats
 from holdfast.plans.spark_logs import has_state, is_stateful, standing_offsets, take_back_commit
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_begins, line_of
+from holdfast.runtime.clock import Clock
 from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_no_skips
 from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import ways_out
@@ -40,8 +41,12 @@ class CatchingUp:
         keeper: PlanKeeper | None,
         repeats: Repeats,
         host: str,
+        clock: Clock,
     ) -> None:
         """`keeper` is None when no plans are kept."""
+        self._clock = clock
+        self.repeated_s: float | None = None
+        """So long took each batch that was run again, the last time that some were; None when none were."""
         self._job = job
         self._journal = journal
         self._host = host
@@ -122,7 +127,7 @@ class CatchingUp:
         if steps:
             self._keeper.require_ours(plans)
             log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
-            self._repeat(directory, steps)
+            self._repeat_timed(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
         # A newer run on this host may have removed the directory meanwhile.
         with storage_errors(f"read the newest plan in {directory.location}"):
@@ -131,6 +136,12 @@ class CatchingUp:
     def _is_trusted(self, taken: Taken) -> bool:
         """A writer that takes ids again may have got those of a line that was left: its newest one tells nothing."""
         return taken.known and (self._repeats == "refuse" or taken.always_skips)
+
+    def _repeat_timed(self, directory: RunDirectory, steps: tuple[Repeat, ...]) -> None:
+        began = self._clock.monotonic()
+        self._repeat(directory, steps)
+        if run_again := sum(step.how in (How.DISCARD, How.WRITE) for step in steps):
+            self.repeated_s = (self._clock.monotonic() - began) / run_again
 
     def _repeat(self, directory: RunDirectory, steps: tuple[Repeat, ...]) -> None:
         first, *rest = steps

@@ -41,6 +41,8 @@ _SHIP_EVERY_S = 2.0
 _HOLD_EVERY_S = 1.0
 _LATE_KEPT = 10_000
 """Plans that wait in memory. Should there be more, the oldest go, and a recovery would find them missing."""
+_TIMED = 1_000
+"""Batches whose beginning is remembered until they are seen to be committed."""
 
 Mode = Literal["prefer", "require"]
 Publish = Literal["checkpoint", "batch"]
@@ -100,6 +102,8 @@ class PlanKeeper:
         self._log: PlanLog | None = None
         self._directory: Directory | None = None
         self._logs: SourceLogs | None = None
+        self._let_run: deque[tuple[BatchId, float]] = deque(maxlen=_TIMED)
+        """When each of the newest batches was let run."""
         self._disputed = False
         """A batch of this run was planned otherwise by another one: what a repetition would give is not what ran."""
         self.newest: Plan | None = None
@@ -137,6 +141,14 @@ class PlanKeeper:
         standing = self._put(self._log, plan, cancelled)
         if standing is not None:
             self._require_own(plan, standing)
+        with self._lock:
+            self._let_run.append((batch, self._clock.monotonic()))
+
+    def ran_s(self, committed: BatchId) -> float | None:
+        """How long the batch, which is now seen to be committed, ran; None when that is unknown. Called by the loop."""
+        with self._lock:
+            began = dict(self._let_run).get(committed)
+        return None if began is None else self._clock.monotonic() - began
 
     def take_along(self, directory: Directory, barrier: BatchId | None, offsets: bytes) -> Plan:
         """The standing plan of the batch behind the barrier, which the directory has planned and the home does not

@@ -12,9 +12,10 @@ import msgspec
 
 from holdfast.alarm import Alarm
 from holdfast.coordination.history import FailureRecord
+from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.job_log import log
 from holdfast.repository.entries import Failure, Process, RunStarted
-from holdfast.repository.self_report import LocalState, ReportedAlarm, SelfReport, write_local_state
+from holdfast.repository.self_report import LocalState, ReportedAlarm, ReportedRecovery, SelfReport, write_local_state
 from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
@@ -127,6 +128,7 @@ def report_of(status: JobStatus, state: JobState) -> SelfReport:
         consecutive_failures=counts.consecutive_failures,
         last_failure=_failure(counts.last_failure) if counts.consecutive_failures else None,
         alarms=tuple(_alarm(alarm) for alarm in status.alarms),
+        recovery=_recovery(status.recovery),
     )
 
 
@@ -146,6 +148,14 @@ def _failure(record: FailureRecord | None) -> Failure | None:
         return None
     rule = record.reason.rule
     return Failure(record.reason.value, masked(record.message), rule.counted, rule.hint)
+
+
+def _recovery(estimate: RecoveryEstimate | None) -> ReportedRecovery | None:
+    if estimate is None:
+        return None
+    return ReportedRecovery(
+        batches_behind=estimate.batches, seconds=round(estimate.seconds, 1), target_s=estimate.target_s
+    )
 
 
 def _alarm(alarm: Alarm) -> ReportedAlarm:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.alarm import Alarm
 from holdfast.coordination.history import CheckpointRecord, Statistics
+from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.runtime.reports.notebook import as_html
 from holdfast.storage.metered import Latency, Meter, StoreRequest, Usage
@@ -46,6 +47,8 @@ class JobStatus:
     recent: tuple[CheckpointRecord, ...]
     alarms: tuple[Alarm, ...]
     storage: StorageUse | None = None
+    recovery: RecoveryEstimate | None = None
+    """How long a recovery on an empty disk would take now; None when no plans of batches are kept."""
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

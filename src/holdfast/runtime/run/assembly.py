@@ -5,6 +5,7 @@ from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled
 from holdfast.coordination.limits import Limits
 from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.recovery_time import RecoveryTime
 from holdfast.errors import HomeReplaced
 from holdfast.notifying.channels import call
 from holdfast.repository.blobs import Blobs
@@ -243,6 +244,7 @@ def query_parts(
         keeper=plans,
         repeats=settings.repeats,
         host=around.process.host,
+        clock=around.clock,
     )
     keep = plans.keep if plans is not None else None
     candidates = Candidates(
@@ -357,7 +359,14 @@ def _coordinator(storage: StorageParts) -> Coordinator:
         around.clock.monotonic(),
         last_completed=restorable[0].id if restorable else None,
         savepoints=frozenset(entry.name for entry in state.retained() if entry.name),
+        recovery=None if storage.claimed.plans == "" else _recovery_time(storage),
     )
+
+
+def _recovery_time(storage: StorageParts) -> RecoveryTime:
+    newest = storage.journal.state.newest_of_the_line()
+    size = 0 if newest is None else newest.bytes_total
+    return RecoveryTime(storage.location.settings.recovery_target_s, bytes_total=size)
 
 
 def _scrubbing(storage: StorageParts, threads: Threads) -> Scrubbing:

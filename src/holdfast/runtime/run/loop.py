@@ -5,6 +5,7 @@ comes back as an item: an event, or a function to call on the loop's thread.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from holdfast.coordination.commands import (
     AbortCheckpoint,
@@ -187,16 +188,28 @@ class Runtime:
         if item.replaced:
             self._committed = self._released = None
             self._publisher.resumed_at(resumed.durable)
-        self._decide(QueryStarted(replaced=item.replaced, durable=resumed.durable, durable_id=resumed.durable_id))
+        self._decide(
+            QueryStarted(
+                replaced=item.replaced,
+                durable=resumed.durable,
+                durable_id=resumed.durable_id,
+                repeated_s=self._query.catching_up.repeated_s,
+            )
+        )
 
     def _decide(self, event: Event) -> None:
         if isinstance(event, BarrierReached):
             self._checkpoints.headroom.reached(event.batch_id)
             self._committed = event.batch_id
+            event = self._timed(event)
         for command in self._checkpoints.coordinator.receive(event, self._clock.monotonic()):
             self._perform(command)
         if isinstance(event, BarrierReached):
             self._release()
+
+    def _timed(self, event: BarrierReached) -> BarrierReached:
+        plans = self._query.plans
+        return event if plans is None else replace(event, ran_s=plans.ran_s(event.batch_id))
 
     def _release(self) -> None:
         """Lets readers see what is committed, as far as it could be repeated as it was."""
@@ -303,6 +316,7 @@ class Runtime:
             recent=history.records[-10:],
             alarms=tuple(self._storage.alarms.active.values()),
             storage=storage_use(location.store.url, location.meter) if location.meter is not None else None,
+            recovery=self._checkpoints.coordinator.recovery,
         )
 
 
