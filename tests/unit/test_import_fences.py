@@ -41,6 +41,8 @@ IMPORTS = (
     Planted("Nobody asks which kind a work directory is", "runtime/job_folder.py", "import holdfast.workdir.hdfs"),
     Planted("Rooms of workdir", "workdir/planned_file.py", "import holdfast.workdir.mounted"),
     Planted("No Spark below holdfast.spark", "runtime/run/loop.py", "import pyspark"),
+    Planted("Only sources/kafka_client.py asks brokers", "runtime/run/loop.py", "import confluent_kafka"),
+    Planted("What is said about sources is pure", "sources/positions.py", "import time"),
     Planted("Log lines name their job", "cli/status.py", "import logging"),
     Planted("Rooms of the runtime", "runtime/lanes.py", "import holdfast.runtime.run.loop"),
     Planted("Rooms of the doctor", "doctor/reading/times.py", "import holdfast.doctor.matching.case"),

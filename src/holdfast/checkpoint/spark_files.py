@@ -56,6 +56,15 @@ def read_offsets(data: bytes) -> Offsets:
     return Offsets(conf, tuple(_named_source_of(line) for line in offsets))
 
 
+def source_offsets(data: bytes) -> tuple[tuple[str, str], ...]:
+    """Of each source its name and its offset, as text. One without a name is named by its place, from 0."""
+    version, _, *offsets = _lines(data, at_least=2)
+    if version != "v2":
+        return tuple((str(place), offset) for place, offset in enumerate(offsets))
+    parts = (line.partition(":") for line in offsets)
+    return tuple((name, offset) for name, _, offset in parts)
+
+
 def require_log_entry(data: bytes) -> None:
     """Every entry of every kind of log is a version and lines of JSON (or no line for a source)."""
     version, *lines = _lines(data, at_least=1)
