@@ -42,6 +42,7 @@ class Options(TypedDict, total=False):
     plans: Literal["prefer", "require", "off"]
     recovery_target: Duration
     publish: Literal["checkpoint", "batch"]
+    commit_offsets_to: str | None
     restart_delay: Duration
     restart_attempts: int
     restart_same_error: int

@@ -104,6 +104,9 @@ class RunSettings:
     publish: Literal["checkpoint", "batch"] = "checkpoint"
     """When holdfast's sinks show a batch to readers: with the checkpoint that contains it, or when it is committed and
     its plan is durable."""
+    commit_offsets_to: str | None = None
+    """A Kafka consumer group. The offsets of each completed checkpoint are committed to it in the background, for tools
+    that show lag; nothing reads them back."""
     restart_delay: Duration = "1s"
     """The delay before the first restart of a failed query; it doubles with each further one, up to a minute."""
     restart_attempts: int = 10
@@ -155,6 +158,7 @@ class RunSettings:
             raise InvalidSettings.of("work", self.work, "must be a path")
         if self.spark_log is not None and (not isinstance(self.spark_log, str | Path) or not str(self.spark_log)):
             raise InvalidSettings.of("spark_log", self.spark_log, "must be the path of a file, or -")
+        _require_group(self.commit_offsets_to)
         if self.metrics_port is not None:
             _require_count("metrics_port", self.metrics_port, 0)
         if self.alive_url is not None and not _WEB_URL.match(str(self.alive_url)):
@@ -283,6 +287,7 @@ _CHOICES = {
     "publish": ("checkpoint", "batch"),
 }
 _SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink")
+_GROUP_MOST = 255
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
 
 
@@ -294,6 +299,12 @@ def _require_count(name: str, value: object, least: int) -> None:
 def _require_switch(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise InvalidSettings.of(name, value, "must be True or False")
+
+
+def _require_group(value: object) -> None:
+    if value is not None and not (isinstance(value, str) and value.strip() and len(value) <= _GROUP_MOST):
+        rule = f"must be the name of a Kafka consumer group, of at most {_GROUP_MOST} characters"
+        raise InvalidSettings.of("commit_offsets_to", value, rule)
 
 
 def _require_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:

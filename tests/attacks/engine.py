@@ -89,6 +89,9 @@ class Engine:
         state: SinkState = self.sink.look(context, None, SCHEMA)
         return state
 
+    def kafka_inputs(self) -> tuple[()]:
+        return ()
+
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return tuple(path for path in paths if not Path(path.removeprefix("file://")).exists())
 

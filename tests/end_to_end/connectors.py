@@ -11,6 +11,7 @@ import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.stores.processes import free_port, installed, maven_artifact, required, running
 
@@ -83,41 +84,82 @@ def _dependency(artifact: str, version: str, more: str = "") -> str:
     return f"<dependency>{inner}</dependency>"
 
 
-@contextlib.contextmanager
-def kafka_broker(directory: Path) -> Iterator[str]:
-    """The address of a broker of its own, with nothing in it; topics come into being with two partitions each.
+class KafkaBroker:
+    """A broker of its own, with nothing in it; topics come into being with two partitions each. It can be started
+    again after its end, with what it had.
 
     A connection of its port is no proof that it can make topics yet; who sends waits for that.
     """
-    java, jars = required("java"), _jars()
-    port, controller = free_port(), free_port()
-    logs = directory / "logs"
-    logs.mkdir(parents=True)
-    (logs / "meta.properties").write_text(
-        f"version=1\nnode.id=1\ncluster.id={_kafka_id()}\ndirectory.id={_kafka_id()}\n"
-    )
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "log.dirs": str(logs),
-        "num.partitions": "2",
-        "log.cleaner.enable": "false",
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+
+    def __init__(self, directory: Path, users: Mapping[str, str] = MappingProxyType({})) -> None:
+        """With `users` it has a second address for those who log in with a password; the first user may do anything,
+        the others only what they are allowed to."""
+        self._directory = directory
+        self._jars = _jars()
+        self._port, login_port, controller = free_port(), free_port(), free_port()
+        self.servers = f"127.0.0.1:{self._port}"
+        self.servers_with_login = f"127.0.0.1:{login_port}"
+        logs = directory / "logs"
+        logs.mkdir(parents=True)
+        (logs / "meta.properties").write_text(
+            f"version=1\nnode.id=1\ncluster.id={_kafka_id()}\ndirectory.id={_kafka_id()}\n"
+        )
+        login = f",SASL_PLAINTEXT://{self.servers_with_login}" if users else ""
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.servers}{login},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.servers}{login}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(logs),
+            "num.partitions": "2",
+            "log.cleaner.enable": "false",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **_login_settings(users),
+        }
+        self._configuration = directory / "server.properties"
+        self._configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        command = [
+            required("java"),
+            *SMALL_JVM,
+            "-cp",
+            f"{self._jars}{os.sep}*",
+            "kafka.Kafka",
+            str(self._configuration),
+        ]
+        # What other tests set for Spark's JVMs is not meant for this one.
+        log = self._directory / "kafka.log"
+        with running(command, log, lambda: _listens(self._port), {"JDK_JAVA_OPTIONS": ""}):
+            yield
+
+
+def _login_settings(users: Mapping[str, str]) -> dict[str, str]:
+    if not users:
+        return {}
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    return {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {known};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{next(iter(users))}",
     }
-    configuration = directory / "server.properties"
-    configuration.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-    command = [java, *SMALL_JVM, "-cp", f"{jars}{os.sep}*", "kafka.Kafka", str(configuration)]
-    # What other tests set for Spark's JVMs is not meant for this one.
-    with running(command, directory / "kafka.log", lambda: _listens(port), {"JDK_JAVA_OPTIONS": ""}):
-        yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def kafka_broker(directory: Path) -> Iterator[str]:
+    """The address of a broker that runs meanwhile."""
+    broker = KafkaBroker(directory)
+    with broker.running():
+        yield broker.servers
 
 
 def _kafka_id() -> str:

@@ -140,6 +140,9 @@ class SimulatedQuery:
     def look_at_sink(self, context: SinkContext) -> SinkState | None:
         return None if self.sink is None else self._sink.look(context, None, None)
 
+    def kafka_inputs(self) -> tuple[()]:
+        return ()
+
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
 

@@ -164,6 +164,9 @@ class ChurningQuery:
     def look_at_sink(self, context: SinkContext) -> SinkState | None:
         return None
 
+    def kafka_inputs(self) -> tuple[()]:
+        return ()
+
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return None
 

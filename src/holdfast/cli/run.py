@@ -56,6 +56,7 @@ OPTION_HELP = {
     "plans": "For your own writer: record what each batch reads before it is written: prefer, require (wait) or off.",
     "recovery_target": "Where batches are planned: how long a recovery may take, at most; or off.",
     "publish": "When readers see a batch: with its checkpoint, or with the batch itself.",
+    "commit_offsets_to": "A Kafka consumer group that gets the offsets of each completed checkpoint, for lag tools.",
     "repeats": "For your own writer: refuse a start that may make it skip rows, or accept, if it skips none.",
     "restart_delay": "Delay before the first restart of a failed query; doubles up to a minute.",
     "restart_attempts": "Consecutive restarts without a completed batch before the job fails permanently.",

@@ -12,6 +12,7 @@ locks. The lanes:
     scrub       reads and verifies the home, in the background
     state_file  the state file on this host
     plans       plans of batches that went on without them
+    kafka       what brokers are told and asked
 """
 
 import queue
@@ -34,11 +35,23 @@ DOING = {
     "scrub": "reading back from the home",
     "state_file": "writing the state file",
     "plans": "writing plans of batches",
+    "kafka": "asking Kafka's brokers",
 }
 """What a lane does, for messages."""
 
 Lane = Literal[
-    "journal", "copy", "publish", "query", "look", "heartbeat", "requests", "collect", "scrub", "state_file", "plans"
+    "journal",
+    "copy",
+    "publish",
+    "query",
+    "look",
+    "heartbeat",
+    "requests",
+    "collect",
+    "scrub",
+    "state_file",
+    "plans",
+    "kafka",
 ]
 Work = Callable[[], None]
 
@@ -69,6 +82,7 @@ class ThreadLanes:
             "scrub": 1,
             "state_file": 1,
             "plans": 1,
+            "kafka": 1,
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths

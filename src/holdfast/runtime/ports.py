@@ -19,6 +19,7 @@ from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.query_end import QueryEnd
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
+from holdfast.sources.kafka_input import KafkaInput
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
 
@@ -148,6 +149,9 @@ class Query(Protocol):
 
     def missing_input(self, paths: Many[str]) -> tuple[str, ...] | None:
         """Which of these files, named as in Spark's file source, do not exist; None when that is unknown."""
+
+    def kafka_inputs(self) -> tuple[KafkaInput, ...]:
+        """The Kafka sources that the query reads."""
 
     def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> Taken | None:
         """The newest batch of the query's own writer, which resumes in `directory`; None when holdfast writes.

@@ -23,6 +23,7 @@ from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
+from holdfast.sources.kafka_client import require_client
 from holdfast.spark.running import RunningJob
 from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
 from holdfast.spark.uncaught import explain_uncaught
@@ -105,6 +106,8 @@ def _started(
     receivers = receivers_of(settings.alarms)
     if settings.metrics_port is not None:
         metrics_of(list)  # refuses where prometheus-client is missing
+    if settings.commit_offsets_to is not None:
+        require_client()
     _require_pipeline(build)
     _require_output_mode(sink, settings.output_mode)
     work = work_directory(settings.work) if settings.work is not None else default_work(home)
@@ -135,6 +138,9 @@ def _started(
     require_runnable(built, settings.output_mode, begins=location.begins)
     carry = carrier_for(spark, location)
     query = SparkQuery(spark, name, built, sink, settings, around.step, settings.sink_position)
+    if settings.commit_offsets_to is not None and not query.kafka_inputs():
+        rule = "commits offsets of Kafka sources, and this query has none"
+        raise InvalidSettings.of("commit_offsets_to", settings.commit_offsets_to, rule)
     return RunningJob(location, query, carry, receivers)
 
 

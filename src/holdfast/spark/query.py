@@ -28,11 +28,13 @@ from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tel
 from holdfast.settings import RunSettings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
+from holdfast.sources.kafka_input import KafkaInput
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import files_of
 from holdfast.spark.failure_text import exception_text, failure_text
 from holdfast.spark.held_plans import HeldPlans, plans_refusal
 from holdfast.spark.input_files import missing_files
+from holdfast.spark.kafka_inputs import kafka_inputs
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.repeating import repeat_batches
@@ -68,6 +70,7 @@ class SparkQuery:
         self._settings = settings
         self._step = step
         self._sink_position = sink_position
+        self._kafka = kafka_inputs(frame_and_mode(built, settings.output_mode)[0])
         self._directory: WorkDirectory | None = None
         self._stopped = False
         self._ends_by_itself = False
@@ -149,6 +152,9 @@ class SparkQuery:
         except Exception as error:
             log.warning("could not check the files of the source: %s", as_holdfast_error(error).message)
             return None
+
+    def kafka_inputs(self) -> tuple[KafkaInput, ...]:
+        return self._kafka
 
     def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> Taken | None:
         return self._taken(directory.files, new_line=new_line)

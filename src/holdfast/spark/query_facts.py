@@ -88,7 +88,7 @@ def _sources(frame: DataFrame) -> tuple[Source, ...] | None:
 
 def _source(leaf: Any) -> Source:
     title = str(leaf.sourceName())
-    options = {key.lower(): value for key, value in _options(leaf).items()}
+    options = {key.lower(): value for key, value in options_of(leaf).items()}
     files = title.startswith("FileSource[")
     place = next((options[name] for name in _PLACES if options.get(name)), None) or _table(leaf)
     if files and place is None:
@@ -97,11 +97,12 @@ def _source(leaf: Any) -> Source:
         kind="files" if files else title,
         place=_shown(_plain_path(place) if place and (files or "path" in options) else place),
         servers=_shown(next((options[name] for name in _SERVERS if options.get(name)), None)),
-        name=_name(leaf),
+        name=given_name(leaf),
     )
 
 
-def _options(leaf: Any) -> dict[str, str]:
+def options_of(leaf: Any) -> dict[str, str]:
+    """As the pipeline gave them to the reader, with secrets."""
     if leaf.getClass().getSimpleName() == "StreamingRelationV2":
         return dict(leaf.extraOptions().asCaseSensitiveMap())
     pairs = sequence(leaf.dataSource().options().toSeq())
@@ -115,7 +116,8 @@ def _table(leaf: Any) -> str | None:
     return None
 
 
-def _name(leaf: Any) -> str | None:
+def given_name(leaf: Any) -> str | None:
+    """The name that the user gave the source."""
     with suppress(Exception):  # since Spark 4.2
         given = leaf.sourceIdentifyingName().nameOpt()
         return str(given.get()) if given.isDefined() else None

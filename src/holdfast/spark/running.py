@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _ALARMS_CLOSE_S = 5.0
 """How long the end of a job waits for receivers of alarms."""
+_OFFSETS_SETTLE_S = 3.0
+"""How long it waits for brokers that answered before to take the last offsets."""
 
 
 class RunningJob:
@@ -190,6 +192,8 @@ class RunningJob:
             if self._over:
                 return
             self._over = True
+        left = max(0.0, self._stop_by - time.monotonic())
+        self._runtime.settle_offsets(min(_OFFSETS_SETTLE_S, left))
         self._lanes.close()
         if self._metrics is not None:
             self._metrics.close()

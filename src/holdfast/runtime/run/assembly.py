@@ -39,6 +39,7 @@ from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, Query
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
 from holdfast.runtime.run.publishing import Publisher
+from holdfast.runtime.sources.offset_commits import OffsetCommits
 from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
@@ -257,7 +258,32 @@ def query_parts(
         mark_damaged=checkpoints.checkpointing.mark_damaged,
         catching_up=catching_up,
     )
-    return QueryParts(query, workplace, recovery, resuming, candidates, supervision, catching_up, plans)
+    return QueryParts(
+        query,
+        workplace,
+        recovery,
+        resuming,
+        candidates,
+        supervision,
+        catching_up,
+        plans,
+        _offset_commits(storage, query, threads),
+    )
+
+
+def _offset_commits(storage: StorageParts, query: Query, threads: Threads) -> OffsetCommits | None:
+    group = storage.location.settings.commit_offsets_to
+    if group is None:
+        return None
+    return OffsetCommits(
+        group=group,
+        inputs=query.kafka_inputs(),
+        alarms=storage.alarms,
+        clock=storage.location.around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+        still_owner=storage.watch.still_owner,
+    )
 
 
 def _replaying(storage: StorageParts, known: Known, query: Query, consent: Consent) -> Replaying | None:

@@ -28,6 +28,7 @@ from holdfast.runtime.reports.stuck_watch import StuckWatch
 from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.requests.wanted import CheckpointWanted, StopWanted
 from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.sources.offset_commits import OffsetCommits
 from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
@@ -98,3 +99,5 @@ class QueryParts:
     catching_up: CatchingUp
     plans: PlanKeeper | None
     """None when no plans of batches are kept."""
+    offsets: OffsetCommits | None = None
+    """None when offsets are not committed to a consumer group."""

@@ -27,6 +27,7 @@ from holdfast.coordination.events import (
     CheckpointRequested,
     Event,
     Kind,
+    OutputPublished,
     OutputReleased,
     QueryStarted,
     StopRequested,
@@ -119,6 +120,8 @@ class Runtime:
         self._checkpoints.collector.poll()
         if self._query.plans is not None:
             self._query.plans.poll()
+        if self._query.offsets is not None:
+            self._query.offsets.poll(now)
         self._storage.history.poll(now)
         self._checkpoints.scrubbing.poll(now, self._directory, busy=not self._checkpoints.checkpointing.idle)
         self._life.poll(may_restart=not self._publisher.busy)
@@ -128,6 +131,11 @@ class Runtime:
     def next_deadline(self) -> float:
         deadline = self._checkpoints.coordinator.next_deadline()
         return self._next_poll if deadline is None else min(deadline, self._next_poll)
+
+    def settle_offsets(self, limit: float) -> None:
+        """The run has ended: the last offsets get this many seconds to be committed."""
+        if self._query.offsets is not None and not self._query.offsets.settled_within(limit):
+            log.info("the last offsets could not be committed in time; the next start commits them")
 
     def close_alarms(self, limit: float) -> None:
         """The run has ended: receivers get this many seconds for their last alarms."""
@@ -188,6 +196,8 @@ class Runtime:
         if item.replaced:
             self._committed = self._released = None
             self._publisher.resumed_at(resumed.durable)
+            if self._query.offsets is not None:
+                self._query.offsets.resumed(resumed.durable, resumed.directory)
         self._decide(
             QueryStarted(
                 replaced=item.replaced,
@@ -202,6 +212,8 @@ class Runtime:
             self._checkpoints.headroom.reached(event.batch_id)
             self._committed = event.batch_id
             event = self._timed(event)
+        if isinstance(event, OutputPublished) and self._shows_batches:
+            self._commit_offsets(event.upto)
         for command in self._checkpoints.coordinator.receive(event, self._clock.monotonic()):
             self._perform(command)
         if isinstance(event, BarrierReached):
@@ -277,10 +289,18 @@ class Runtime:
         if record.completed:
             head = self._storage.journal.state.head
             self._lanes.submit("copy", lambda: self._query.workplace.remember(head))
+            if not self._shows_batches:
+                self._commit_offsets(record.barrier)
+
+    def _commit_offsets(self, upto: BatchId) -> None:
+        if self._query.offsets is not None:
+            self._query.offsets.reached(upto, self._directory)
 
     def _end(self, command: EndRun) -> None:
         self._ending = True
         self._life.stop_asked = True
+        if self._query.offsets is not None:
+            self._query.offsets.end(owned=command.fenced is None)
         waiting = [(request, self._answers.pop(request, None)) for request in command.requests]
         RunEnd(
             job=self._storage.location.job,
