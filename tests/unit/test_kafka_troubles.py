@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.sources.brokers import Cluster, Range, Topic
-from holdfast.sources.comparing import Kind, Needed, Recorded, Trouble, troubles
+from holdfast.sources.comparing import Kind, Needed, RecordedSource, SourceTrouble, troubles
 from holdfast.sources.positions import Partition
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
-RECORDED = Recorded("cluster-1", {"orders": "id-1"})
+RECORDED = RecordedSource("cluster-1", {"orders": "id-1"})
 NEEDED = Needed({P0: 100, P1: 200}, {P0: 150, P1: 200})
 
 
@@ -26,7 +26,7 @@ def found(
     return Cluster(cluster, {"orders": Topic(id, ranges)})
 
 
-def only(cluster: Cluster, needed: Needed = NEEDED, recorded: Recorded = RECORDED) -> Trouble:
+def only(cluster: Cluster, needed: Needed = NEEDED, recorded: RecordedSource = RECORDED) -> SourceTrouble:
     (one,) = troubles(recorded, needed, cluster)
     return one
 
@@ -69,10 +69,10 @@ def test_several_troubles_are_all_named() -> None:
     assert kinds == ["partitions_gone", "new_partitions", "aged_out", "cut_off"]
 
 
-@pytest.mark.parametrize("unknown", [Recorded(None, {}), RECORDED])
-def test_what_one_side_does_not_know_is_not_compared(unknown: Recorded) -> None:
+@pytest.mark.parametrize("unknown", [RecordedSource(None, {}), RECORDED])
+def test_what_one_side_does_not_know_is_not_compared(unknown: RecordedSource) -> None:
     assert troubles(unknown, NEEDED, found(cluster=None, id=None)) == ()
-    assert troubles(Recorded(None, {}), NEEDED, found(cluster="x", id="y")) == ()
+    assert troubles(RecordedSource(None, {}), NEEDED, found(cluster="x", id="y")) == ()
 
 
 RANGES = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair)))

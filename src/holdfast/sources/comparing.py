@@ -15,7 +15,7 @@ Kind = Literal["another_cluster", "recreated", "topic_gone", "partitions_gone", 
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedSource:
     """What the run that wrote the offsets knew of the brokers. What it did not know is not compared."""
 
     cluster: str | None
@@ -34,7 +34,7 @@ class Needed:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class SourceTrouble:
     kind: Kind
     message: str
     """Names both sides: what the checkpoint needs, and what the brokers have."""
@@ -51,20 +51,20 @@ class Trouble:
         return self.kind in ("another_cluster", "recreated")
 
 
-def troubles(recorded: Recorded, needed: Needed, found: Cluster) -> tuple[Trouble, ...]:
+def troubles(recorded: RecordedSource, needed: Needed, found: Cluster) -> tuple[SourceTrouble, ...]:
     if recorded.cluster is not None and found.id is not None and recorded.cluster != found.id:
         topics = ", ".join(sorted({partition.topic for partition in needed.start}))
         why = f"its offsets of {topics} are of the Kafka cluster {recorded.cluster}, and the brokers are of {found.id}"
-        return (Trouble("another_cluster", why, dict.fromkeys(needed.start)),)
+        return (SourceTrouble("another_cluster", why, dict.fromkeys(needed.start)),)
     names = sorted({partition.topic for partition in needed.start})
     return tuple(trouble for name in names for trouble in _in_topic(name, recorded, needed, found.topics.get(name)))
 
 
-def _in_topic(name: str, recorded: Recorded, needed: Needed, found: Topic | None) -> Iterator[Trouble]:
+def _in_topic(name: str, recorded: RecordedSource, needed: Needed, found: Topic | None) -> Iterator[SourceTrouble]:
     start = {partition: at for partition, at in needed.start.items() if partition.topic == name}
     if found is None:
         why = f"it has offsets of the topic {name}, which the brokers do not have"
-        yield Trouble("topic_gone", why, dict.fromkeys(start))
+        yield SourceTrouble("topic_gone", why, dict.fromkeys(start))
         return
     known = recorded.topics.get(name)
     if known is not None and found.id is not None and known != found.id:
@@ -72,7 +72,7 @@ def _in_topic(name: str, recorded: Recorded, needed: Needed, found: Topic | None
             f"its offsets are of the topic {name} with the id {known}, and the one of that name now has the id "
             f"{found.id}: it was deleted and created again"
         )
-        yield Trouble("recreated", why, dict.fromkeys(start))
+        yield SourceTrouble("recreated", why, dict.fromkeys(start))
         return
     yield from _partitions(name, start, found)
     for partition, at in sorted(start.items()):
@@ -80,30 +80,30 @@ def _in_topic(name: str, recorded: Recorded, needed: Needed, found: Topic | None
             yield from _in_partition(partition, at, needed.planned.get(partition, at), found)
 
 
-def _partitions(name: str, start: Positions, found: Topic) -> Iterator[Trouble]:
+def _partitions(name: str, start: Positions, found: Topic) -> Iterator[SourceTrouble]:
     held = {partition.number for partition in start}
     if gone := sorted(held - set(found.partitions)):
         why = (
             f"it has offsets of partition {_listed(gone)} of {name}, and that has {len(found.partitions)} partitions "
             f"of {len(held)} now"
         )
-        yield Trouble("partitions_gone", why, {Partition(name, number): None for number in gone})
+        yield SourceTrouble("partitions_gone", why, {Partition(name, number): None for number in gone})
     if new := sorted(set(found.partitions) - held):
         why = f"{name} has partition {_listed(new)} beyond the {len(held)} that were read; read from the beginning"
-        yield Trouble("new_partitions", why, {})
+        yield SourceTrouble("new_partitions", why, {})
 
 
-def _in_partition(partition: Partition, start: int, planned: int, topic: Topic) -> Iterator[Trouble]:
+def _in_partition(partition: Partition, start: int, planned: int, topic: Topic) -> Iterator[SourceTrouble]:
     has = topic.partitions[partition.number]
     if start < has.earliest:
         why = (
             f"it needs {partition} from offset {start}, and the oldest that the brokers still have is {has.earliest}: "
             f"{has.earliest - start} records are gone"
         )
-        yield Trouble("aged_out", why, {partition: has.earliest - start})
+        yield SourceTrouble("aged_out", why, {partition: has.earliest - start})
     if planned > has.latest:
         why = f"it has read {partition} up to offset {planned}, and the brokers have it only up to {has.latest}"
-        yield Trouble("cut_off", why, {partition: None})
+        yield SourceTrouble("cut_off", why, {partition: None})
 
 
 def _listed(numbers: list[int]) -> str:

@@ -1,4 +1,5 @@
 """A run and the brokers of its Kafka sources, in the background.
 
-Never on the path of a batch, a checkpoint or a stop; what brokers answer decides nothing here.
+Imports `reports`, `ports` and the layers below the runtime. Never on the path of a batch, a checkpoint or a stop; what
+brokers answer decides nothing here.
 """

@@ -30,7 +30,7 @@ _PAUSE_S = 1.0
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Reached:
     batch: BatchId
     directory: RunDirectory
 
@@ -55,8 +55,8 @@ class OffsetCommits:
         self._post = post
         self._still_owner = still_owner
         self._directory: RunDirectory | None = None
-        self._wanted: _Wanted | None = None
-        self._tried: _Wanted | None = None
+        self._wanted: _Reached | None = None
+        self._tried: _Reached | None = None
         """The newest that was attempted."""
         self._under_way = False
         self._ending = False
@@ -75,13 +75,13 @@ class OffsetCommits:
         """The query continues after this batch, maybe an older one than before."""
         self._directory, self._wanted, self.committed = directory, None, None
         if durable is not None:
-            self._want(_Wanted(durable, directory))
+            self._want(_Reached(durable, directory))
 
     def reached(self, batch: BatchId, directory: RunDirectory) -> None:
         """This batch is durable. Checkpoints may complete in another order than they began."""
         waiting = None if self._wanted is None else self._wanted.batch
         if directory is self._directory and all(known is None or batch > known for known in (self.committed, waiting)):
-            self._want(_Wanted(batch, directory))
+            self._want(_Reached(batch, directory))
 
     def poll(self, now: float) -> None:
         if self._wanted is not None and not self._under_way and now >= self._next_try:
@@ -97,7 +97,7 @@ class OffsetCommits:
         elif not self._under_way:
             self._again()
 
-    def _want(self, wanted: _Wanted) -> None:
+    def _want(self, wanted: _Reached) -> None:
         self._wanted = wanted
         self.poll(self._clock.monotonic())
 
@@ -108,7 +108,7 @@ class OffsetCommits:
         self._idle.clear()
         self._lanes.submit("kafka", lambda: self._commit(wanted))
 
-    def _succeeded(self, wanted: _Wanted) -> None:
+    def _succeeded(self, wanted: _Reached) -> None:
         self._ended(wanted, done=True)
         if wanted.directory is self._directory:
             self.committed = wanted.batch
@@ -116,7 +116,7 @@ class OffsetCommits:
         self._alarms.clear(NOT_COMMITTED, f"the group {self._group} has the offsets of batch {wanted.batch}")
         self._again()
 
-    def _failed(self, wanted: _Wanted, error: BrokersFailed) -> None:
+    def _failed(self, wanted: _Reached, error: BrokersFailed) -> None:
         self._ended(wanted, done=False)
         now = self._clock.monotonic()
         self._failing_since = self._failing_since if self._failures else now
@@ -131,12 +131,12 @@ class OffsetCommits:
             log.info("%s; tried again in the background", error.message)
         self._again()
 
-    def _gone(self, wanted: _Wanted) -> None:
+    def _gone(self, wanted: _Reached) -> None:
         """The next checkpoint brings newer ones."""
         self._ended(wanted, done=True)
         self._again()
 
-    def _ended(self, wanted: _Wanted, *, done: bool) -> None:
+    def _ended(self, wanted: _Reached, *, done: bool) -> None:
         self._under_way = False
         if done and self._wanted is wanted:
             self._wanted = None
@@ -157,7 +157,7 @@ class OffsetCommits:
 
     # On the lane.
 
-    def _commit(self, wanted: _Wanted) -> None:
+    def _commit(self, wanted: _Reached) -> None:
         if not self._still_owner():
             self._post(lambda: self._gone(wanted))
             return
