@@ -22,6 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.cli import (
+    adopt,
     alarm,
     checkpoints,
     collect,
@@ -76,6 +77,7 @@ app.command("verify")(verify.verify)
 app.command("collect")(collect.collect)
 app.command("doctor")(doctor.doctor)
 app.command("copy")(copy.copy)
+app.command("adopt")(adopt.adopt)
 app.command("watch")(watch.watch)
 app.command("top")(top.top)
 app.command("dashboard")(dashboard.dashboard)

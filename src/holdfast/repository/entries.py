@@ -173,6 +173,15 @@ class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-starte
     barrier_batch_id: BatchId
 
 
+class Adopted(msgspec.Struct, frozen=True):
+    """The checkpoint directory of plain Spark that a checkpoint was made of."""
+
+    location: str
+    query_id: str
+    planned: BatchId
+    """The newest batch that was planned there."""
+
+
 class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-completed"):
     """THE commit point of a checkpoint."""
 
@@ -199,6 +208,8 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     """The line of batches that it ends: `repository/lines.py`."""
     packed_after: BatchId | None = None
     """Its files hold the plans of all batches behind this one, up to its barrier; None when they do not."""
+    adopted: Adopted | None = None
+    """None when a run of this job made it."""
 
 
 class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):

@@ -63,8 +63,8 @@ def may_have_more(state: JobState, planned: BatchId, *, local: bool, repeats: bo
         if newest is not None and newest.fencing_epoch >= run.fencing_epoch:
             return False  # what runs before it wrote is in the checkpoint
     own = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
-    # Of a copy, whose source's position is unknown here.
-    return any(entry.fencing_epoch not in own for entry in state.retained())
+    # Of a copy, whose source's position is unknown here. What was adopted was at rest, and has its plans.
+    return any(entry.fencing_epoch not in own and entry.adopted is None for entry in state.retained())
 
 
 def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_more: bool) -> None:

@@ -40,9 +40,11 @@ from holdfast.runtime.recovery.memory import (
 from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.run.original import require_original_at_rest
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState, StagedBatch
 from holdfast.storage.home_identity import read_home_identity
+from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
 
 
@@ -90,6 +92,7 @@ def known_to(location: JobLocation, state: JobState) -> SinkContext:
 
 def compare_here(location: JobLocation, state: JobState) -> Agreement:
     """Compares what is visible without Spark. Raises `Conflict`."""
+    require_original_at_rest(location.job, state, work_directory)
     return agree(location.job, location.home, state, _memories_here(location), _asked(location))
 
 
