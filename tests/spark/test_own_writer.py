@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 import holdfast
 from holdfast.errors import Conflict, InvalidSettings
 from holdfast.identifiers import BatchId
+from holdfast.repository.ownership import read_heartbeat, write_heartbeat
 from holdfast.spark.writer_position import newest_planned, taken_by
+from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
 from tests.spark.conftest import with_state_format
 
@@ -118,6 +121,26 @@ def test_a_function_of_the_user_says_how_far_its_sink_is(job: Job, tmp_path: Pat
         job.run(build, sink_position=lambda: "1")
     job.run(build, sink_position=lambda: 1, repeats="accept")
     assert written == [(0, ["a"]), (1, ["b"]), (1, ["b"])]
+
+
+@pytest.mark.timeout(300)
+def test_a_home_that_lost_the_newest_plan_is_refused_by_what_the_last_heartbeat_told(job: Job, tmp_path: Path) -> None:
+    def build(spark: SparkSession) -> DataStreamWriter:
+        return job.lines().writeStream.foreachBatch(lambda batch, number: None).trigger(availableNow=True)
+
+    job.put("a")
+    job.run(build, plans="require")
+    store = LocalStore(tmp_path / "home").scoped("lines")
+    beat = read_heartbeat(store)
+    assert beat is not None
+    assert beat.report is not None
+    write_heartbeat(store, replace(beat, report=replace(beat.report, batch=BatchId(1))))
+    shutil.rmtree(tmp_path / "work")
+    job.put("b")
+    entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
+    with pytest.raises(Conflict, match="the home has no plan of batch 1, so Spark plans it again"):
+        job.run(build, plans="require")
+    assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
 
 
 def test_what_cannot_be_asked_is_said_to_be_unknown(spark: SparkSession, tmp_path: Path) -> None:

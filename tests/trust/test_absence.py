@@ -12,13 +12,15 @@ import pytest
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.cli.main import main
 from holdfast.errors import DamagedJournal, Fenced, ObjectNotFound, StorageUnreachable
-from holdfast.identifiers import AttemptId, Sequence
+from holdfast.identifiers import AttemptId, BatchId, Sequence
+from holdfast.plans.log import PlanLog
 from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.chain import entry_key, fold_key, read_entries, survey_entries
 from holdfast.repository.entries import AnyEntry, RunStarted, Stamp
 from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal
+from holdfast.repository.lines import plan_key
 from holdfast.repository.retention import keys_of
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import retired_keys
@@ -29,6 +31,7 @@ from holdfast.storage.local import LocalStore
 from holdfast.storage.retrying import Patience
 from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, manifest_of, needed_keys, state_of
 from tests.unit.job_histories import ELSEWHERE, History
+from tests.unit.test_plans import plan
 
 KEY = "blobs/ab/abcd.3"
 
@@ -451,3 +454,13 @@ def test_one_404_on_the_manifest_of_a_retired_checkpoint_takes_no_grace_away(tmp
         retired_keys(store, state, {entry.id: 5.0})
 
     assert retired_keys(store, state, {entry.id: 5.0})
+
+
+def test_a_listing_that_ends_early_is_not_the_end_of_the_plans(tmp_path: Path) -> None:
+    """Its last batches would be cut anew under ids that a writer has seen."""
+    folder = "plans/00000000000000000000-0a1b2c3d/"
+    store = Denying(tmp_path)
+    for batch in range(3, 6):
+        PlanLog(store, folder).create(plan(batch))
+    store.denied, store.hides = plan_key(folder, BatchId(5)), True
+    assert [found.batch_id for found in PlanLog(store, folder).behind(BatchId(2)).plans] == [3, 4, 5]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
@@ -16,6 +17,7 @@ from holdfast.errors import Conflict, HoldfastError, Incompatible, InvalidSettin
 from holdfast.identifiers import BatchId
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.job_folder import left_by
+from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.sinks import Files, RewindPlan
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
@@ -25,6 +27,8 @@ from tests.trust.files_sink import columns, compact, context, expected, files_of
 from tests.trust.jobs_with_sinks import Job, dying_at
 from tests.trust.jobs_with_sinks import job as job
 from tests.unit.churning_runs import JOB, manifest_of, state_of
+from tests.unit.test_catching_up import Directory, IdempotentWriter, catching_up
+from tests.unit.test_keeping_plans import Kept
 
 
 class TestRewindOfFiles:
@@ -215,6 +219,28 @@ def test_rows_that_an_optimize_moved_are_spoken_of_when_the_sink_is_accepted_as_
         job.run(from_checkpoint=2)
     job.run(from_checkpoint=2, accept_sink=True).stop()
     assert "4 more rows of these batches are not in the files that were published" in caplog.text
+
+
+class Untouched:
+    """A sink that nobody may ask to change anything yet."""
+
+    def describe(self) -> str:
+        return "files:/out"
+
+
+def test_a_gap_in_the_plans_is_refused_before_the_sink_is_rewound(tmp_path: Path) -> None:
+    """Readers of `publish="batch"` would lose rows to a start that is refused afterwards."""
+    kept = Kept(tmp_path, "require")
+    kept.history.complete(2, batch=0)
+    kept.history.run()
+    kept.keep(1)
+    kept.keep(3)
+    query = IdempotentWriter(stateful=True)
+    query.sink = cast(Any, Untouched())
+    resumed = Resumed(directory=cast(Any, Directory(tmp_path / "restored")), barrier=BatchId(0), durable=BatchId(0))
+    with pytest.raises(Conflict, match="no plan of batch 2, but one of 3; files:/out may have that batch") as refused:
+        catching_up(kept, query, "refuse").require_no_skips(resumed, lambda planned: False)
+    assert (refused.value.hint or "").endswith("take back what it shows after batch 0: --from-checkpoint 2")
 
 
 def test_an_append_only_table_is_asked_first(tmp_path: Path) -> None:

@@ -145,6 +145,20 @@ def test_the_plans_of_a_run_that_required_them_show_all_that_it_wrote(history: H
     assert not more(history, 12)
 
 
+@pytest.mark.parametrize(("reported", "expected"), [(None, False), (12, False), (13, True)])
+def test_plans_and_directories_that_end_before_what_the_heartbeat_tells_of_do_not_show_all(
+    history: History, reported: int | None, expected: bool
+) -> None:
+    """Some were lost: of a writer that cannot be asked, the heartbeat is the only other witness."""
+    history.complete(1, batch=10)
+    ended(history, 10)
+    history.run(plans="require")  # and dies
+    history.run()
+    batch = None if reported is None else BatchId(reported)
+    for local in (False, True):  # a directory that has no more was put back from an older copy
+        assert may_have_more(history.state(), BatchId(12), local=local, repeats=True, reported=batch) is expected
+
+
 def test_they_show_nothing_to_a_start_that_does_not_repeat_them(history: History) -> None:
     """It keeps no plans (`plans="off"`, a work directory on HDFS), or it goes back: batches are cut anew."""
     history.run(plans="require")

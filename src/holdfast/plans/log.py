@@ -69,6 +69,12 @@ class PlanLog:
                 return Standing(tuple(plans), read.message)
             plans.append(read)
             expected += 1
+        # As for the journal: a listing may end early, so a read of the next place must miss it, too.
+        while (unlisted := self._found(plan_key(self._folder, BatchId(expected)))) is not None:
+            if isinstance(unlisted, Corrupt):
+                return Standing(tuple(plans), unlisted.message)
+            plans.append(unlisted)
+            expected += 1
         return Standing(tuple(plans))
 
     def _all(self, keys: list[str]) -> list[Plan | Corrupt]:
@@ -78,14 +84,20 @@ class PlanLog:
             return list(pool.map(self._read, keys))
 
     def _read(self, key: str) -> Plan | Corrupt:
-        """Read twice before it is called damaged: bytes that came wrong may lie right."""
+        found = self._found(key)
+        if found is None:
+            raise StorageUnreachable(f"could not read the plan {key}: it is listed, and cannot be read")
+        return found
+
+    def _found(self, key: str) -> Plan | Corrupt | None:
+        """Read twice before it is called damaged: bytes that came wrong may lie right. None when it is not there."""
         try:
             try:
                 plan = decode_plan(key, self._store.get(key))
             except Corrupt:
                 plan = decode_plan(key, self._store.get(key))
-        except ObjectNotFound as error:
-            raise StorageUnreachable(f"could not read the plan {key}: it is listed, and cannot be read") from error
+        except ObjectNotFound:
+            return None
         except Corrupt as error:
             return error
         return plan if plan.batch_id == batch_of(key) else Corrupt(f"the plan {key} is of batch {plan.batch_id}")

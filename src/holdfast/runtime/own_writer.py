@@ -30,6 +30,8 @@ class Taken:
     """Whether its sink reports the newest batch."""
     always_skips: bool = False
     """It always skips batch ids that it has seen, so `--repeats accept` does not apply."""
+    rewinds: bool = False
+    """It is a sink of holdfast: when the job goes back, its rows are taken back, too."""
     shows_left: bool = False
     """A new line of batches begins, under another id of the query. The sink skips none of them, and still shows batches
     of the line that is left."""
@@ -40,14 +42,25 @@ class Taken:
     for the same rows as before."""
 
 
-def may_have_more(state: JobState, planned: BatchId, *, local: bool, repeats: bool, claimed: bool = True) -> bool:
-    """Whether, according to the journal, the writer may have batches after `planned`.
+def may_have_more(
+    state: JobState,
+    planned: BatchId,
+    *,
+    local: bool,
+    repeats: bool,
+    claimed: bool = True,
+    reported: BatchId | None = None,
+) -> bool:
+    """Whether, according to the journal and a heartbeat, the writer may have batches after `planned`.
 
     `claimed`: `state` includes the claim of the starting run. `local`: the job resumes in the previous run's directory.
     `repeats`: the start repeats the plans that the home has behind the newest checkpoint. A run that crashed recorded
     no position, but its directory shows it, or its plans do: of the batches that it ran itself, and if they are
-    repeated.
+    repeated. `reported`: the newest batch in the last heartbeat of the job. Where the plans end before it, the home has
+    lost some; where the directory does, it was put back from an older copy.
     """
+    if reported is not None and reported > planned:
+        return True
     earlier = state.runs[:-1] if claimed else state.runs
     newest = state.newest_of_the_line()
     for run in reversed(earlier):
@@ -109,9 +122,10 @@ def _may_skip(job: JobName, taken: Taken, first: BatchId) -> Conflict:
         f"could not start job {job!r}: the home has no plan of batch {first}, so Spark plans it again, and the "
         f"previous run may have written later ones to {taken.writer}, whose position is unknown: if it skips batch ids "
         "that it has seen, rows are lost",
-        hint="start it where the previous run left its work directory; or if the writer accepts batch ids that "
-        "it has seen, for example by replacing rows: --repeats accept; or report its newest "
-        "batch: sink_position=function. With --plans require, no batch reaches the writer without a plan",
+        hint="start it where the previous run left its work directory; or put the plans back from a copy of the home; "
+        "or if the writer accepts batch ids that it has seen, for example by replacing rows: --repeats accept; or "
+        "report its newest batch: sink_position=function. With --plans require, no batch reaches the writer without a "
+        "plan",
     )
 
 

@@ -26,6 +26,7 @@ from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import ways_out
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.recovery import Resumed
+from holdfast.sinks.protocol import Sink
 from holdfast.storage.durable import storage_errors
 
 _NO_PLANS = Standing(())
@@ -58,11 +59,14 @@ class CatchingUp:
         """How far a writer of the query's own is, and up to where batches will be as they were; None when holdfast
         writes. `may_have_more` says whether it may have got batches behind one.
 
-        Raises `Conflict` when rows would be lost.
+        Raises `Conflict` when rows would be lost; also where holdfast writes, before its sink is rewound.
         """
-        if self._query.sink is not None:
-            return None
         standing = self._standing(resumed)
+        if (sink := self._query.sink) is not None:
+            if self._keeper is not None and standing.broken is not None:
+                self._keeper.require_ours(standing.plans)
+                raise self._broken(_ours(sink, None), standing.broken, resumed.barrier)
+            return None
         new_line = resumed.abandons is not None or self._begins_line(standing)
         taken = self._taken(resumed.directory, standing, new_line=new_line)
         if taken is None:
@@ -98,7 +102,7 @@ class CatchingUp:
         if standing.plans:
             _put_id(directory, standing.plans[0].metadata)
         if (sink := self._query.sink) is not None:
-            return Taken(sink.describe(), sink.published(), known=True, always_skips=True)
+            return _ours(sink, sink.published())
         return self._query.own_writer(directory, new_line=new_line)
 
     def _take_new_id(self, directory: RunDirectory) -> None:
@@ -202,6 +206,10 @@ class CatchingUp:
             "repeated as it was: its rows would be lost, or come twice",
             hint=f"put the plan back from a copy of the home; or {self._ways_out(taken, barrier)}",
         )
+
+
+def _ours(sink: Sink, published: BatchId | None) -> Taken:
+    return Taken(sink.describe(), published, known=True, always_skips=True, rewinds=True)
 
 
 def _metadata(directory: RunDirectory) -> str | None:

@@ -27,6 +27,8 @@ def _without_the_plans(state: JobState, taken: Taken, barrier: BatchId | None) -
     back = _can_go_back_to(state, barrier)
     if back is None or barrier is None:
         return []
+    if taken.rewinds:
+        return [f"take back what it shows after batch {barrier}: --from-checkpoint {back}"]
     if taken.always_skips:
         return [f"take out of it what it got after batch {barrier}, and add --from-checkpoint {back}"]
     return [

@@ -13,6 +13,7 @@ import msgspec
 from holdfast.alarm import Alarm
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.recovery_time import RecoveryEstimate
+from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.entries import Failure, Process, RunStarted
 from holdfast.repository.self_report import LocalState, ReportedAlarm, ReportedRecovery, SelfReport, write_local_state
@@ -63,6 +64,11 @@ class StateReporter:
         self._waiting = False
         self.latest = SelfReport(phase="starting")
         """Any thread may read it."""
+
+    def begin_after(self, batch: BatchId | None) -> None:
+        """What the last heartbeat told of stays told until the query of this run has a batch: this run may fail before,
+        and its heartbeats replace that one."""
+        self.latest = msgspec.structs.replace(self.latest, batch=batch)
 
     def starting(self) -> None:
         """Until the thread that decides exists: from any thread."""

@@ -18,7 +18,7 @@ from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.going_back import GoBack, Wanted, decide
 from holdfast.repository.journal import Journal
-from holdfast.repository.lines import line_begins, line_folder
+from holdfast.repository.lines import line_begins, line_folder, line_of
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
@@ -59,6 +59,8 @@ class Outside:
     """The sink has nothing of this lineage of the job, which has checkpoints."""
     accepts: bool = False
     """The user accepts the sink as it is: what was staged there may be gone."""
+    reported: BatchId | None = None
+    """The newest batch that the last heartbeat tells of, on the line that the job is on; None when it tells of none."""
 
     @property
     def may_resume_locally(self) -> bool:
@@ -108,7 +110,8 @@ def compare(location: JobLocation, state: JobState, sink: SinkState | None, desc
     new_place = sink is not None and newest is not None and is_new_place(sink, state.lineage or "")
     if new_place and newest is not None and not agreement.new_life:
         _require_no_output(location, state, newest, described)
-    return Outside(agreement, sink, new_place, sink is not None and location.settings.accept_sink)
+    reported = None if agreement.new_life else _reported(location, state)
+    return Outside(agreement, sink, new_place, sink is not None and location.settings.accept_sink, reported)
 
 
 def compare_outside(location: JobLocation, journal: Journal, query: Query) -> Outside:
@@ -131,7 +134,8 @@ def compare_again(location: JobLocation, journal: Journal, query: Query, before:
     described = query.sink.describe() if query.sink is not None else ""
     try:
         found = query.look_at_sink(known_to(location, journal.state))
-        return replace(compare(location, journal.state, found, described), agreement=before.agreement)
+        compared = compare(location, journal.state, found, described)
+        return replace(compared, agreement=before.agreement, reported=before.reported)
     except Conflict:
         journal.require_standing()
         raise
@@ -219,7 +223,8 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         return newest_planned(location.store, line_folder(state), after) if repeats else after
 
     def more(planned: BatchId, local: bool) -> bool:
-        return may_have_more(state, planned, local=local, repeats=repeats, claimed=False)
+        reported = outside.reported
+        return may_have_more(state, planned, local=local, repeats=repeats, claimed=False, reported=reported)
 
     return Ahead(
         barrier=barrier,
@@ -243,6 +248,13 @@ def _memories_here(location: JobLocation) -> list[Memory]:
     if not marker.is_of(location.job, location.home, home_id) and not location.settings.new_life:
         raise somebody_elses(root, marker)
     return [*memories, of_work(root.location, marker)]
+
+
+def _reported(location: JobLocation, state: JobState) -> BatchId | None:
+    heartbeat = read_heartbeat(location.store)
+    if heartbeat is None or heartbeat.report is None or heartbeat.head < line_of(state):
+        return None
+    return heartbeat.report.batch
 
 
 def _asked(location: JobLocation) -> Asked:

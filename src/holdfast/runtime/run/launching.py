@@ -72,6 +72,7 @@ def launch(
     `receivers` get the alarms."""
     claimed = _claimed(location, query)
     storage = storage_parts(location, claimed.journal, claimed.entry, query, receivers, threads)
+    storage.reporter.begin_after(claimed.outside.reported)
     begun = _Begun()
     try:
         log.info("run %s owns the job", claimed.entry.fencing_epoch)
@@ -170,10 +171,13 @@ def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: 
         parts.resuming.bring_back()
     resumed = parts.recovery.resume(local=outside.may_resume_locally, back=back)
     location.around.step("recovery.directory")
+    if resumed.abandons is not None:
+        storage.reporter.begin_after(None)  # its batches are of a line that is being left
 
     def more(batch: BatchId) -> bool:
         repeats = parts.catching_up.repeats_plans(resumed)
-        return may_have_more(storage.journal.state, batch, local=resumed.is_local, repeats=repeats)
+        local, reported = resumed.is_local, outside.reported
+        return may_have_more(storage.journal.state, batch, local=local, repeats=repeats, reported=reported)
 
     if (taken := parts.catching_up.require_no_skips(resumed, more)) is not None:
         begun.planned = None if more(taken.planned) else taken.planned
