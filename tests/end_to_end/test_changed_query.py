@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.end_to_end.harness import WARM_JVM, Pipeline
 from tests.patience import PATIENCE
 
@@ -47,6 +49,7 @@ class Deployment:
             path.rename(self.pipeline.source / path.name)
 
 
+@pytest.mark.long
 def test_a_changed_query_is_refused_forced_or_put_right(tmp_path: Path) -> None:
     job = Deployment(tmp_path)
     assert job.run().returncode == 0

@@ -54,6 +54,7 @@ def verify(pipeline: Pipeline) -> tuple[int, dict[int, str]]:
     return done.returncode, {found["checkpoint"]: found["path"] for found in json.loads(done.stdout)["corrupt"]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state_format", STATE_FORMATS if TORTURE else ["rocksdb"])
 def test_damage_from_one_life_to_the_next(tmp_path: Path, state_format: str) -> None:
     pipeline = Pipeline(tmp_path, files=6 * FILES_PER_LIFE, state_format=state_format)

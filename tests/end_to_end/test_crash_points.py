@@ -25,7 +25,7 @@ COMPLETING = [
 RECOVERING = ["run.claimed", "recovery.directory", "recovery.fenced", "recovery.aligned"]
 
 
-@pytest.mark.parametrize("sink", ["delta", "files"])
+@pytest.mark.parametrize("sink", ["delta", pytest.param("files", marks=pytest.mark.long)])
 def test_dying_between_any_two_steps(tmp_path: Path, sink: str) -> None:
     # Half of the points for each sink, shifted by one: together they are all covered, with and without the directory.
     points = [f"{name}:2" for name in COMPLETING] + [f"{name}:1" for name in RECOVERING]

@@ -99,6 +99,7 @@ def test_a_full_home(pipeline: Pipeline) -> None:
     pipeline.require_exact()
 
 
+@pytest.mark.long
 def test_a_read_only_home_and_a_run_that_ends_on_it_says_so_by_its_exit_code(pipeline: Pipeline) -> None:
     driver = pipeline.start(tolerable_failures=0, trigger="available-now")
     trouble = ReadOnly()

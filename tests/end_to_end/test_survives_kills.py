@@ -38,7 +38,7 @@ def kill_at_random(pipeline: Pipeline, kills: int, seed: int, with_jvm: Sequence
 
 
 @pytest.mark.timeout(1200 + 120 * KILLS)
-@pytest.mark.parametrize("sink", ["delta", "files"])
+@pytest.mark.parametrize("sink", [pytest.param("delta", marks=pytest.mark.long), "files"])
 def test_random_kills(tmp_path: Path, sink: str) -> None:
     kills = KILLS // 2
     seed = SEED + (sink == "files")

@@ -58,6 +58,7 @@ def run(query: DataFrame, checkpoint: Path, until: int) -> None:
     writer.start().awaitTermination(120)
 
 
+@pytest.mark.long
 def test_two_deployments_over_one_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     with logged(spark, tmp_path / "driver.log"), pytest.raises(StreamingQueryException):
         run(counts(spark), tmp_path / "checkpoint", until=1)

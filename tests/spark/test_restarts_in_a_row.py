@@ -73,6 +73,7 @@ def settled(held: Callable[[], Footprint]) -> Footprint:
     return lowest
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200 + 120 * RESTARTS)
 def test_nothing_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
     session = spark.newSession()

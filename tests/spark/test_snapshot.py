@@ -75,6 +75,7 @@ def test_a_snapshot_of_a_running_query_restores_exactly(spark: SparkSession, sta
     assert continued.answers[max(continued.answers)] == source.answers[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state_format", ["rocksdb-v2"], indirect=True)
 def test_state_older_than_the_commits_that_name_it_restores(
     spark: SparkSession, state_format: str, tmp_path: Path
@@ -98,6 +99,7 @@ def test_state_older_than_the_commits_that_name_it_restores(
     assert continued.answers[max(continued.answers)] == source.answers[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state_format", ["rocksdb"], indirect=True)
 def test_pinned_files_outlive_the_clean_up_of_spark(spark: SparkSession, state_format: str, tmp_path: Path) -> None:
     """The slowest possible copy: it begins when Spark has deleted the barrier."""

@@ -357,6 +357,7 @@ def test_a_silent_namenode_times_out(silent: str, monkeypatch: pytest.MonkeyPatc
         require_no_work_directory(away)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("short_lived_jvms")
 @pytest.mark.parametrize("state_format", FORMATS)
 def test_killed_and_started_again_the_output_is_exact(tmp_path: Path, hdfs: HdfsServer, state_format: str) -> None:

@@ -30,7 +30,7 @@ CONDITIONAL = {
     "azure": rb"if-none-match: \*",
 }
 """Servers that speak HTTP, by the name of their fixture, and the header that makes a PUT conditional."""
-EMULATED = ("gcs", "azure", "hdfs")
+REMOTE = ("s3", "gcs", "azure", "hdfs")
 """There a shorter race over a bad line shows the same; the long one is run by `make long`."""
 
 
@@ -111,7 +111,7 @@ def place(kind: str, request: pytest.FixtureRequest) -> Place:
     return Place(server.home(name), port, lambda other: server.home(name, proxied(other)), CONDITIONAL[kind])
 
 
-@pytest.mark.parametrize("kind", ["local", "s3", *(pytest.param(kind, marks=pytest.mark.long) for kind in EMULATED)])
+@pytest.mark.parametrize("kind", ["local", *(pytest.param(kind, marks=pytest.mark.long) for kind in REMOTE)])
 def test_two_processes_race_a_thousand_appends(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     home = f"file://{tmp_path}" if kind == "local" else place(kind, request).home
     raced = race(home, ENTRIES)

@@ -151,7 +151,11 @@ CASES: dict[str, tuple[int, Life, Life, Rows, int]] = {
 }
 
 
-KINDS = [(Files, 2 + DEEPER), (Delta, 1 + DEEPER)]
+KINDS = [
+    (Files, 1 + DEEPER),
+    pytest.param(Files, 2 + DEEPER, marks=pytest.mark.long),
+    (Delta, 1 + DEEPER),
+]
 
 
 @pytest.mark.parametrize(("kind", "switches"), KINDS)

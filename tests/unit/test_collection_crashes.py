@@ -84,6 +84,7 @@ def make_temporaries_old(home: Path, clock: ManualClock) -> None:
         os.utime(path, (clock.wall().timestamp() - TWO_DAYS,) * 2)
 
 
+@pytest.mark.long
 def test_a_hundred_crashes_during_collection(tmp_path: Path) -> None:
     clock = ManualClock()
     places: list[str] = []
