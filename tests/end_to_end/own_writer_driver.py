@@ -2,9 +2,10 @@
 Or into holdfast's, which then shows every batch: the writers `ours` and `our_files`.
 
 python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files
+python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files plainly
 python -m tests.end_to_end.own_writer_driver ROOT WRITER read
 
-The second prints what readers of the sink see.
+The second is plain Spark, without holdfast. The last prints what readers of the sink see.
 """
 
 import json
@@ -138,7 +139,7 @@ class Writers:
         return sorted(row.value for row in rows.select("value").collect())
 
 
-def main(root: Path, writer: str, kind: str, source: str) -> None:
+def main(root: Path, writer: str, kind: str, source: str, *plainly: str) -> None:
     writers = Writers(root)
 
     def numbers(spark: Any) -> Any:
@@ -152,6 +153,12 @@ def main(root: Path, writer: str, kind: str, source: str) -> None:
         built = getattr(writers, writer)(rows)
         return built.trigger(processingTime="0 seconds") if hasattr(built, "trigger") else built
 
+    if plainly:
+        from pyspark.sql import SparkSession
+
+        plain = numbers(SparkSession.builder.getOrCreate()).option("checkpointLocation", str(root / "checkpoints"))
+        plain.start().awaitTermination()
+        return
     holdfast.run(
         numbers,
         job="numbers",

@@ -66,13 +66,15 @@ def python_for(writer: str) -> str:
 
 
 class Story:
-    def __init__(self, root: Path, writer: str, kind: str, source: str, postgres: str) -> None:
+    def __init__(
+        self, root: Path, writer: str, kind: str, source: str, postgres: str, python: str | None = None
+    ) -> None:
         self.root = root
         self.log = root / "driver.log"
         self.merges = writer == "merge"
         self._writer = writer
         self._arguments = [str(root), writer, kind, source]
-        python = python_for(writer)
+        python = python or python_for(writer)
         self._python = python
         self._environment = os.environ | {
             "PYSPARK_PYTHON": python,
@@ -86,8 +88,8 @@ class Story:
     def _command(self, *arguments: str) -> list[str]:
         return [self._python, "-m", "tests.end_to_end.own_writer_driver", *arguments]
 
-    def life(self) -> "Driver":
-        return Driver(self._command(*self._arguments), self._environment, self.log)
+    def life(self, *more: str) -> "Driver":
+        return Driver(self._command(*self._arguments, *more), self._environment, self.log)
 
     def planned(self) -> int:
         """The newest batch in the work directory."""

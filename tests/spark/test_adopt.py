@@ -239,6 +239,29 @@ def test_what_is_no_checkpoint_directory_or_one_of_holdfast_is_refused(
     assert (code, "work directory of job 'lines'" in told["error"]["message"]) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("location", "home", "why"),
+    [
+        ("s3a://bucket/checkpoints", "/homes", "only a mounted directory, or one on HDFS"),
+        ("checkpoints", "checkpoints/home", "lie in one another"),
+        ("/", "/homes", "lie in one another"),
+    ],
+)
+def test_places_that_cannot_be_are_refused(
+    location: str,
+    home: str,
+    why: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = home if home.startswith("/") else tmp_path / home
+    assert main(["adopt", location, "--home", f"file://{place}", "--job", "lines"]) == 2
+    assert why in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_query_that_runs_meanwhile_leaves_no_checkpoint(lines: Lines) -> None:
     """Files may have been copied before and after its batch."""
     directory = work_directory(lines.original)

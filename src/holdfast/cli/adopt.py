@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -87,11 +88,13 @@ def adopt(
     from holdfast.runtime.commands.spark_output import look_at, require_not_ahead
     from holdfast.workdir.factory import work_directory
 
+    place = _whole(location)
+    _require_readable(place)
+    _require_apart(place, home)
     root = open_store(home)
     target = JobHome(job_name(job), home, root.scoped(job_name(job)))
-    place = location.rstrip("/")
     original = adopting.examine(work_directory(place), work_directory(_above(place)))
-    output = None if sink is None else look_at(work_directory(sink.rstrip("/")), original.query)
+    output = None if sink is None else look_at(work_directory(_whole(sink)), original.query)
     if output is not None:
         require_not_ahead(original, output)
     state = target.state()
@@ -107,6 +110,31 @@ def adopt(
         print_json(document)
     else:
         _print(document)
+
+
+def _whole(location: str) -> str:
+    """The first start of the job may be made from another directory."""
+    return location.rstrip("/") if "://" in location else str(Path(location).absolute())
+
+
+def _require_readable(location: str) -> None:
+    scheme, colon, _ = location.partition("://")
+    if colon and scheme not in ("file", "hdfs"):
+        raise InvalidSettings(
+            f"could not adopt {location}: only a mounted directory, or one on HDFS, can be adopted",
+            hint="copy the directory to a disk, with the query stopped, and adopt the copy",
+        )
+
+
+def _require_apart(location: str, home: str) -> None:
+    from holdfast.runtime.run.places import spot
+
+    original, target = spot("directory", location), spot("home", home)
+    if original.holds(target) or target.holds(original):
+        raise InvalidSettings(
+            f"could not adopt {location}: it and the home {home} lie in one another, and the directory is only read",
+            hint="choose another home: --home",
+        )
 
 
 def _above(location: str) -> str:
