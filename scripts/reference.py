@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 from holdfast import errors
-from holdfast.cli.run import OPTION_HELP
+from holdfast.cli.run_options import OPTION_HELP
 from holdfast.settings import Settings
 
 _SETTINGS = """\

@@ -145,7 +145,7 @@ class RunSettings:
             seconds(name, getattr(self, name), least=least)
         for name, least_count in _COUNT_LEAST.items():
             _require_count(name, getattr(self, name), least_count)
-        for name, allowed in _CHOICES.items():
+        for name, allowed in CHOICES.items():
             _require_choice(name, getattr(self, name), allowed)
         _ = self.scrub_s, self.bytes_per_second, self.recovery_target_s  # raises when they are wrong
         _require_trigger(self.trigger)
@@ -277,7 +277,7 @@ _COUNT_LEAST = {
     "restart_same_error": 1,
     "parallelism": 1,
 }
-_CHOICES = {
+CHOICES = {
     "output_mode": ("append", "update", "complete"),
     "on_exceeded": ("alert", "fail"),
     "on_conflict": ("refuse", "takeover"),

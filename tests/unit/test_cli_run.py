@@ -16,7 +16,8 @@ import holdfast
 from holdfast.checkpoint.difference import refuse, warn
 from holdfast.cli.logs import OneLineFormatter
 from holdfast.cli.main import main
-from holdfast.cli.run import OPTION_HELP, add_spark_arguments
+from holdfast.cli.run import add_spark_arguments
+from holdfast.cli.run_options import OPTION_HELP
 from holdfast.errors import Incompatible, InvalidSettings, OwnedByAnotherRun
 from holdfast.repository.ownership import current_process
 from holdfast.settings import Settings

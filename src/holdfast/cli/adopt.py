@@ -78,7 +78,9 @@ def adopt(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a job of a query that plain Spark has run. Its checkpoint directory is copied and stays as it is.
+    """Make a job of a query that plain Spark has run.
+
+    Its checkpoint directory is copied and stays as it is.
 
     Stop the query first. Then start it with holdfast, under the same job name and with the same writer: it goes on
     where it stopped.

@@ -41,7 +41,7 @@ def checkpoints(
     health: Health = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the checkpoints of a job, including failures and their reasons."""
+    """List the checkpoints of a job, failures with their reasons."""
     seen = examine(home, one_job(name, job))
     if as_json:
         print_json(checkpoint_list(seen, limit))

@@ -31,7 +31,7 @@ def doctor(
     logs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[LOGS]...",
+            metavar="LOGS",
             show_default=False,
             help="Files, directories, globs, URLs; - or none: standard input, a paste.",
         ),
@@ -63,7 +63,7 @@ def doctor(
         typer.Option("--master", metavar="URL", help="The Spark master to read LOGS with. Default: this machine."),
     ] = None,
 ) -> None:
-    """Diagnose failures from Flink and Spark logs, or from a job's history.
+    """Find out why checkpoints fail, from a job or from logs.
 
     Exit code 0: nothing critical. 1: something critical. 3: nothing to examine. 6: a URL could not be read.
     """

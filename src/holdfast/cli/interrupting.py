@@ -36,11 +36,22 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+def command_of(arguments: Sequence[str]) -> str:
+    """The command's name, which `--config FILE` and `--profile NAME` may precede."""
+    words = iter(arguments)
+    for word in words:
+        if word in ("--config", "--profile"):
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return ""
+
+
 @contextmanager
 def interruptible(arguments: Sequence[str], report: Callable[[int], None]) -> Iterator[Interrupt]:
     """A signal raises `KeyboardInterrupt` in the block. `report` is called if the process exits without clean-up."""
     interrupt = Interrupt()
-    command = next((argument for argument in arguments if not argument.startswith("-")), "")
+    command = command_of(arguments)
     if command in _ON_THEIR_OWN or threading.current_thread() is not threading.main_thread():
         yield interrupt
         return

@@ -22,7 +22,7 @@ STATE_WORDS = {"running": "running", "ended": "ended", "lost": "not running", "n
 
 
 def jobs(home: Home, health: Health = False, as_json: AsJson = False) -> None:
-    """List the jobs of a home, and the age of their newest checkpoints."""
+    """List the jobs of a home and their newest checkpoints."""
     root = open_store(home)
     readable, unreadable = _statuses(home, root)
     if as_json:

@@ -4,9 +4,12 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 from holdfast.checkpoint.difference import Difference, rows
-from holdfast.cli.output import messages
+from holdfast.cli.output import messages, one_line_json
 from holdfast.job_log import log
 from holdfast.showing import shown
 
@@ -60,9 +63,34 @@ class _StandardError(logging.Handler):
             self.handleError(record)
 
 
-def log_to_standard_error() -> None:
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: at, level, job, message; error, differences and traceback where there are some."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        job, message = getattr(record, "job", None), record.getMessage()
+        found = getattr(record, "differences", None)
+        document: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "job": job,
+            "message": (message.partition("\n")[0] if found else message).removeprefix(f"{job}: "),
+        }
+        if found:
+            document["differences"] = found
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            document["error"] = f"{type(error).__name__}: {shown(' '.join(str(error).split()))}"
+            if os.environ.get("HOLDFAST_DEBUG"):
+                document["traceback"] = self.formatException(record.exc_info)
+        return one_line_json(document)
+
+
+FORMATS: dict[str, Callable[[], logging.Formatter]] = {"text": OneLineFormatter, "json": JsonFormatter}
+
+
+def log_to_standard_error(form: str = "text") -> None:
     handler = _StandardError()
-    handler.setFormatter(OneLineFormatter())
+    handler.setFormatter(FORMATS[form]())
     logger = log.logger
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.INFO)

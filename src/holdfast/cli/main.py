@@ -14,9 +14,10 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +27,7 @@ from holdfast.cli import (
     alarm,
     checkpoints,
     collect,
+    completion,
     copy,
     doctor,
     events,
@@ -40,49 +42,82 @@ from holdfast.cli import (
     verify,
     watch,
 )
+from holdfast.cli.configuration import NAME as TOML
+from holdfast.cli.configuration import read_configuration
 from holdfast.cli.dashboard import command as dashboard
 from holdfast.cli.demo import command as demo
+from holdfast.cli.grouped_help import GroupedCommand, GroupedCommands
 from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import print_message, write_document
+from holdfast.cli.reading import answering, wants_json, watching
 from holdfast.cli.standard_streams import with_standard_streams
 from holdfast.errors import HoldfastError, StopOverdue
 from holdfast.showing import shown
 from holdfast.spark.uncaught import leave_at_once
 from holdfast.version import VERSION
 
+_SUBCOMMANDS = ("create", "delete", "list", "test")
+
 # typer includes its own copy of click since 0.26 and used the real one before; both are reachable from here.
 _UsageError = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="holdfast",
-    help="Checkpoints that hold, for PySpark Structured Streaming.",
+    cls=GroupedCommands,
+    help="Back up a running PySpark Structured Streaming query, and restore its state and output together.",
+    epilog="Every option is also a variable: --interval of run is HOLDFAST_INTERVAL, --limit of checkpoints is "
+    "HOLDFAST_CHECKPOINTS_LIMIT. The file holdfast.toml has settings of jobs and profiles.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HOLDFAST"},
 )
-# One line per command, in the order of the help. A command's module imports what is heavy only when it is called.
-app.command("demo")(demo.demo)
-app.command("run")(run.run)
-app.command("jobs")(jobs.jobs)
-app.command("status")(status.status)
-app.command("checkpoints")(checkpoints.checkpoints)
-app.command("show")(show.show)
-app.command("events")(events.events)
-app.command("checkpoint")(requesting.checkpoint)
-app.command("stop")(requesting.stop)
-app.command("restore")(restore.restore)
-app.command("verify")(verify.verify)
-app.command("collect")(collect.collect)
-app.command("doctor")(doctor.doctor)
-app.command("copy")(copy.copy)
-app.command("adopt")(adopt.adopt)
-app.command("watch")(watch.watch)
-app.command("top")(top.top)
-app.command("dashboard")(dashboard.dashboard)
-app.add_typer(savepoint.app, name="savepoint")
-app.add_typer(alarm.app, name="alarm")
+# In the order of the help. A command's module imports what is heavy only when it is called.
+_COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
+    "Begin": {
+        "demo": demo.demo,
+        "run": run.run,
+        "adopt": answering(adopt.adopt),
+        "completion": completion.completion,
+    },
+    "Look": {
+        "jobs": watching(jobs.jobs),
+        "status": watching(status.status),
+        "checkpoints": watching(checkpoints.checkpoints),
+        "show": watching(show.show),
+        "events": answering(events.events),
+        "top": top.top,
+        "dashboard": dashboard.dashboard,
+        "doctor": doctor.doctor,
+    },
+    "Ask a running job": {"checkpoint": answering(requesting.checkpoint), "stop": answering(requesting.stop)},
+    "Use and keep checkpoints": {
+        "restore": answering(restore.restore),
+        "copy": answering(copy.copy),
+        "verify": answering(verify.verify),
+        "collect": answering(collect.collect),
+        "watch": watch.watch,
+    },
+}
+for _panel, _commands in _COMMANDS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, cls=GroupedCommand, rich_help_panel=_panel)(_command)
+app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Use and keep checkpoints")
+app.add_typer(alarm.app, name="alarm", rich_help_panel="Use and keep checkpoints")
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", envvar="HOLDFAST_CONFIG", metavar="FILE", show_default=False, help=f"Default: {TOML} here, if any."
+    ),
+]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile", envvar="HOLDFAST_PROFILE", metavar="NAME", show_default=False, help=f"A profile of {TOML}."
+    ),
+]
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,14 +128,26 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _holdfast(
+    ctx: typer.Context,
+    config: Config = None,
+    profile: Profile = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-) -> None: ...
+) -> None:
+    found = read_configuration(config, profile, Path.cwd())
+    ctx.obj = found
+    given = {"home": found.home, "job": found.job, "alarm": found.alarms}
+    defaults: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    names = [name for commands in _COMMANDS.values() for name in commands]
+    groups = {group: dict.fromkeys(_SUBCOMMANDS, defaults) for group in ("savepoint", "alarm")}
+    ctx.default_map = dict.fromkeys(names, defaults) | groups
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     closed = with_standard_streams()
+    if completion.is_asked_for(os.environ):
+        completion.prepare()
     _tolerate_narrow_encodings()
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments)
@@ -138,7 +185,7 @@ def _run(arguments: Sequence[str]) -> int:
         ended = _explain(error) if interrupt.number is None else Ended(1)
     if interrupt.number is not None and ended.exit_code != 0:
         ended = _interrupted(interrupt.exit_code)
-    write_document(ended.document() if ended.message and _wants_json(arguments) else None)
+    write_document(ended.document() if ended.message and wants_json(arguments) else None)
     if ended.at_once:
         leave_at_once(ended.exit_code)
     return ended.exit_code
@@ -154,7 +201,7 @@ def _report_interrupted(arguments: Sequence[str], exit_code: int) -> None:
     if sys.stderr.isatty():
         sys.stderr.write("\x1b[?25h")  # a progress bar hides the cursor
     ended = _interrupted(exit_code)
-    write_document(ended.document() if _wants_json(arguments) else None)
+    write_document(ended.document() if wants_json(arguments) else None)
     sys.stdout.flush()
 
 
@@ -169,10 +216,6 @@ class Ended:
 
     def document(self) -> dict[str, Any]:
         return {"message": self.message, "hint": self.hint, "exit_code": self.exit_code}
-
-
-def _wants_json(arguments: Sequence[str]) -> bool:
-    return "--json" in list(arguments)[: list(arguments).index("--") if "--" in arguments else None]
 
 
 def _explain(error: Exception) -> Ended:

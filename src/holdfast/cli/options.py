@@ -1,6 +1,6 @@
 """The options that commands share."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,16 +13,29 @@ def marked(ctx: typer.Context, param: typer.CallbackParam, value: str | None) ->
     return Typed(value) if value is not None and source is not None and source.name == "COMMANDLINE" else value
 
 
-Home = Annotated[
-    str,
-    typer.Option(
+def home_option(panel: str | None = None) -> Any:
+    return typer.Option(
         "--home",
         envvar="HOLDFAST_HOME",
         metavar="URL",
         show_default=False,
+        rich_help_panel=panel,
         help="Where the checkpoints are, e.g. file:///var/lib/holdfast.",
-    ),
-]
+    )
+
+
+def alarm_option(panel: str | None = None) -> Any:
+    return typer.Option(
+        "--alarm",
+        envvar="HOLDFAST_ALARMS",
+        metavar="URL",
+        show_default=False,
+        rich_help_panel=panel,
+        help="Who gets alarms: https://… for a webhook, slack://, mailto://, … by apprise; may be repeated.",
+    )
+
+
+Home = Annotated[str, home_option()]
 Job = Annotated[
     str | None,
     typer.Option(
@@ -49,16 +62,7 @@ Health = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on standard output, and nothing else there.")
 ]
-AlarmUrls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--alarm",
-        envvar="HOLDFAST_ALARMS",
-        metavar="URL",
-        show_default=False,
-        help="Who gets alarms: https://… for a webhook, slack://, mailto://, … by apprise; may be repeated.",
-    ),
-]
+AlarmUrls = Annotated[list[str] | None, alarm_option()]
 CheckpointOption = Annotated[
     int | None, typer.Option("--checkpoint", metavar="ID", min=1, show_default=False, help="This checkpoint.")
 ]

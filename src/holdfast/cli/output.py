@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +22,8 @@ _PIPE_WIDTH = 1000
 _LABEL_WIDTH = 12
 _UNSPELT = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
+
+_WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 
 _HELD: list[Any] = []
 """At most one: the document of the command."""
@@ -52,9 +55,23 @@ def json_text(document: Any) -> str:
     return _UNSPELT.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
+def one_line_json(document: Any) -> str:
+    return _UNSPELT.sub(lambda found: f"\\u{ord(found[0]):04x}", msgspec.json.encode(document).decode())
+
+
 def answer() -> "Console":
     """Standard output, coloured and wrapped only on a terminal."""
     return _console(stderr=False)
+
+
+@contextmanager
+def wide_output() -> Iterator[None]:
+    """Answers in this block are not cut to the width of the terminal."""
+    before = _WIDE.set(True)
+    try:
+        yield
+    finally:
+        _WIDE.reset(before)
 
 
 def messages() -> "Console":
@@ -65,14 +82,14 @@ def _console(*, stderr: bool) -> "Console":
     from holdfast.cli.terminal import SafeConsole
 
     console = SafeConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
+    if (_WIDE.get() and not stderr) or (not console.is_terminal and "COLUMNS" not in os.environ):
         console.width = _PIPE_WIDTH
     return console
 
 
 def print_table(table: "Table") -> None:
     console = answer()
-    if console.is_terminal:
+    if console.is_terminal and not _WIDE.get():
         console.print(table)
         return
     with console.capture() as capture:

@@ -60,7 +60,10 @@ def stop(
     timeout: Timeout = "10m",
     as_json: AsJson = False,
 ) -> None:
-    """Stop the running job cleanly, with a last checkpoint, and wait until it has ended."""
+    """Stop the running job cleanly, with a last checkpoint.
+
+    Returns when it has ended.
+    """
     limit = seconds("timeout", timeout, least=0.1)
     job = one_job(name, job)
     if savepoint is not None:

@@ -5,23 +5,28 @@ file before anything is written. `holdfast.run` starts Spark once it knows that 
 """
 
 import faulthandler
-import inspect
 import os
 import shlex
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.configuration import NAME as TOML
+from holdfast.cli.configuration import Configuration, settings_in, spark_settings
+from holdfast.cli.logs import FORMATS as LOG_FORMATS
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.observing import observe, refuse_if_owned
-from holdfast.cli.options import AlarmUrls, AsJson, Home
+from holdfast.cli.options import AsJson, alarm_option, home_option, marked
 from holdfast.cli.output import messages, print_json, print_message, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
 from holdfast.cli.progress import byte_progress
+from holdfast.cli.reference import Typed
 from holdfast.cli.requirements import require_java_and_packages
+from holdfast.cli.run_options import FIRST, with_settings_options
 from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
 from holdfast.notifying.channels import receivers_of
@@ -30,80 +35,86 @@ from holdfast.runtime.progress import showing_with
 from holdfast.settings import Settings
 from holdfast.spark.stop_signals import stopping_on_signals
 
-OPTION_HELP = {
-    "work": "Where the work directories are: a path, or hdfs://host:port/path. Default: below your data directory.",
-    "output_mode": "append, update or complete.",
-    "trigger": "When batches run: a processing time such as 10s, available-now, or once.",
-    "interval": "Time between two checkpoints.",
-    "timeout": "A checkpoint that takes longer fails.",
-    "min_pause": "Minimum time from the end of one checkpoint to the start of the next.",
-    "max_concurrent": "Maximum number of checkpoints in progress.",
-    "tolerable_failures": "How many consecutive failures are tolerated.",
-    "on_exceeded": "After more: alert (the pipeline keeps running) or fail (the job stops).",
-    "retained": "Keep the newest N completed checkpoints.",
-    "keep_hourly": "Also keep the newest checkpoint of each of the last N hours.",
-    "keep_daily": "Also keep the newest checkpoint of each of the last N days.",
-    "grace": "How long the objects of a retired checkpoint stay, for restores that still read it.",
-    "deletes_per_second": "How many objects are deleted per second.",
-    "on_conflict": "If a live run owns the job: refuse or takeover.",
-    "identity": "A name that only one process has at a time; its next start takes over at once. Or HOLDFAST_IDENTITY.",
-    "force": "Start even if the query differs so much that Spark fails or computes wrong results.",
-    "from_savepoint": "Go back to this savepoint, once; the sink is rewound to it.",
-    "from_checkpoint": "Go back to this checkpoint, once.",
-    "new_life": "Start over, although the work directory or the sink belong to an earlier life of this job.",
-    "accept_older_home": "Resume from a home that was restored from a backup; the sink is rewound to it.",
-    "accept_sink": "Continue with a sink that was restored, replaced or emptied since the last run.",
-    "plans": "For your own writer: record what each batch reads before it is written: prefer, require (wait) or off.",
-    "recovery_target": "Where batches are planned: how long a recovery may take, at most; or off.",
-    "publish": "When readers see a batch: with its checkpoint, or with the batch itself.",
-    "commit_offsets_to": "A Kafka consumer group that gets the offsets of each completed checkpoint, for lag tools.",
-    "repeats": "For your own writer: refuse a start that may make it skip rows, or accept, if it skips none.",
-    "restart_delay": "Delay before the first restart of a failed query; doubles up to a minute.",
-    "restart_attempts": "Consecutive restarts without a completed batch before the job fails permanently.",
-    "restart_same_error": "Consecutive identical errors of the pipeline's code before the job fails permanently.",
-    "heartbeat": "How often the owner writes its heartbeat.",
-    "parallelism": "Maximum number of threads, or tasks on executors, that copy shards.",
-    "carrier": "What copies shards: driver, executors, or auto (executors on a cluster).",
-    "bandwidth": "Maximum upload rate over all machines, such as 100MB/s.",
-    "scrub": "Read and verify every retained object once in this period, such as 7d; or off.",
-    "stop_timeout": "How long a stop may take; the next start finishes what is left.",
-    "spark_log": "A file for the output of Spark; - for standard error. Default: WORK/JOB.spark.log.",
-    "metrics_port": "Serve metrics for Prometheus at this port.",
-    "metrics_address": "The address to serve metrics at; 0.0.0.0 for every one of this host.",
-    "alive_url": "A URL that is called once a minute while all is well: a dead man's switch.",
-    "storage_deadline": "How long a call to a remote home is retried before it fails.",
-}
-"""Every field of Settings that can be set on the command line."""
-
-_METAVARS = {"int": "N", "int | None": "N", "Duration": "DURATION"}
-_WHOLE_NUMBERS = ("int", "int | None")
-
-File = Annotated[str, typer.Argument(metavar="FILE[:FUNCTION]", show_default=False, help="The pipeline file.")]
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE[:FUNCTION]|JOB", show_default=False, help=f"The pipeline file, or a job of {TOML} that has one."
+    ),
+]
+RunHome = Annotated[str, home_option(FIRST)]
+RunAlarms = Annotated[list[str] | None, alarm_option(FIRST)]
 OptionalJob = Annotated[
     str | None,
     typer.Option(
-        "--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="Default: the function's name."
+        "--job",
+        envvar="HOLDFAST_JOB",
+        metavar="NAME",
+        show_default=False,
+        rich_help_panel=FIRST,
+        callback=marked,
+        help="Default: the function's name.",
     ),
 ]
 SinkUrl = Annotated[
     str | None,
-    typer.Option("--sink", metavar="URL", show_default=False, help="Where the output goes, e.g. delta:/data/orders."),
+    typer.Option(
+        "--sink",
+        envvar="HOLDFAST_SINK",
+        show_envvar=False,
+        metavar="URL",
+        show_default=False,
+        rich_help_panel=FIRST,
+        help="Where the output goes, e.g. delta:/data/orders.",
+    ),
 ]
 SparkConf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", show_default=False, help="A Spark setting; may be repeated."),
+    typer.Option(
+        "--conf",
+        envvar="HOLDFAST_CONF",
+        show_envvar=False,
+        metavar="KEY=VALUE",
+        show_default=False,
+        rich_help_panel="Spark",
+        help="A Spark setting; may be repeated.",
+    ),
 ]
-Master = Annotated[str | None, typer.Option("--master", metavar="URL", show_default=False, help="Spark's master.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        envvar="HOLDFAST_MASTER",
+        show_envvar=False,
+        metavar="URL",
+        show_default=False,
+        rich_help_panel="Spark",
+        help="Spark's master.",
+    ),
+]
+LogFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--log-format",
+        envvar="HOLDFAST_LOG_FORMAT",
+        show_envvar=False,
+        metavar="|".join(LOG_FORMATS),
+        show_default=False,
+        autocompletion=lambda: list(LOG_FORMATS),
+        help="How events are logged on standard error: as text, or one JSON object per line. Default: text.",
+    ),
+]
 
 
 def run_pipeline(
+    ctx: typer.Context,
     file: File,
-    home: Home,
+    home: RunHome,
     job: OptionalJob = None,
     sink: SinkUrl = None,
     conf: SparkConf = None,
     master: Master = None,
-    alarm: AlarmUrls = None,
+    alarm: RunAlarms = None,
+    log_format: LogFormat = None,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
@@ -111,44 +122,80 @@ def run_pipeline(
 
     Recovers, starts the query, restarts it when it fails. SIGTERM and Ctrl-C stop it with a final checkpoint.
     """
-    settings = _settings({**options, "alarms": receivers_of(alarm or ())})
+    configured = ctx.find_object(Configuration) or Configuration()
+    file, job = _pipeline(configured, file, job)
+    reference = PipelineReference.parse(file)
+    given = configured.of_run(job or reference.function)
+    _require_log_format(chosen := log_format or given.get("log_format", "text"))
+    settings = _settings(settings_in(given), {**options, "alarms": receivers_of(alarm or ())})
+    spark = _SparkArguments(master or given.get("master"), [*spark_settings(given.get("conf")), *(conf or ())])
     if "WATCHDOG_USEC" in os.environ:
         faulthandler.enable(2)  # a stuck process is ended with SIGABRT, and prints its stack
     with stopping_on_signals(settings.stop_timeout_s, to_the_end=True):
         try:
-            _run(PipelineReference.parse(file), home, job, sink, conf or (), master, as_json, settings)
+            pipeline = _Pipeline(reference, job, home, sink or given.get("sink"), configured)
+            _run(pipeline, spark, as_json, settings, chosen)
         except (StopAsked, KeyboardInterrupt):
             print_message("holdfast: stopped before the job was changed")
 
 
-def _settings(options: Mapping[str, Any]) -> Settings:
-    return Settings.merged(None, {name: value for name, value in options.items() if value is not None})
+@dataclass(frozen=True)
+class _SparkArguments:
+    master: str | None
+    conf: Sequence[str]
 
 
-def _run(
-    reference: PipelineReference,
-    home: str,
-    job: str | None,
-    sink: str | None,
-    conf: Sequence[str],
-    master: str | None,
-    as_json: bool,
-    settings: Settings,
-) -> None:
+@dataclass(frozen=True)
+class _Pipeline:
+    reference: PipelineReference
+    job: str | None
+    home: str
+    sink: str | None
+    configured: Configuration
+
+
+def _pipeline(configured: Configuration, file: str, job: str | None) -> tuple[str, str | None]:
+    """The file and the job. A word that names a job of the configuration stands for its file."""
+    if not configured.has_job(file) or Path(file).is_file():
+        return file, job
+    if isinstance(job, Typed) and job != file:
+        raise InvalidSettings(f"two jobs are named: {file} and --job {job}", hint="holdfast run JOB, without --job")
+    found = configured.file_of(file)
+    if found is None:
+        raise InvalidSettings(
+            f"could not run job {file!r}: [jobs.{file}] of {configured.path} names no pipeline file",
+            hint=f'file = "{file}.py"',
+        )
+    return found, file
+
+
+def _settings(configured: Mapping[str, Any], options: Mapping[str, Any]) -> Settings:
+    given = {name: value for name, value in options.items() if value is not None}
+    return Settings.merged(None, {**configured, **given})
+
+
+def _require_log_format(chosen: str) -> None:
+    if chosen not in LOG_FORMATS:
+        raise InvalidSettings.of("log_format", chosen, f"must be one of {', '.join(LOG_FORMATS)}")
+
+
+def _run(pipeline: _Pipeline, spark: _SparkArguments, as_json: bool, settings: Settings, log_format: str) -> None:
+    reference, job, home = pipeline.reference, pipeline.job, pipeline.home
     expected_job = job or reference.function
     if expected_job is not None:
         job_name(expected_job)
     identity = settings.identity_in(os.environ)
-    add_spark_arguments(os.environ, master, conf)
+    add_spark_arguments(os.environ, spark.master, spark.conf)
     if expected_job is not None and settings.on_conflict == "refuse":
         # `holdfast.run` checks again. Checked here, a refusal does not wait for the user's file and PySpark to load.
         refuse_if_owned(home, job_name(expected_job), identity)
-    parsed_sink = _sink(sink)
+    parsed_sink = _sink(pipeline.sink)
     require_java_and_packages("run the pipeline", {"pyspark": "spark"})
     with standard_output_kept_clean() if as_json else nullcontext(), bars_on_a_terminal():
         name, build = load_pipeline(reference, job)
+        _require_configured(pipeline, expected_job, name)
         job = job_name(job or name)
-        log_to_standard_error()
+        log_to_standard_error(log_format)
 
         import holdfast
         from holdfast.spark.api import default_spark_log
@@ -165,6 +212,16 @@ def _run(
         print_json(_refused(home, job, refusal) if refusal else job_status(observe(home, job)))
     if refusal:
         raise refusal
+
+
+def _require_configured(pipeline: _Pipeline, expected: str | None, name: str) -> None:
+    """The name of a job without one is known when its file is loaded: too late for settings of its own."""
+    if expected is None and pipeline.configured.has_job(name):
+        raise InvalidSettings(
+            f"could not run {pipeline.reference}: job {name!r} has settings in {pipeline.configured.path}, "
+            "which are read before the file",
+            hint=f"holdfast run {pipeline.reference} --job {name}",
+        )
 
 
 def bars_on_a_terminal() -> AbstractContextManager[None]:
@@ -197,35 +254,4 @@ def add_spark_arguments(environment: MutableMapping[str, str], master: str | Non
         environment["PYSPARK_SUBMIT_ARGS"] = shlex.join([*kept, *arguments, "pyspark-shell"])
 
 
-def _with_settings_options(command: Callable[..., None], help_by_field: Mapping[str, str]) -> Callable[..., None]:
-    """`command` with one option per field of Settings, as typer reads them: from its signature."""
-    signature = inspect.signature(command)
-    declared = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    generated = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(field.name, field.type, text)
-        )
-        for field in fields(Settings)
-        if (text := help_by_field.get(field.name))
-    ]
-    parameters = [*declared, *generated]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
-
-
-def _option(name: str, written_type: Any, text: str) -> Any:
-    if written_type == "bool":
-        return Annotated[bool | None, typer.Option(f"--{name.replace('_', '-')}", show_default=False, help=text)]
-    default = Settings.__dataclass_fields__[name].default
-    shown = "" if default is None else f" Default: {default}."
-    option = typer.Option(
-        f"--{name.replace('_', '-')}",
-        metavar=_METAVARS.get(written_type, "VALUE"),
-        show_default=False,
-        help=text + shown,
-    )
-    return Annotated[int | None if written_type in _WHOLE_NUMBERS else str | None, option]
-
-
-run = _with_settings_options(run_pipeline, OPTION_HELP)
+run = with_settings_options(run_pipeline)

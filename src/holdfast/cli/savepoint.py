@@ -11,11 +11,13 @@ import msgspec
 import typer
 
 from holdfast.cli import figures
+from holdfast.cli.grouped_help import GroupedCommand, GroupedCommands
 from holdfast.cli.health import judged, require_well
 from holdfast.cli.observing import examine, job_store, observe
 from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument, OnConflict
 from holdfast.cli.output import answer, plain_table, print_json, print_message, print_table
 from holdfast.cli.owning import owning
+from holdfast.cli.reading import answering, watching
 from holdfast.cli.reference import named, one_job
 from holdfast.errors import CheckpointFailed, InvalidSettings
 from holdfast.identifiers import CheckpointId
@@ -33,7 +35,7 @@ from holdfast.storage.interface import ObjectStore
 if TYPE_CHECKING:
     from rich.table import Table
 
-app = typer.Typer(help="Named, pinned checkpoints.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=GroupedCommands, help="Named, pinned checkpoints.", no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[
     str, typer.Argument(metavar="[JOB@]NAME", show_default=False, help="The savepoint's name, and whose it is.")
@@ -58,7 +60,8 @@ def _savepoint() -> None:
     """Named, pinned checkpoints."""
 
 
-@app.command("create")
+@app.command("create", cls=GroupedCommand)
+@answering
 def create(
     name: Name,
     home: Home,
@@ -115,7 +118,8 @@ def _make(store: ObjectStore, seen: Observation, name: str, limit: float, stop: 
     return ask_owner(store, seen, "stop" if stop else "savepoint", name, limit, f"create savepoint {name!r}")
 
 
-@app.command("delete")
+@app.command("delete", cls=GroupedCommand)
+@answering
 def delete(
     name: Name,
     home: Home,
@@ -124,7 +128,7 @@ def delete(
     on_conflict: OnConflict = "refuse",
     as_json: AsJson = False,
 ) -> None:
-    """Delete the name; retention then applies to the checkpoint as to any other."""
+    """Delete the name. Retention then applies to its checkpoint."""
     limit = seconds("timeout", timeout, least=0.1)
     job, name = named(name, job)
     store = job_store(home, job)
@@ -145,7 +149,8 @@ def delete(
         )
 
 
-@app.command("list")
+@app.command("list", cls=GroupedCommand)
+@watching
 def list_savepoints(
     home: Home, name: JobArgument = None, job: Job = None, health: Health = False, as_json: AsJson = False
 ) -> None:

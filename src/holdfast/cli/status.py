@@ -57,7 +57,7 @@ def status(
     work: Work = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the health of one job: owner, last good checkpoint, failures."""
+    """Show the health of one job, and what to do about it."""
     job = one_job(name, job)
     if live:
         _status_live(home, job, work, health, as_json)

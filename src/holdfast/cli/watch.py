@@ -55,7 +55,7 @@ def watch(
     metrics_port: MetricsPort = None,
     once: Once = False,
 ) -> None:
-    """Raise the alarms of all jobs of a home from outside their drivers."""
+    """Raise the alarms of all jobs from outside their drivers."""
     pause = seconds("every", every, least=1.0)
     if not alarm and not once:
         raise InvalidSettings(

@@ -61,7 +61,10 @@ def dashboard(
     actions: WithActions = False,
     timeout: Timeout = "10m",
 ) -> None:
-    """Serve the web page of a home, its JSON under /api/v1 and its metrics."""
+    """Serve the web page of a home.
+
+    Its JSON is under /api/v1, its metrics under /metrics.
+    """
     if not is_loopback(address) and token is None and trusted_header is None:
         raise InvalidSettings(
             f"could not serve {address}: anybody who reaches it could read the home's history",
