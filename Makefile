@@ -45,7 +45,7 @@ simulate: setup
 	$(PYTHON) -m tests.simulation.simulate --seeds $(SEEDS)
 
 torture: setup
-	HOLDFAST_OUTAGE=120 HOLDFAST_SLOW=2 $(PYTHON) -m pytest -o timeout=1800 tests/end_to_end/test_store_in_trouble.py
+	HOLDFAST_OUTAGE=120 HOLDFAST_SLOW=2 $(PYTHON) -m pytest -o timeout=1800 tests/end_to_end/test_store_in_trouble.py tests/end_to_end/test_alarms_reach_people.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_operators.py tests/end_to_end/test_sources.py tests/end_to_end/test_survives_kills.py tests/end_to_end/test_crash_points.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_corruption.py tests/spark/test_corruption.py tests/spark/test_snapshot.py tests/simulation/test_planted_bugs.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_following_logs.py tests/stores/test_hdfs_work.py tests/cluster
