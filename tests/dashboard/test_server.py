@@ -203,6 +203,31 @@ def test_before_the_home_is_read_the_page_says_so(tmp_path: Path) -> None:
     assert b"The home is being read for the first time" in page.body
 
 
+def test_while_the_home_is_read_the_first_time_pages_say_how_far_it_is(tmp_path: Path) -> None:
+    for number in range(6):
+        running(tmp_path / "home", f"job-{number}", 1)
+    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    live = Live(reader)
+    site = Site(live, Guard(frozenset()), None, examine)
+    seen: list[tuple[bytes, int, int]] = []
+    shows = reader.on_progress
+
+    def progressed() -> None:
+        live._progress_at = 0.0  # however fast this machine is
+        shows()
+        answers = [site.answer(path, {}) for path in ("/", "/jobs/job-0", "/api/v1/jobs")]
+        seen.append((answers[0].body, answers[1].status, answers[2].status))
+
+    reader.on_progress = progressed
+    live._refresh()
+    for number, (body, job, jobs) in enumerate(seen, 1):
+        assert f'<progress max="6" value="{number}"'.encode() in body
+        assert (job, jobs) == (503, 503), "no job is missing yet"
+    assert len(seen) == 6
+    assert live.version() == 7, "each was a change for those who look"
+    assert site.answer("/jobs/job-0", {}).status == site.answer("/api/v1/jobs", {}).status == 200
+
+
 def test_an_empty_home_says_what_to_type(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     with dashboard(tmp_path / "home") as url, asked(f"{url}/") as answer:

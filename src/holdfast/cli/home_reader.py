@@ -2,9 +2,11 @@
 
 A round costs one listing of the home and, per job, one listing of the end of its journal and one read of its heartbeat,
 besides one read per new entry. Whether the newest checkpoint is complete is looked at when the journal has changed.
+Jobs are read side by side, a bounded number at once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -16,7 +18,20 @@ from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore
-from holdfast.storage.urls import open_store
+from holdfast.storage.urls import is_local, open_store
+
+
+@dataclass(frozen=True)
+class _Pace:
+    jobs: int
+    """How many are read at once."""
+    entries: int
+    """Of one job."""
+
+
+_LOCAL = _Pace(jobs=2, entries=1)
+_REMOTE = _Pace(jobs=16, entries=4)
+"""A request takes as long as its way there and back: up to 64 are under way."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +47,30 @@ class HomeReading:
     failure: str | None = None
     """Why the home could not be read the last time."""
     failing_since: datetime | None = None
+    read: int = 0
+    """How many of the names in the home have been read, during the first round."""
+    names: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the home is being read for the first time."""
+        return self.at is None and self.failure is None
 
 
 @dataclass
 class _Known:
     state: JobState
     damaged: Mapping[CheckpointId, str]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What became of one name in the home."""
+
+    name: str
+    seen: Observation | None = None
+    known: _Known | None = None
+    failure: str | None = None
 
 
 class HomeReader:
@@ -49,30 +82,35 @@ class HomeReader:
         self._known: dict[str, _Known] = {}
         self.latest = HomeReading(home, None, {})
         """Any thread may read it."""
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called during the first round, with every name that was read."""
+        self._pace = _LOCAL if is_local(home) else _REMOTE
 
     def refresh(self) -> HomeReading:
         """One round; by one thread at a time. Raises nothing that concerns the home."""
         try:
-            names = [name for name in self._root.children() if name in self._known or is_job(self._root, name)]
+            names = list(self._root.children())
         except HoldfastError as error:
             return self._failed(error)
-        jobs: dict[str, Observation] = {}
-        unreadable: dict[str, str] = {}
-        for name in names:
-            try:
-                jobs[name] = self._read(name)
-            except HoldfastError as error:
-                self._known.pop(name, None)
-                unreadable[name] = error.message
+        found = sorted(self._read_all(names), key=lambda each: each.name)
+        unreadable = {each.name: each.failure for each in found if each.failure is not None}
         if unreadable:
             try:
                 self._root.children()  # the home may have gone during the round: then no job is to blame
             except HoldfastError as error:
                 return self._failed(error)
-        for gone in self._known.keys() - set(names):
-            del self._known[gone]
+        self._known = {each.name: each.known for each in found if each.known is not None}
+        jobs = {each.name: each.seen for each in found if each.seen is not None}
         self.latest = HomeReading(self.home, self._now(), jobs, unreadable)
         return self.latest
+
+    def _read_all(self, names: list[str]) -> Iterator[_Read]:
+        with ThreadPoolExecutor(self._pace.jobs, "holdfast-home") as pool:
+            for number, done in enumerate(as_completed(pool.submit(self._read, name) for name in names), 1):
+                yield done.result()
+                if self.latest.is_first:
+                    self.latest = replace(self.latest, read=number, names=len(names))
+                    self.on_progress()
 
     def _failed(self, error: HoldfastError) -> HomeReading:
         before = self.latest
@@ -80,15 +118,24 @@ class HomeReader:
         self.latest = HomeReading(self.home, before.at, before.jobs, before.unreadable, error.message, since)
         return self.latest
 
-    def _read(self, name: str) -> Observation:
+    def _read(self, name: str) -> _Read:
+        """On a thread of its own."""
+        try:
+            if name not in self._known and not is_job(self._root, name):
+                return _Read(name)
+            return self._read_job(name)
+        except HoldfastError as error:
+            return _Read(name, failure=error.message)
+
+    def _read_job(self, name: str) -> _Read:
         store = self._root.scoped(name)
         known = self._known.get(name)
-        state = self._newer(store, known.state) if known else JobState.of(read_entries(store))
+        state = self._newer(store, known.state) if known else JobState.of(read_entries(store, self._pace.entries))
         damaged = known.damaged if known and known.state is state else damage_in(store, state)
-        self._known[name] = _Known(state, damaged)
         seen = observe(self.home, name, store, state)
         kept = {entry.id for entry in state.restorable()}
-        return with_liveness(replace(seen, damaged={id: why for id, why in damaged.items() if id in kept}))
+        seen = with_liveness(replace(seen, damaged={id: why for id, why in damaged.items() if id in kept}))
+        return _Read(name, seen, _Known(state, damaged))
 
     def _newer(self, store: ObjectStore, state: JobState) -> JobState:
         for entry in read_entries_after(store, state.head):

@@ -9,7 +9,7 @@ import builtins
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -149,22 +149,28 @@ class LocalStore:
     def _walk(self, folder: str, prefix: str, after: str) -> Iterator[StoredObject]:
         """Files whose key starts with `prefix` and is greater than `after`, in order of key."""
         below = f"{folder}/" if folder else ""
-        for name, status in self._entries(folder):
+
+        def is_wanted(name: str) -> bool:
+            key = f"{below}{name}"
+            return key.startswith(prefix) and key > after
+
+        for name, status in self._entries(folder, is_wanted):
             key = f"{below}{name}"
             if status is not None:
-                if key.startswith(prefix) and key > after:
-                    yield StoredObject(key, status.st_size, status.st_mtime)
+                yield StoredObject(key, status.st_size, status.st_mtime)
             elif prefix.startswith(key) or key.startswith(prefix):
                 yield from self._walk(key.rstrip("/"), prefix, after)
 
-    def _entries(self, folder: str) -> builtins.list[tuple[str, os.stat_result | None]]:
-        """The entries of a folder, in the order of keys: a folder as "name/" without a status, a file with one.
+    def _entries(
+        self, folder: str, is_wanted: Callable[[str], bool] = lambda name: True
+    ) -> builtins.list[tuple[str, os.stat_result | None]]:
+        """The entries of a folder, in the order of keys: a folder as "name/" without a status, a wanted file with one.
 
         Anything else, such as links, does not belong to the home and is left out.
         """
         try:
             with self._within_root("list", folder) as handle:
-                return _listed(handle)
+                return _listed(handle, is_wanted)
         except ObjectNotFound:
             return []
 
@@ -226,7 +232,8 @@ class LocalStore:
 _WRITES = ("create", "write", "upload")
 
 
-def _listed(handle: int) -> list[tuple[str, os.stat_result | None]]:
+def _listed(handle: int, is_wanted: Callable[[str], bool]) -> list[tuple[str, os.stat_result | None]]:
+    """Asks for the status of wanted files only: most of a long folder is behind a reader that follows its end."""
     readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
     found: list[tuple[str, os.stat_result | None]] = []
     try:
@@ -235,7 +242,7 @@ def _listed(handle: int) -> list[tuple[str, os.stat_result | None]]:
                 if entry.is_dir(follow_symlinks=False):
                     # With the slash, keys are in plain string order.
                     found.append((f"{entry.name}/", None))
-                elif entry.is_file(follow_symlinks=False):
+                elif is_wanted(entry.name) and entry.is_file(follow_symlinks=False):
                     with suppress(FileNotFoundError):
                         found.append((entry.name, entry.stat(follow_symlinks=False)))
     finally:

@@ -21,7 +21,7 @@ def open_store(home: str, *, deadline: float = DEADLINE, meter: Meter | None = N
     a part of an upload after twice as long. With a `meter`, requests are counted.
     """
     request_timeout = max(SHORTEST_REQUEST_TIMEOUT, deadline / CALL_REQUESTS)
-    scheme = "file" if home.startswith("/") else urlsplit(home).scheme
+    scheme = _scheme(home)
     if scheme == "file":
         return _metered(_local(home), meter)
     if scheme == "hdfs":
@@ -34,6 +34,15 @@ def open_store(home: str, *, deadline: float = DEADLINE, meter: Meter | None = N
         "must be a URL of a supported store: file:///absolute/path, s3://, gs://, az://, hdfs://host:port/path",
         hint="--home file:///var/lib/holdfast",
     )
+
+
+def is_local(home: str) -> bool:
+    """Whether a request is a system call, so that making many of them at once gains nothing."""
+    return _scheme(home) == "file"
+
+
+def _scheme(home: str) -> str:
+    return "file" if home.startswith("/") else urlsplit(home).scheme
 
 
 def _local(home: str) -> ObjectStore:

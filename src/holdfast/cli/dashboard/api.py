@@ -6,6 +6,7 @@ import msgspec
 
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.happenings import happenings
+from holdfast.cli.home_reader import HomeReading
 from holdfast.repository.views import JobList, checkpoint_detail, checkpoint_list, savepoint_list
 from holdfast.showing import masked
 from holdfast.version import VERSION
@@ -44,6 +45,11 @@ def error(status: int, message: str, hint: str | None = None) -> dict[str, Any]:
     return {"error": {"message": message, "hint": hint, "status": status}}
 
 
+def still_reading(reading: HomeReading) -> dict[str, Any]:
+    """Until the home was read once, "no jobs" would be a guess."""
+    return error(503, f"the home is being read for the first time: {reading.read} of {reading.names}", "try again")
+
+
 def openapi() -> dict[str, Any]:
     job = {"name": "job", "in": "path", "required": True, "schema": {"type": "string"}}
     id_ = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
@@ -76,6 +82,7 @@ def _operation(summary: str, schema: Any, *parameters: Any) -> dict[str, Any]:
     answers: dict[str, Any] = {
         "200": {"description": "found", "content": {"application/json": {"schema": schema}}},
         "404": {"description": "there is no such job or checkpoint"},
+        "503": {"description": "the home is being read for the first time"},
     }
     return {"summary": summary, "parameters": list(parameters), "responses": answers}
 

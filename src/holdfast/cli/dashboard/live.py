@@ -11,6 +11,8 @@ LOOKED_AT_S = 5.0
 """How often the home is read while a page is open."""
 ALONE_S = 30.0
 """How often otherwise."""
+_PROGRESS_S = 0.5
+"""How often a page shows how far the first reading of the home has come."""
 _JUDGED_AGAIN_S = 15.0
 """Findings depend on the time, too."""
 
@@ -31,6 +33,8 @@ class Live:
         self._reading: HomeReading = reader.latest
         self._jobs: dict[str, Judged] = {}
         self._judged_at: dict[str, float] = {}
+        self._progress_at = 0.0
+        reader.on_progress = self._progressed
         self._thread = threading.Thread(target=self._run, name="holdfast-dashboard", daemon=True)
 
     def start(self) -> None:
@@ -107,6 +111,16 @@ class Live:
             self._reading, self._jobs, self._looked = reading, jobs, wanted
             if before != after:
                 self._version += 1
+            self._changed.notify_all()
+
+    def _progressed(self) -> None:
+        """Called by the reader, between two jobs of its first round."""
+        if time.monotonic() - self._progress_at < _PROGRESS_S:
+            return
+        self._progress_at = time.monotonic()
+        with self._changed:
+            self._reading = self._reader.latest
+            self._version += 1
             self._changed.notify_all()
 
     def _judged(self, name: str, reading: HomeReading) -> Judged:

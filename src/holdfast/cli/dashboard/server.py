@@ -22,7 +22,7 @@ from holdfast.cli.dashboard.pages.compare import compare_page
 from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
-from holdfast.cli.dashboard.pages.layout import error_page, path_to
+from holdfast.cli.dashboard.pages.layout import error_page, loading_page, path_to
 from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
@@ -45,6 +45,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_SOON = (("Retry-After", "2"),)
 _STREAM_BEAT_S = 10.0
 _WORTH_COMPRESSING = 1000
 _LARGEST_TEXT = 4 * 2**20
@@ -126,6 +127,8 @@ class Site:
 
     def _job(self, name: str, rest: list[str], query: dict[str, list[str]], word: str | None) -> Served:
         job = self.live.job(name)
+        if job is None and self.live.reading.is_first:
+            return Served(503, _HTML, loading_page(self.live.reading, now()).encode(), _SOON)
         if job is None:
             return self._missing(f"There is no job {name!r} in this home.")
         match rest:
@@ -151,6 +154,8 @@ class Site:
             case ["jobs", name, *below]:
                 job = self.live.job(name)
                 found = None if job is None else api.job_document(job, below, _number(query, "limit"))
+        if rest[:1] == ["jobs"] and self.live.reading.is_first:
+            return Served(503, _JSON, msgspec.json.encode(api.still_reading(self.live.reading)), _SOON)
         if found is None:
             return Served(404, _JSON, msgspec.json.encode(api.error(404, "there is no such job or checkpoint")))
         return Served(200, _JSON, msgspec.json.encode(found))

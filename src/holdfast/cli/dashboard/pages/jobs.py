@@ -6,7 +6,7 @@ from datetime import datetime
 from holdfast.cli.dashboard.charts import spark_line
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
-from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, path_of, table, time_of, whole_page
+from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, loading, path_of, table, time_of, whole_page
 from holdfast.cli.home_reader import HomeReading
 from holdfast.showing import masked, shown
 
@@ -15,8 +15,8 @@ def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> st
     ill = sum(job.view.health != "well" for job in jobs)
     summary = f"{ill} need attention · {len(jobs) - ill} well" if jobs else "No job yet"
     content: list[Child] = [tag("h1", "Jobs"), tag("p", summary, class_="summary", id="summary")]
-    if reading.at is None and reading.failure is None:
-        content = [tag("h1", "Jobs"), tag("p", "The home is being read for the first time. Please wait.", id="loading")]
+    if reading.is_first:
+        content = [tag("h1", "Jobs"), *loading(reading)]
     elif jobs:
         content += [_filter(), _jobs_table(jobs, now)]
     elif reading.at is not None and not reading.unreadable:

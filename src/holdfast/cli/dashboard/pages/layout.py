@@ -69,6 +69,20 @@ def _warning(reading: HomeReading) -> Child:
     )
 
 
+def loading(reading: HomeReading) -> list[Child]:
+    """The home is being read for the first time. The stream renews the page meanwhile."""
+    text = tag("p", "The home is being read for the first time.", id="loading")
+    if not reading.names:
+        return [text]
+    done = f"{reading.read} of {reading.names}"
+    bar = tag("progress", max=reading.names, value=reading.read, aria_label="jobs that have been read")
+    return [text, tag("p", bar, " ", done, class_="loading")]
+
+
+def loading_page(reading: HomeReading, now: datetime) -> str:
+    return whole_page("Loading", reading, now, tag("h1", "Please wait"), *loading(reading))
+
+
 def error_page(reading: HomeReading, now: datetime, status: int, message: str) -> str:
     return whole_page(str(status), reading, now, tag("h1", f"{status}"), tag("p", message), tag("a", "Jobs", href="/"))
 
