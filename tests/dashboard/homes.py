@@ -79,7 +79,10 @@ def dashboard(home: Path, guard: Guard | None = None, looked_at_s: float = 0.2) 
     site = Site(live, guard, metrics, examine, actions)
     server = DashboardServer("127.0.0.1", 0, site)
     live.start()
-    assert live.wait_for_change(0, PATIENCE) is not None
+    version: int | None = 0
+    while live.reading.is_first:
+        version = live.wait_for_change(version, PATIENCE)
+        assert version is not None
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

@@ -70,7 +70,6 @@ def test_the_command_prints_the_newest(tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["events", *home, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [event["kind"] for event in document["events"]][:2] == ["run-started", "checkpoint-started"]
-    assert main(["events", *home, "--json", "--follow"]) == 2
     assert main(["events", "--home", f"file://{history.home}", "--job", "nobody"]) == 3
 
 
@@ -102,6 +101,31 @@ def test_following_prints_what_happens_in_a_real_process(tmp_path: Path) -> None
         assert "checkpoint 1 completed at batch 3" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
+
+
+def test_following_as_json_is_one_line_per_event_and_one_for_the_end(tmp_path: Path) -> None:
+    history = History(tmp_path / "home")
+    history.run()
+    command = [sys.executable, "-u", "-m", "holdfast.cli", "events", "--follow", "--every", "100ms", "--json"]
+    command += ["--home", f"file://{history.home}", "--job", "orders"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert (first["job"], first["kind"], first["bad"]) == ("orders", "run-started", False)
+        history.fail(1)
+        assert json.loads(process.stdout.readline())["bad"] is True
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 130
+        assert [json.loads(line)["error"]["message"] for line in process.stdout] == ["interrupted"]
+
+
+def test_an_error_while_following_as_json_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["events", "--home", f"file://{tmp_path}", "--job", "nobody", "--json"]
+    assert main([*arguments, "--follow"]) == 3
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line)["error"]["exit_code"] == 3
+    assert main(arguments) == 3
+    assert len(capsys.readouterr().out.splitlines()) > 1, "the next command is as always"
 
 
 def test_top_shows_the_worst_first_and_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,8 @@ from holdfast.cli import figures
 from holdfast.cli.happenings import Happening, happenings
 from holdfast.cli.observing import job_store
 from holdfast.cli.options import AsJson, Home, Job, JobArgument
-from holdfast.cli.output import answer, print_json
+from holdfast.cli.output import answer, documents_as_lines, print_json, write_json_line
 from holdfast.cli.reference import one_job
-from holdfast.errors import InvalidSettings
 from holdfast.identifiers import Sequence
 from holdfast.repository.journal import read_entries, read_entries_after
 from holdfast.repository.state import JobState
@@ -39,18 +38,19 @@ def events(
     job = one_job(name, job)
     pause = seconds("every", every, least=0.1)
     if follow and as_json:
-        raise InvalidSettings("--follow and --json exclude each other: --json prints one document", hint="one of them")
+        documents_as_lines()
     store = job_store(home, job)
     state = JobState.of(read_entries(store))
     newest = happenings(state)[-limit:]
-    if as_json:
+    if as_json and not follow:
         print_json({"job": job, "home": home, "events": [each.document() for each in newest]})
         return
+    show = (lambda each: write_json_line({"job": job, **each.document()})) if as_json else _print
     for each in newest:
-        _print(each)
+        show(each)
     if follow:
         for each in following(store, state.head, lambda: bool(threading.Event().wait(pause))):
-            _print(each)
+            show(each)
 
 
 def following(store: ObjectStore, after: Sequence, over: Callable[[], bool]) -> Iterator[Happening]:

@@ -27,6 +27,8 @@ _WIDE: ContextVar[bool] = ContextVar("wide", default=False)
 
 _HELD: list[Any] = []
 """At most one: the document of the command."""
+_AS_LINES: list[bool] = []
+"""Not empty when the documents of the command are lines."""
 
 
 def print_json(document: Any) -> None:
@@ -40,8 +42,21 @@ def write_document(error: Mapping[str, Any] | None = None) -> None:
     if error is not None:
         found = msgspec.to_builtins(document)
         document = {**(found if isinstance(found, dict) else {}), "error": error}
-    if document is not None:
+    if document is not None and _AS_LINES:
+        write_json_line(document)
+    elif document is not None:
         write_json(document)
+    _AS_LINES.clear()
+
+
+def documents_as_lines() -> None:
+    """For a command that does not end by itself: each document is one line, also the error that it fails with."""
+    _AS_LINES[:] = [True]
+
+
+def write_json_line(document: Any) -> None:
+    sys.stdout.write(_escaped(msgspec.json.encode(document).decode()) + "\n")
+    sys.stdout.flush()
 
 
 def write_json(document: Any) -> None:
@@ -52,7 +67,11 @@ def write_json(document: Any) -> None:
 def json_text(document: Any) -> str:
     """JSON escapes the control characters of ASCII; this escapes those of Unicode."""
     text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    return _UNSPELT.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return _escaped(text) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return _UNSPELT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line_json(document: Any) -> str:
