@@ -64,7 +64,7 @@ class _Known:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _NameRead:
     """What became of one name in the home."""
 
     name: str
@@ -104,7 +104,7 @@ class HomeReader:
         self.latest = HomeReading(self.home, self._now(), jobs, unreadable)
         return self.latest
 
-    def _read_all(self, names: list[str]) -> Iterator[_Read]:
+    def _read_all(self, names: list[str]) -> Iterator[_NameRead]:
         with ThreadPoolExecutor(self._pace.jobs, "holdfast-home") as pool:
             for number, done in enumerate(as_completed(pool.submit(self._read, name) for name in names), 1):
                 yield done.result()
@@ -118,16 +118,16 @@ class HomeReader:
         self.latest = HomeReading(self.home, before.at, before.jobs, before.unreadable, error.message, since)
         return self.latest
 
-    def _read(self, name: str) -> _Read:
+    def _read(self, name: str) -> _NameRead:
         """On a thread of its own."""
         try:
             if name not in self._known and not is_job(self._root, name):
-                return _Read(name)
+                return _NameRead(name)
             return self._read_job(name)
         except HoldfastError as error:
-            return _Read(name, failure=error.message)
+            return _NameRead(name, failure=error.message)
 
-    def _read_job(self, name: str) -> _Read:
+    def _read_job(self, name: str) -> _NameRead:
         store = self._root.scoped(name)
         known = self._known.get(name)
         state = self._newer(store, known.state) if known else JobState.of(read_entries(store, self._pace.entries))
@@ -135,7 +135,7 @@ class HomeReader:
         seen = observe(self.home, name, store, state)
         kept = {entry.id for entry in state.restorable()}
         seen = with_liveness(replace(seen, damaged={id: why for id, why in damaged.items() if id in kept}))
-        return _Read(name, seen, _Known(state, damaged))
+        return _NameRead(name, seen, _Known(state, damaged))
 
     def _newer(self, store: ObjectStore, state: JobState) -> JobState:
         for entry in read_entries_after(store, state.head):
