@@ -124,6 +124,26 @@ def test_a_function_of_the_user_says_how_far_its_sink_is(job: Job, tmp_path: Pat
 
 
 @pytest.mark.timeout(300)
+def test_a_file_sink_that_was_put_back_from_an_older_copy_is_refused_and_the_way_back_is_exact(
+    job: Job, tmp_path: Path
+) -> None:
+    job.put("a")
+    job.run()
+    shutil.copytree(job.out, tmp_path / "older")
+    job.put("b")
+    job.run()
+    shutil.rmtree(job.out)
+    shutil.copytree(tmp_path / "older", job.out)
+    job.put("c")
+    entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
+    with pytest.raises(Conflict, match="has batches up to 0, and the job resumes behind batch 1"):
+        job.run()
+    assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
+    job.run(from_checkpoint=1)
+    assert job.read() == ["a", "b", "c"]
+
+
+@pytest.mark.timeout(300)
 def test_a_home_that_lost_the_newest_plan_is_refused_by_what_the_last_heartbeat_told(job: Job, tmp_path: Path) -> None:
     def build(spark: SparkSession) -> DataStreamWriter:
         return job.lines().writeStream.foreachBatch(lambda batch, number: None).trigger(availableNow=True)

@@ -29,3 +29,5 @@ class Ahead:
     second argument: whether the job resumes in the previous run's directory."""
     new_line: bool = False
     """Batches behind the barrier are cut anew: the job goes back, or has gone back and taken no checkpoint since."""
+    may_be_empty: bool = False
+    """The sink of the query's own writer may be another one than before, with nothing in it."""

@@ -7,6 +7,7 @@ Spark plans batches again, and the rows of an id that the writer has seen are lo
 refused when the writer has, or may have, batches that cannot be repeated.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,7 @@ from holdfast.repository.state import JobState
 
 NONE_YET = BatchId(-1)
 Repeats = Literal["refuse", "accept"]
+Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class Taken:
     """Whether its sink reports the newest batch."""
     always_skips: bool = False
     """It always skips batch ids that it has seen, so `--repeats accept` does not apply."""
+    without_earlier: Literal["ignore", "warn", "refuse"] = "ignore"
+    """What follows when it lacks batches that do not come again: it was put back from an older copy, emptied or
+    replaced. A sink that may keep no record of a batch without rows is not refused for that."""
     rewinds: bool = False
     """It is a sink of holdfast: when the job goes back, its rows are taken back, too."""
     shows_left: bool = False
@@ -91,10 +96,38 @@ def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_m
         raise _may_skip(job, taken, first)
 
 
+def require_earlier(
+    job: JobName, taken: Taken, barrier: BatchId | None, *, may_be_empty: bool, accept: bool, warn: Warn
+) -> None:
+    """Raises `Conflict` when the sink lacks batches up to `barrier`, behind which the job resumes: nobody would write
+    them again. `may_be_empty`: it may be another one than before, with nothing in it."""
+    newest = NONE_YET if taken.newest is None else taken.newest
+    if not taken.known or barrier is None or newest >= barrier or accept:
+        return
+    if taken.without_earlier == "ignore" or (taken.newest is None and may_be_empty):
+        return
+    has = "has no batch" if taken.newest is None else f"has batches up to {taken.newest}"
+    lacks = f"{taken.writer} {has}, and the job resumes behind batch {barrier}"
+    if taken.without_earlier == "warn":
+        warn(f"{lacks}: unless the batches in between had no rows, it was put back from an older copy and lacks them")
+        return
+    ways = [
+        "restore it",
+        f"go back to a checkpoint that it has everything of, at batch {newest} or before: --from-checkpoint ID "
+        "(holdfast checkpoints lists them)",
+        f"let its output begin after batch {barrier}: --accept-sink",
+    ]
+    raise Conflict(
+        f"could not start job {job!r}: {lacks}: it was put back from an older copy, emptied or replaced, and the rows "
+        "in between would be missing",
+        hint="; or ".join(ways if taken.newest is not None else [ways[0], ways[2]]),
+    )
+
+
 def _skips(job: JobName, taken: Taken, first: BatchId) -> Conflict:
     ways = [
         "start it where the previous run left its work directory",
-        "give the writer another path",
+        "give the writer another path, once with --accept-sink",
         "let holdfast write: return the DataFrame and give a sink",
     ]
     if not taken.always_skips:

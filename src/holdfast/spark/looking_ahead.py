@@ -37,6 +37,8 @@ class PlaceAhead:
     """As in `Ahead`."""
     new_line: bool = False
     """As in `Ahead`, where the home has no plan of it yet."""
+    may_be_empty: bool = False
+    """As in `Ahead`."""
 
 
 Ask = Callable[[PlaceAhead], HoldfastError | None]
@@ -67,6 +69,7 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
             planned,
             lambda planned: ahead.may_have_more(planned, True),
             ahead.new_line and planned == barrier,
+            ahead.may_be_empty,
         )
     )
 
@@ -83,6 +86,7 @@ def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError |
             planned,
             lambda planned: ahead.may_have_more(planned, False),
             ahead.new_line and planned == ahead.barrier,
+            ahead.may_be_empty,
         )
         refused = ask(place)
     return None if refused is None else refused_here or refused

@@ -19,7 +19,7 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
 from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
-from holdfast.runtime.own_writer import Taken, require_no_skips
+from holdfast.runtime.own_writer import Taken, require_earlier, require_no_skips
 from holdfast.runtime.ports import KeepPlan, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
@@ -122,6 +122,8 @@ class SparkQuery:
             taken = replace(taken, planned=max(taken.planned, place.newest_plan))
             more = place.may_have_more(taken.planned)
             require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more)
+            accept, may_be_empty = self._settings.accept_sink, place.may_be_empty
+            require_earlier(self._job, taken, place.barrier, may_be_empty=may_be_empty, accept=accept, warn=log.debug)
         except Conflict as error:
             return error
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
@@ -43,7 +43,8 @@ def taken_by(
     source = str(field_of(writer, "source") or "").lower()
     planned = newest_planned(directory)
     if position is not None:
-        return Taken("the sink of the query's own writer", _asked(position), known=True, planned=planned)
+        name, newest = "the sink of the query's own writer", _asked(position)
+        return Taken(name, newest, known=True, without_earlier="warn", planned=planned)
     if source in REPEATING:
         return Taken(f"the {source} sink", None, known=True, planned=planned)
     if (sink := _sink(writer, spark, source)) is not None:
@@ -55,7 +56,9 @@ def taken_by(
         except Exception as error:
             log.warning("could not read the newest batch of %s: %s", sink.name, str(error).partition("\n")[0])
         else:
-            return Taken(sink.name, newest, known=True, always_skips=True, planned=planned)
+            # Spark's file sink has an entry for each batch, also for one without rows.
+            lacking: Literal["warn", "refuse"] = "refuse" if isinstance(sink, _FileSink) else "warn"
+            return Taken(sink.name, newest, known=True, always_skips=True, without_earlier=lacking, planned=planned)
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
 
 

@@ -21,11 +21,11 @@ from holdfast.plans.spark_logs import has_state, is_stateful, standing_offsets, 
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_begins, line_of
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_no_skips
+from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_earlier, require_no_skips
 from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import ways_out
 from holdfast.runtime.ports import Query, RunDirectory
-from holdfast.runtime.recovery.recovery import Resumed
+from holdfast.runtime.recovery.recovery import Resumed, is_copied
 from holdfast.sinks.protocol import Sink
 from holdfast.storage.durable import storage_errors
 
@@ -42,6 +42,7 @@ class CatchingUp:
         keeper: PlanKeeper | None,
         repeats: Repeats,
         host: str,
+        accepts_sink: bool = False,
         clock: Clock,
     ) -> None:
         """`keeper` is None when no plans are kept."""
@@ -54,6 +55,7 @@ class CatchingUp:
         self._query = query
         self._keeper = keeper
         self._repeats = repeats
+        self._accepts_sink = accepts_sink
 
     def require_no_skips(self, resumed: Resumed, may_have_more: Callable[[BatchId], bool]) -> Taken | None:
         """How far a writer of the query's own is, and up to where batches will be as they were; None when holdfast
@@ -76,7 +78,15 @@ class CatchingUp:
         newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
         taken = replace(taken, planned=max(taken.planned, newest))
         require_no_skips(self._job, taken, self._repeats, may_have_more=may_have_more(taken.planned))
+        self._require_earlier(taken, resumed, new_line=new_line)
         return taken
+
+    def _require_earlier(self, taken: Taken, resumed: Resumed, *, new_line: bool) -> None:
+        state = self._journal.state
+        newest = state.newest_of_the_line()
+        may_be_empty = new_line or (newest is not None and is_copied(state, newest.id))
+        accept = self._accepts_sink
+        require_earlier(self._job, taken, resumed.barrier, may_be_empty=may_be_empty, accept=accept, warn=log.warning)
 
     def repeats_plans(self, resumed: Resumed) -> bool:
         """A line of batches that is being left is not repeated."""

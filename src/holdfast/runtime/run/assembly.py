@@ -245,6 +245,7 @@ def query_parts(
         keeper=plans,
         repeats=settings.repeats,
         host=around.process.host,
+        accepts_sink=settings.accept_sink,
         clock=around.clock,
     )
     keep = plans.keep if plans is not None else None

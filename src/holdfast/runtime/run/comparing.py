@@ -226,6 +226,7 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         reported = outside.reported
         return may_have_more(state, planned, local=local, repeats=repeats, claimed=False, reported=reported)
 
+    new_line = point.abandons is not None or line_begins(state)
     return Ahead(
         barrier=barrier,
         store=location.store,
@@ -233,7 +234,8 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         left=left,
         newest_plan=newest_plan,
         may_have_more=more,
-        new_line=point.abandons is not None or line_begins(state),
+        new_line=new_line,
+        may_be_empty=new_line or is_copied(state, checkpoint),
     )
 
 
