@@ -24,6 +24,7 @@ from holdfast.runtime.commands.copying import JobHome
 from holdfast.storage.urls import open_store
 from holdfast.workdir.factory import work_directory
 from tests.spark.conftest import with_state_format
+from tests.stores.s3 import s3_server
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -242,7 +243,7 @@ def test_what_is_no_checkpoint_directory_or_one_of_holdfast_is_refused(
 @pytest.mark.parametrize(
     ("location", "home", "why"),
     [
-        ("s3a://bucket/checkpoints", "/homes", "only a mounted directory, or one on HDFS"),
+        ("wasb://container/checkpoints", "/homes", "holdfast does not know wasb://"),
         ("checkpoints", "checkpoints/home", "lie in one another"),
         ("/", "/homes", "lie in one another"),
     ],
@@ -282,6 +283,36 @@ def test_a_query_that_runs_meanwhile_leaves_no_checkpoint(lines: Lines) -> None:
     with pytest.raises(Conflict, match="a query runs there, offsets/3 has changed meanwhile"):
         adopting.adopt(original, target, Meanwhile)
     assert target.state().completed == {}
+
+
+def test_a_directory_on_an_object_store_is_adopted(
+    lines: Lines, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its output there, and the marks of folders that some clients leave."""
+    with s3_server(tmp_path / "s3") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        url = server.home("orders").replace("s3://", "s3a://")
+        for folder in (lines.original, lines.out):
+            store = open_store(url).scoped(folder.name)
+            for path in folder.rglob("*"):
+                if path.is_file() and not path.name.endswith(".crc"):
+                    store.put(str(path.relative_to(folder)), path.read_bytes())
+        local, lines.original = lines.original, Path("never read")
+        options = ["--home", lines.home, "--job", "lines", "--watch", "0", "--json", "--sink", beside(url, "out")]
+        assert main(["adopt", beside(url, "checkpoints"), *options]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["barrier_batch_id"], told["sink_batch_id"], told["checkpoint"]) == (2, 2, 1)
+        shutil.rmtree(local)
+        lines.put("four")
+        lines.run()
+    assert lines.read() == ["four", "one", "three", "two"]
+
+
+def beside(url: str, name: str) -> str:
+    """The folder `name` below a URL that may have options."""
+    path, mark, options = url.partition("?")
+    return f"{path}/{name}{mark}{options}"
 
 
 def test_a_missing_file_is_damage(lines: Lines) -> None:

@@ -27,7 +27,7 @@ Location = Annotated[
     typer.Argument(
         metavar="CHECKPOINT_LOCATION",
         show_default=False,
-        help="The query's checkpointLocation: a path, or hdfs://host:port/path. It is only read.",
+        help="The query's checkpointLocation: a path, hdfs://host:port/path, s3a://bucket/path, … It is only read.",
     ),
 ]
 NewJob = Annotated[
@@ -88,15 +88,15 @@ def adopt(
     from holdfast.runtime.commands import adopting
     from holdfast.runtime.commands.copying import JobHome
     from holdfast.runtime.commands.spark_output import look_at, require_not_ahead
-    from holdfast.workdir.factory import work_directory
+    from holdfast.workdir.factory import readable_directory
 
     place = _whole(location)
-    _require_readable(place)
     _require_apart(place, home)
+    directory = readable_directory(place)
     root = open_store(home)
     target = JobHome(job_name(job), home, root.scoped(job_name(job)))
-    original = adopting.examine(work_directory(place), work_directory(_above(place)))
-    output = None if sink is None else look_at(work_directory(_whole(sink)), original.query)
+    original = adopting.examine(directory, readable_directory(_above(place)))
+    output = None if sink is None else look_at(readable_directory(_whole(sink)), original.query)
     if output is not None:
         require_not_ahead(original, output)
     state = target.state()
@@ -119,15 +119,6 @@ def _whole(location: str) -> str:
     return location.rstrip("/") if "://" in location else str(Path(location).absolute())
 
 
-def _require_readable(location: str) -> None:
-    scheme, colon, _ = location.partition("://")
-    if colon and scheme not in ("file", "hdfs"):
-        raise InvalidSettings(
-            f"could not adopt {location}: only a mounted directory, or one on HDFS, can be adopted",
-            hint="copy the directory to a disk, with the query stopped, and adopt the copy",
-        )
-
-
 def _require_apart(location: str, home: str) -> None:
     from holdfast.runtime.run.places import spot
 
@@ -140,13 +131,15 @@ def _require_apart(location: str, home: str) -> None:
 
 
 def _above(location: str) -> str:
-    above = location.rpartition("/")[0]
+    """The URL may have options behind its path."""
+    path, mark, options = location.partition("?")
+    above = path.rpartition("/")[0]
     if not above or above.endswith("/"):
         raise InvalidSettings(
             f"could not adopt {location}: it is not the checkpoint directory of one query",
             hint="give its whole path",
         )
-    return above
+    return f"{above}{mark}{options}"
 
 
 def _look_for_a_query(original: "Original", seconds: float) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import InvalidSettings
+from holdfast.storage.location import SCHEMES
 from holdfast.workdir.hdfs import HdfsCluster, HdfsDirectory
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.mounted import MountedDirectory
+from holdfast.workdir.object_place import ObjectDirectory
 
 
 def work_directory(given: str | Path) -> WorkDirectory:
@@ -23,6 +25,19 @@ def work_directory(given: str | Path) -> WorkDirectory:
     if place is None:
         raise _not_usable(str(given))
     return place(str(given))
+
+
+def readable_directory(given: str | Path) -> WorkDirectory:
+    """For a directory that holdfast only reads: it may be on an object store, too."""
+    scheme, colon, _ = str(given).partition("://")
+    if colon and scheme in SCHEMES:
+        return ObjectDirectory(str(given))
+    if colon and scheme not in _PLACES:
+        raise InvalidSettings(
+            f"could not read {given}: holdfast does not know {scheme}://",
+            hint="give a path, or a URL with hdfs://, s3a://, gs:// or abfss://",
+        )
+    return work_directory(given)
 
 
 def default_work(home: str) -> WorkDirectory:

@@ -69,8 +69,7 @@ def examine(directory: WorkDirectory, above: WorkDirectory) -> Original:
     or not a sound one."""
     shown = directory.location
     with storage_errors(f"read {shown}"):
-        names = set(directory.names())
-        if "metadata" not in names:
+        if not directory.exists("metadata"):
             raise NotFound(
                 f"could not adopt {shown}: there is no checkpoint directory of Spark, it has no file metadata",
                 hint="give the checkpointLocation of the query, with offsets/, commits/ and metadata in it",

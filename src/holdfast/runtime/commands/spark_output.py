@@ -28,12 +28,11 @@ class Output:
 def look_at(place: WorkDirectory, query: str) -> Output:
     """Raises `InvalidSettings` when neither Spark's file sink nor its Delta sink has written there."""
     with storage_errors(f"read {place.location}"):
-        names = set(place.names())
-        if _FILE_SINK in names:
-            logged = (name.removesuffix(".compact") for name in place.names(_FILE_SINK))
-            return Output(f"Spark's file sink at {place.location}", newest_barrier(logged))
-    if _DELTA in names:
-        return Output(f"Spark's Delta sink at {place.location}", _delta_batch(place.location, query))
+        if logged := place.names(_FILE_SINK):
+            newest = newest_barrier(name.removesuffix(".compact") for name in logged)
+            return Output(f"Spark's file sink at {place.location}", newest)
+        if place.exists(_DELTA):
+            return Output(f"Spark's Delta sink at {place.location}", _delta_batch(place.location, query))
     raise InvalidSettings(
         f"could not see how far the output at {place.location} is: it has neither {_FILE_SINK} nor {_DELTA}",
         hint="leave --sink out: the first start asks the sink, or says what it cannot know",
@@ -52,5 +51,11 @@ def require_not_ahead(original: Original, output: Output) -> None:
 
 
 def _delta_batch(location: str, query: str) -> BatchId | None:
-    version = require("deltalake", "delta").DeltaTable(location).transaction_version(query)
+    try:
+        version = require("deltalake", "delta").DeltaTable(location).transaction_version(query)
+    except OSError as error:
+        raise InvalidSettings(
+            f"could not see how far the Delta table at {location} is: {error}",
+            hint="leave --sink out: the first start asks the table",
+        ) from error
     return None if version is None else BatchId(version)

@@ -44,7 +44,7 @@ from holdfast.runtime.run.original import require_original_at_rest
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState, StagedBatch
 from holdfast.storage.home_identity import read_home_identity
-from holdfast.workdir.factory import work_directory
+from holdfast.workdir.factory import readable_directory
 from holdfast.workdir.interface import WorkDirectory
 
 
@@ -94,7 +94,7 @@ def known_to(location: JobLocation, state: JobState) -> SinkContext:
 
 def compare_here(location: JobLocation, state: JobState) -> Agreement:
     """Compares what is visible without Spark. Raises `Conflict`."""
-    require_original_at_rest(location.job, state, work_directory)
+    require_original_at_rest(location.job, state, readable_directory)
     return agree(location.job, location.home, state, _memories_here(location), _asked(location))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.checkpoint.layout import newest_barrier
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, StorageError
 from holdfast.identifiers import JobName
 from holdfast.job_log import log
 from holdfast.repository.state import JobState
@@ -23,7 +23,7 @@ def require_original_at_rest(job: JobName, state: JobState, directory_at: Callab
     adopted = newest.adopted
     try:
         found = newest_barrier(directory_at(adopted.location).names("offsets"))
-    except OSError as error:
+    except (OSError, StorageError) as error:
         log.warning("could not see whether a query still runs in %s, which was adopted: %s", adopted.location, error)
         return
     if found is None:
