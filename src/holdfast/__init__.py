@@ -1,10 +1,11 @@
-"""Checkpoints that hold, for PySpark Structured Streaming.
+"""Backs up a running PySpark Structured Streaming query, and restores its state and output together.
 
-The public names. Imports PySpark only when `run` or `start` is asked for. Never decides anything.
+The public names. Imports PySpark only when something that needs it is asked for. Never decides anything.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from holdfast.alarm import Alarm
@@ -38,23 +39,29 @@ from holdfast.settings import Settings
 from holdfast.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from holdfast.home import Checkpoints, Home, Job, open
+    from holdfast.runtime.reports.status import JobStatus
     from holdfast.spark.api import run, start
     from holdfast.spark.running import RunningJob
 
 __all__ = [
     "Alarm",
     "CheckpointFailed",
+    "Checkpoints",
     "Conflict",
     "Corrupt",
     "DamagedJournal",
     "Fenced",
     "FencedByMaintenance",
     "HoldfastError",
+    "Home",
     "HomeReplaced",
     "Incompatible",
     "InvalidKey",
     "InvalidSettings",
+    "Job",
     "JobFailed",
+    "JobStatus",
     "NewerFormat",
     "NotFound",
     "ObjectNotFound",
@@ -70,19 +77,32 @@ __all__ = [
     "StorageThrottled",
     "StorageUnreachable",
     "__version__",
+    "open",
     "run",
     "start",
 ]
 
 
+_LOADED_WHEN_USED = {
+    "Checkpoints": "holdfast.home",
+    "Home": "holdfast.home",
+    "Job": "holdfast.home",
+    "JobStatus": "holdfast.runtime.reports.status",
+    "RunningJob": "holdfast.spark.running",
+    "open": "holdfast.home",
+    "run": "holdfast.spark.api",
+    "start": "holdfast.spark.api",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """PySpark is loaded when it is needed, so that commands that only read a home start quickly."""
-    if name not in ("run", "start", "RunningJob"):
+    """PySpark is loaded when it is needed, so that programs that only read a home start quickly."""
+    if name not in _LOADED_WHEN_USED:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
     try:
-        from holdfast.spark import api, running
+        module = import_module(_LOADED_WHEN_USED[name])
     except ModuleNotFoundError as error:
         if error.name not in ("pyspark", "py4j"):
             raise
         raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
-    return getattr(running if name == "RunningJob" else api, name)
+    return getattr(module, name)

@@ -16,7 +16,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.journal import entry_key
 from holdfast.snapshot.carrier import Cancelled, copy_shards
 from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable
-from holdfast.snapshot.remote_copier import Home, RemoteCopier
+from holdfast.snapshot.remote_copier import HomeOfCopies, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.visiting import visit_executors
 from holdfast.workdir.factory import work_directory
@@ -59,7 +59,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def carrier_of(executors: Executors, store: RecordingStore, bandwidth: float | None = None) -> RemoteCopier:
-    home = Home(store.url.removesuffix("/orders"), "orders", store, 1.0, bandwidth)
+    home = HomeOfCopies(store.url.removesuffix("/orders"), "orders", store, 1.0, bandwidth)
     return RemoteCopier(executors, home, worthwhile=0)
 
 

@@ -21,7 +21,7 @@ def test_a_run_is_seen_from_outside(spark: SparkSession, tmp_path: Path) -> None
         return session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load().select("value")
 
     (tmp_path / "home").mkdir()
-    job = holdfast.start(
+    started = holdfast.start(
         numbers,
         job="numbers",
         home=f"file://{tmp_path / 'home'}",
@@ -34,26 +34,27 @@ def test_a_run_is_seen_from_outside(spark: SparkSession, tmp_path: Path) -> None
         metrics_port=port,
     )
     try:
-        switch.wait_for(1)
-        checkpoint = job.checkpoint()
-        scraped = _scraped(port)
-        assert f'holdfast_last_completed_checkpoint_id{{job="numbers"}} {float(checkpoint)}' in scraped
-        assert 'holdfast_job_running{job="numbers"} 1.0' in scraped
-        table = job.history()
-        assert list(table["id"]) == list(range(checkpoint, 0, -1))
-        assert job.history("arrow")["status"].to_pylist() == ["completed"] * checkpoint
-        assert f"the newest is {checkpoint}" in job._repr_html_()
-        assert job.query is not None
-        job.query.stop()
-        documents: list[Any] = []
-        while ("query_died", "over") not in _changes(documents):
-            documents = hook.wait_for(len(documents) + 1)
-        assert _changes(documents) == [("query_died", "began"), ("query_died", "over")]
-        assert (
-            documents[0]["alarms"][0]["command"] == f"holdfast status --home file://{tmp_path / 'home'} --job numbers"
-        )
+        with started as job:
+            switch.wait_for(1)
+            checkpoint = job.checkpoint()
+            scraped = _scraped(port)
+            assert f'holdfast_last_completed_checkpoint_id{{job="numbers"}} {float(checkpoint)}' in scraped
+            assert 'holdfast_job_running{job="numbers"} 1.0' in scraped
+            table = job.history()
+            assert list(table["id"]) == list(range(checkpoint, 0, -1))
+            assert job.history("arrow")["status"].to_pylist() == ["completed"] * checkpoint
+            assert f"the newest is {checkpoint}" in job._repr_html_()
+            assert job.query is not None
+            job.query.stop()
+            documents: list[Any] = []
+            while ("query_died", "over") not in _changes(documents):
+                documents = hook.wait_for(len(documents) + 1)
+            assert _changes(documents) == [("query_died", "began"), ("query_died", "over")]
+            assert (
+                documents[0]["alarms"][0]["command"]
+                == f"holdfast status --home file://{tmp_path / 'home'} --job numbers"
+            )
     finally:
-        job.stop()
         hook.close()
         switch.close()
     with pytest.raises(OSError, match="refused"):
@@ -67,3 +68,25 @@ def _changes(documents: list[Any]) -> list[tuple[str, str]]:
 def _scraped(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
         return str(answer.read().decode())
+
+
+def test_a_job_stops_where_its_block_ends_and_the_blocks_own_error_comes_first(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+
+    def begun() -> holdfast.RunningJob:
+        return holdfast.start(
+            lambda session: session.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load(),
+            job="numbers",
+            home=f"file://{tmp_path / 'home'}",
+            sink=Files(tmp_path / "table"),
+            spark=spark,
+            work=tmp_path / "work",
+        )
+
+    with pytest.raises(ValueError, match="of the block"), begun() as job:
+        raise ValueError("of the block")
+    assert job.await_termination("0s"), "it has ended"
+    status = holdfast.open(f"file://{tmp_path / 'home'}").job("numbers").status()
+    assert (status.running, status.ended_reason) == (False, "stopped")

@@ -25,7 +25,7 @@ from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
 from holdfast.snapshot.copy_task import CopyReport, CopyTask, run_copy_task
-from holdfast.snapshot.remote_copier import Home, RemoteCopier
+from holdfast.snapshot.remote_copier import HomeOfCopies, RemoteCopier
 from holdfast.storage.hdfs_connection import HdfsConnection
 from holdfast.testing.workdirs import WorkDirectoryConformance, content, put
 from holdfast.workdir.barriers import files_of, newest_barrier
@@ -308,7 +308,7 @@ def test_other_processes_copy_from_it_when_it_is_the_same(work: WorkDirectory, t
     store = new_store(tmp_path / "home" / "orders")
     store.create(entry_key(EPOCH), b"claim")
     other = AnotherProcess()
-    carry = RemoteCopier(other, Home(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
+    carry = RemoteCopier(other, HomeOfCopies(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
     copies = carry(work, shards_of(work), Blobs(store, EPOCH), lambda: False)
     assert sum(copy.bytes_new for copy in copies) == sum(len(data) for data in set(CONTENTS.values()))
 

@@ -18,7 +18,7 @@ from holdfast.snapshot import copy_task as tasks
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards
 from holdfast.snapshot.copy_task import CopyReport, CopyTask, WorkerUnavailable, run_copy_task
 from holdfast.snapshot.low_priority import in_the_background
-from holdfast.snapshot.remote_copier import Home, RemoteCopier
+from holdfast.snapshot.remote_copier import HomeOfCopies, RemoteCopier
 from holdfast.storage.metered import Meter
 from holdfast.workdir.factory import work_directory
 from tests.unit.work_files import EPOCH, MIB, RecordingStore, manifest_of, new_store, shards, write
@@ -54,7 +54,7 @@ class World:
     meter: Meter
 
     def carrier(self, worthwhile: int = 0, bandwidth: float | None = None) -> RemoteCopier:
-        home = Home(f"file://{self.root / 'home'}", "orders", self.store, 1.0, bandwidth, self.meter)
+        home = HomeOfCopies(f"file://{self.root / 'home'}", "orders", self.store, 1.0, bandwidth, self.meter)
         return RemoteCopier(self.other, home, worthwhile=worthwhile)
 
     def copy(self, blobs: Blobs, worthwhile: int = 0) -> tuple[ShardCopy, ...]:

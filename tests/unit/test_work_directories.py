@@ -24,7 +24,7 @@ from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
 from holdfast.snapshot.copy_task import CopyReport, CopyTask, run_copy_task
-from holdfast.snapshot.remote_copier import Home, RemoteCopier
+from holdfast.snapshot.remote_copier import HomeOfCopies, RemoteCopier
 from holdfast.testing.workdirs import WorkDirectoryConformance, content, put
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
@@ -221,7 +221,7 @@ def test_other_processes_copy_from_it(work: WorkDirectory, tmp_path: Path) -> No
     store = new_store(tmp_path / "home" / "orders")
     store.create(entry_key(EPOCH), b"claim")
     other = AnotherProcess()
-    carry = RemoteCopier(other, Home(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
+    carry = RemoteCopier(other, HomeOfCopies(f"file://{tmp_path}/home", "orders", store, 1.0), worthwhile=0)
     planned = JobFolder(work, MARKER)._directory("3-1").plan(BatchId(0)).shards
     theirs = carry(directory, planned, Blobs(store, EPOCH), lambda: False)
     assert other.sent.place.directory.location == directory.location

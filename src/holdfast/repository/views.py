@@ -271,10 +271,11 @@ def checkpoint_detail(seen: Observation, id: int) -> CheckpointDetail | None:
 
 def history_rows(seen: Observation) -> list[dict[str, Any]]:
     """The checkpoints, newest first, as rows of plain values for a table."""
-    return [_row(document) for document in checkpoints(seen)]
+    return [row_of(document) for document in checkpoints(seen)]
 
 
-def _row(document: CheckpointDetail) -> dict[str, Any]:
+def row_of(document: CheckpointDetail) -> dict[str, Any]:
+    """One checkpoint as plain values."""
     failure = document.failure
     return {
         "id": document.id,

@@ -31,7 +31,7 @@ class TaskRunner(Protocol):
 
 
 @dataclass(frozen=True)
-class Home:
+class HomeOfCopies:
     """The job's home, as this process uses it and as it is sent to others."""
 
     url: str
@@ -44,7 +44,7 @@ class Home:
 
 
 class RemoteCopier:
-    def __init__(self, runner: TaskRunner, home: Home, *, worthwhile: int) -> None:
+    def __init__(self, runner: TaskRunner, home: HomeOfCopies, *, worthwhile: int) -> None:
         """Groups with less than `worthwhile` bytes to be read are copied here."""
         self._runner = runner
         self._home = home

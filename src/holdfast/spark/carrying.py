@@ -9,7 +9,7 @@ from holdfast.job_log import log
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.sinks.asking_executors import is_cluster
 from holdfast.snapshot.carrier import Carrier, copy_shards
-from holdfast.snapshot.remote_copier import Home, RemoteCopier
+from holdfast.snapshot.remote_copier import HomeOfCopies, RemoteCopier
 from holdfast.spark.executors import POOL, Executors
 from holdfast.spark.failures import one_line
 from holdfast.spark.visiting import Visit, require_seen, unable_to_copy, visit_executors
@@ -37,7 +37,7 @@ def carrier_for(spark: SparkSession, place: JobLocation) -> Carrier:
         return copy_shards
     if spark.conf.get("spark.scheduler.mode", "FIFO") != "FAIR":
         log.info("copy tasks share Spark's FIFO queue with batches; spark.scheduler.mode=FAIR gives them pool %r", POOL)
-    home = Home(
+    home = HomeOfCopies(
         url=place.home,
         job=place.job,
         store=place.store,

@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pyspark.sql.streaming import StreamingQuery
 
@@ -72,6 +72,18 @@ class RunningJob:
             raise
         self._metrics = _metrics_server(location, self._runtime)
         threading.Thread(target=about_the_same(self._drive), name="holdfast-coordinator", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Leaving the block stops the job with a last checkpoint. An error of the block goes before one of the stop."""
+        try:
+            self.stop()
+        except HoldfastError as failure:
+            if error is None:
+                raise
+            log.warning("the job did not stop cleanly: %s", failure.message)
 
     @property
     def query(self) -> StreamingQuery | None:
