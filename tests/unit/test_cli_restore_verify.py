@@ -118,6 +118,19 @@ def test_restore_into_a_directory_that_holds_something_exits_2_and_touches_nothi
     assert tree(tmp_path / "out") == {"mine": b"mine"}
 
 
+@pytest.mark.parametrize(
+    ("inside", "of"), [("home/orders/blobs/new", "home"), ("jobs/orders/9-1", "work directory"), ("table/new", "sink")]
+)
+def test_restore_into_a_place_of_the_job_exits_2(
+    history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str], inside: str, of: str
+) -> None:
+    """A run would take it for its own directory, and readers of the sink would find files that are no output."""
+    history.run(work=str(tmp_path / "jobs" / "orders"), sink=f"delta:{tmp_path / 'table'}")
+    assert main(arguments(history, "restore", "--to", str(tmp_path / inside))) == 2
+    assert f"it lies in the {of} " in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / inside).exists()
+
+
 def test_restore_of_damaged_bytes_exits_4_and_leaves_nothing(
     history: History, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,6 +76,7 @@ def restore(
 
     Default: the newest checkpoint that can be restored.
     """
+    from holdfast.runtime.run.places import require_outside
     from holdfast.workdir.factory import work_directory
     from holdfast.workdir.restorer import restore as restore_checkpoint
 
@@ -83,7 +84,9 @@ def restore(
     job = reference.job
     target = work_directory(_target(point, directory, to))
     store = job_store(home, job)
-    chosen = to_restore(observe(home, job, store), reference.checkpoint, reference.savepoint)
+    seen = observe(home, job, store)
+    require_outside(target.location, home, seen.state.runs)
+    chosen = to_restore(seen, reference.checkpoint, reference.savepoint)
     try:
         manifest = _read_manifest(store, chosen)
         with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:

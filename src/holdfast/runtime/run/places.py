@@ -5,12 +5,14 @@ A cleanup of one of them (VACUUM of the table, the sweep of a home, a new restor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from holdfast.errors import InvalidSettings
+from holdfast.repository.entries import RunStarted
 
 _SAME = {"": "file", "s3a": "s3", "gcs": "gs", "abfs": "az", "abfss": "az"}
 _NAME_NODE = ":8020"
@@ -44,10 +46,7 @@ def spot(what: str, place: str) -> Spot:
 def require_apart(home: str, work: str, sink: str | None) -> None:
     """Refuse locations of which one contains another, before anything is changed. `sink` is the sink's description,
     such as `delta:/data/orders`; the location of a custom sink is unknown."""
-    spots = [spot("home", home), spot("work", work)]
-    kind, _, place = (sink or "").partition(":")
-    if kind in ("delta", "files"):
-        spots.append(spot("sink", place))
+    spots = [spot("home", home), spot("work", work), *_of_sink(sink)]
     for one, other in combinations(spots, 2):
         outer, inner = (one, other) if one.holds(other) else (other, one)
         if outer.holds(inner):
@@ -56,3 +55,21 @@ def require_apart(home: str, work: str, sink: str | None) -> None:
                 f"delete the other",
                 hint=f"choose another place for one of them: --{outer.what} or --{inner.what}",
             )
+
+
+def require_outside(target: str, home: str, runs: Sequence[RunStarted]) -> None:
+    """Refuse to write a directory where holdfast, or readers of a sink, would take it for something else."""
+    inner = spot("directory", target)
+    works = (spot("work directory", run.work) for run in runs if run.work)
+    sinks = (found for run in runs for found in _of_sink(run.sink))
+    for outer in (spot("home", home), *works, *sinks):
+        if outer.holds(inner):
+            raise InvalidSettings(
+                f"could not write to {target}: it lies in the {outer.what} {outer.shown} of the job",
+                hint="name a directory outside of home, work directory and sink",
+            )
+
+
+def _of_sink(described: str | None) -> list[Spot]:
+    kind, _, place = (described or "").partition(":")
+    return [spot("sink", place)] if kind in ("delta", "files") else []
