@@ -7,7 +7,7 @@ STAMP := .venv/.holdfast-ready
 # Some machines forbid it; then each of some hundred short processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo unit test long lint bench simulate torture doctor-real compat recording clean
+.PHONY: setup demo docs unit test long lint bench simulate torture doctor-real compat recording clean
 
 setup: $(STAMP)
 
@@ -67,6 +67,11 @@ compat: setup
 # docs/what-you-see.md: a start, a kill, an outage and a stop as they stand on a terminal.
 recording: setup
 	$(PYTHON) scripts/record_what_you_see.py
+
+# The documentation site in site/, with search; it fetches nothing. A link that leads nowhere ends the build.
+docs: setup
+	$(PYTHON) scripts/generate_docs.py
+	$(PYTHON) scripts/build_site.py
 
 clean:
 	rm -rf .venv .compat .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

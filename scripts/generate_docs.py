@@ -10,6 +10,7 @@ from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from scripts.command_reference import commands
 from scripts.reference import errors_page, settings
 from tests.doctor.collection import examined
 from tests.doctor.gallery import Pair, gallery
@@ -143,6 +144,7 @@ PAGES = {
     "failures.md": failures,
     "coordinator.md": coordinator,
     "findings.md": findings,
+    "commands.md": lambda: commands(_NOTE),
     "settings.md": lambda: settings(_NOTE),
     "errors.md": lambda: errors_page(_NOTE),
 }
