@@ -170,6 +170,20 @@ def test_a_run_that_slept_is_fenced_not_refused_for_a_gap_that_a_newer_run_has_m
         )
 
 
+def test_plans_that_vanish_between_the_comparison_and_the_repetition_are_missed(tmp_path: Path) -> None:
+    """Another home took the place of this one: batches that the sink has would be cut anew, and skipped (seed 0)."""
+    kept = Kept(tmp_path, "require")
+    kept.history.complete(2, batch=0)
+    kept.history.run()
+    kept.keep(1)
+    directory = Directory(tmp_path / "restored")
+    directory.write_atomic("commits/0", b"v1\n{}")
+    query = IdempotentWriter(stateful=True, newest=3)
+    with pytest.raises(Conflict, match="the home has no plan of batch 2; the table may have that batch"):
+        catching_up(kept, query, "refuse").catch_up(cast(Any, directory))
+    assert query.ran == []
+
+
 def test_a_sink_is_asked_for_the_id_in_the_plans_where_there_is_no_checkpoint(tmp_path: Path) -> None:
     """Delta and Iceberg know a batch by the query's id. Without it they would be said to have nothing."""
     query = IdempotentWriter(stateful=True, newest=1)

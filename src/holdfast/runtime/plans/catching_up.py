@@ -56,6 +56,8 @@ class CatchingUp:
         self._keeper = keeper
         self._repeats = repeats
         self._accepts_sink = accepts_sink
+        self._compared = NONE_YET
+        """The newest batch that was planned when the plans were compared with the sink, until they are repeated."""
 
     def require_no_skips(self, resumed: Resumed, may_have_more: Callable[[BatchId], bool]) -> Taken | None:
         """How far a writer of the query's own is, and up to where batches will be as they were; None when holdfast
@@ -77,6 +79,7 @@ class CatchingUp:
             raise self._broken(taken, standing.broken, resumed.barrier)
         newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
         taken = replace(taken, planned=max(taken.planned, newest))
+        self._compared = taken.planned
         require_no_skips(self._job, taken, self._repeats, may_have_more=may_have_more(taken.planned))
         self._require_earlier(taken, resumed, new_line=new_line)
         return taken
@@ -135,6 +138,7 @@ class CatchingUp:
         if self._keeper is None or (taken := self._taken(directory, standing, new_line=False)) is None:
             return
         plans = self._plans_behind(self._keeper, directory, barrier, standing, taken)
+        self._require_reached(self._keeper, barrier, plans, taken)
         sink_has = taken.newest if self._is_trusted(taken) else None
         # Of a directory that begins it cannot be seen whether there will be state.
         steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
@@ -195,6 +199,18 @@ class CatchingUp:
                 hint=f"compare the rows of the sink with those of the source; then {self._ways_out(taken, barrier)}",
             )
         return plans
+
+    def _require_reached(
+        self, keeper: PlanKeeper, barrier: BatchId | None, plans: Sequence[Plan], taken: Taken
+    ) -> None:
+        """The plans were read again since they were compared with the sink. A home that another one has replaced in
+        between has none, and the batches that the sink has would be cut anew (seed 0)."""
+        ends = max(taken.planned, NONE_YET if barrier is None else barrier, *(plan.batch_id for plan in plans))
+        newest = taken.newest if self._is_trusted(taken) else None
+        compared, self._compared = self._compared, NONE_YET
+        if max(compared, NONE_YET if newest is None else newest) > ends:
+            keeper.require_ours(plans)
+            raise self._broken(taken, f"the home has no plan of batch {ends + 1}", barrier)
 
     def _read(self, keeper: PlanKeeper, barrier: BatchId | None, packed: Sequence[Plan]) -> Standing:
         """A home that does not answer keeps no query from its restart: what this run has put there is known."""
