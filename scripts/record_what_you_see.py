@@ -26,6 +26,8 @@ def orders(spark):
     events = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
     return events.selectExpr("value % 10 AS customer", "value", "timestamp")
 """
+LIVING = re.compile(r"orders (●|✕|ending)|  (checkpoint|savepoint)( \d+)? of batch|  (critical|warning|info) |$")
+"""Lines of the status below the log, which changes in place."""
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()][A-Z0-9]")
 
 
@@ -67,7 +69,8 @@ class Terminal:
         passed = time.monotonic() - self.began
         for line in whole:
             last = ESCAPES.sub("", line).rstrip("\r").rpartition("\r")[2].rstrip()
-            self.lines.append(f"{int(passed) // 60}:{int(passed) % 60:02d}  {last}")
+            if not LIVING.match(last):
+                self.lines.append(f"{int(passed) // 60}:{int(passed) % 60:02d}  {last}")
         return bool(data)
 
     def end(self) -> int:
@@ -104,6 +107,12 @@ _HEAD = f"""\
 One job on one machine, on a terminal of {COLUMNS} columns: started, killed, killed with its disk, its home taken
 away and brought back, stopped. In front of each line is when it came, in minutes and seconds after the start
 of the process. A run has the number of its entry in the journal, so numbers leave gaps.
+Not shown is the status below these lines, which changes in place, such as:
+
+```text
+orders ●  batch 88 · 1,204 rows/s · checkpoint 41 21.0s ago · published up to 80
+  checkpoint 42 of batch 88: copying █████░░░░░░░░░░░░░░░ 1 of 4 shards, 2.5s
+```
 
 """
 

@@ -21,7 +21,7 @@ from tests.unit.work_files import MIB, write
 _RESTORES = """
 import sys
 from holdfast.cli.logs import log_to_standard_error
-from holdfast.cli.run import bars_on_a_terminal
+from holdfast.cli.run import living_on_a_terminal
 from holdfast.identifiers import FencingEpoch, JobName, Sequence, AttemptId
 from holdfast.job_log import log
 from holdfast.repository.damage import load_manifest
@@ -37,7 +37,7 @@ home, work = sys.argv[1:]
 store = open_store(home).scoped("orders")
 log_to_standard_error()
 (entry,) = JobState.of(read_entries(store)).completed.values()
-with bars_on_a_terminal():
+with living_on_a_terminal():
     workplace = JobFolder(
         work_directory(work),
         WorkMarker(

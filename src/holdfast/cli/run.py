@@ -7,8 +7,8 @@ file before anything is written. `holdfast.run` starts Spark once it knows that 
 import faulthandler
 import os
 import shlex
-from collections.abc import Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,6 @@ from holdfast.cli.observing import observe, refuse_if_owned
 from holdfast.cli.options import AsJson, alarm_option, home_option, marked
 from holdfast.cli.output import messages, print_json, print_message, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
-from holdfast.cli.progress import byte_progress
 from holdfast.cli.reference import Typed
 from holdfast.cli.requirements import require_java_and_packages
 from holdfast.cli.run_options import FIRST, with_settings_options
@@ -191,7 +190,7 @@ def _run(pipeline: _Pipeline, spark: _SparkArguments, as_json: bool, settings: S
         refuse_if_owned(home, job_name(expected_job), identity)
     parsed_sink = _sink(pipeline.sink)
     require_java_and_packages("run the pipeline", {"pyspark": "spark"})
-    with standard_output_kept_clean() if as_json else nullcontext(), bars_on_a_terminal():
+    with standard_output_kept_clean() if as_json else nullcontext(), living_on_a_terminal():
         name, build = load_pipeline(reference, job)
         _require_configured(pipeline, expected_job, name)
         job = job_name(job or name)
@@ -224,8 +223,18 @@ def _require_configured(pipeline: _Pipeline, expected: str | None, name: str) ->
         )
 
 
-def bars_on_a_terminal() -> AbstractContextManager[None]:
-    return showing_with(byte_progress) if messages().is_terminal else nullcontext()
+@contextmanager
+def living_on_a_terminal() -> Iterator[None]:
+    """Bars during the start, then the status of the job, below the log."""
+    if not messages().is_terminal:
+        yield
+        return
+    from holdfast.cli.run_screen import RunScreen
+    from holdfast.spark.looking_on import looked_on_by
+
+    screen = RunScreen()
+    with showing_with(screen.bytes), looked_on_by(screen.watch):
+        yield
 
 
 def _refused(home: str, job: str, refusal: Incompatible) -> dict[str, Any]:

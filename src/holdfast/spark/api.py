@@ -24,6 +24,7 @@ from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.sources.kafka_client import require_client
+from holdfast.spark.looking_on import onlooker
 from holdfast.spark.running import RunningJob
 from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
 from holdfast.spark.uncaught import explain_uncaught
@@ -79,8 +80,9 @@ def run(
             return
         signals.stop_with(running.begin_stop)
         try:
-            while not running.await_termination("1s"):
-                pass
+            with onlooker()(running):
+                while not running.await_termination("1s"):
+                    pass
         finally:
             log.info("%s", last_words(running.status()))
 

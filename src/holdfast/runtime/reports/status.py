@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from holdfast.alarm import Alarm
+from holdfast.coordination.events import Kind
 from holdfast.coordination.history import CheckpointRecord, Statistics
+from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.recovery_time import RecoveryEstimate
-from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.runtime.reports.notebook import as_html
 from holdfast.storage.metered import Latency, Meter, StoreRequest, Usage
 from holdfast.storage.prices import dollars_a_month
@@ -31,6 +33,27 @@ def storage_use(url: str, meter: Meter) -> StorageUse:
 
 
 @dataclass(frozen=True)
+class CheckpointUnderWay:
+    id: CheckpointId | None
+    """None until the journal has one for it."""
+    kind: Kind
+    barrier: BatchId
+    phase: str
+    triggered_at: float
+    """On the clock that the job runs by."""
+    shards: int
+    """0 until its files are planned."""
+    shards_acknowledged: int
+
+
+def under_way(pending: PendingCheckpoint) -> CheckpointUnderWay:
+    copied = pending.shards - len(pending.unacknowledged)
+    return CheckpointUnderWay(
+        pending.id, pending.kind, pending.barrier, pending.phase.value, pending.triggered_at, pending.shards, copied
+    )
+
+
+@dataclass(frozen=True)
 class JobStatus:
     job: str
     fencing_epoch: FencingEpoch
@@ -47,6 +70,8 @@ class JobStatus:
     recent: tuple[CheckpointRecord, ...]
     alarms: tuple[Alarm, ...]
     storage: StorageUse | None = None
+    under_way: tuple[CheckpointUnderWay, ...] = ()
+    """Checkpoints in progress, oldest first."""
     recovery: RecoveryEstimate | None = None
     """How long a recovery on an empty disk would take now; None when no plans of batches are kept."""
 

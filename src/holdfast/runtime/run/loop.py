@@ -42,7 +42,7 @@ from holdfast.repository.views import Observation
 from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.query.query_life import Happenings, QueryDone, QueryLife, QueryResumed, Seen
 from holdfast.runtime.reports.state_reporter import report_of
-from holdfast.runtime.reports.status import JobStatus, storage_use
+from holdfast.runtime.reports.status import JobStatus, storage_use, under_way
 from holdfast.runtime.requests.wanted import Answer, CheckpointWanted, StopWanted
 from holdfast.runtime.run.components import CheckpointParts, Item, QueryNoticed, QueryParts, StorageParts, Threads
 from holdfast.runtime.run.publishing import Publisher
@@ -323,7 +323,8 @@ class Runtime:
         self._storage.reporter.report(report_of(self.status, self._storage.journal.state), due=due)
 
     def _snapshot(self) -> JobStatus:
-        history, location = self._checkpoints.coordinator.history, self._storage.location
+        coordinator, location = self._checkpoints.coordinator, self._storage.location
+        history = coordinator.history
         return JobStatus(
             job=location.job,
             fencing_epoch=self._storage.journal.fencing_epoch,
@@ -336,7 +337,8 @@ class Runtime:
             recent=history.records[-10:],
             alarms=tuple(self._storage.alarms.active.values()),
             storage=storage_use(location.store.url, location.meter) if location.meter is not None else None,
-            recovery=self._checkpoints.coordinator.recovery,
+            recovery=coordinator.recovery,
+            under_way=tuple(under_way(each) for each in coordinator.pending),
         )
 
 
