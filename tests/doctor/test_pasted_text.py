@@ -1,5 +1,6 @@
 """Text as people have it: the same first finding as without what was put around it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from holdfast.doctor.diagnosis.diagnosing import diagnose
 from holdfast.doctor.findings.rules import RULES
 from holdfast.doctor.matching.engines import PLAIN
 from holdfast.doctor.matching.scanning import placed, scan
-from holdfast.doctor.reading.blocks import Piece
+from holdfast.doctor.reading.blocks import Piece, packing_of
+from holdfast.doctor.reading.inputs import pieces_of
+from holdfast.doctor.reading.pasted import written
 from holdfast.finding import Finding
 
 TRACE = """\
@@ -55,6 +58,56 @@ FORMS = {
     "ticks": f"`{LINES[5]}`",
     "json": '{"level":"ERROR","message":"' + TRACE.replace("\n", "\\n").replace("\t", "\\t") + '"}',
 }
+
+
+HEAP = """\
+java.lang.OutOfMemoryError: Java heap space
+\tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)
+\tat java.base/java.lang.AbstractStringBuilder.append(AbstractStringBuilder.java:1)"""
+BRACKETS = {
+    "each-line": lambda lines: "\n".join(f"[{line}]" for line in lines),
+    "each-opened": lambda lines: "\n".join(f"[{line}" for line in lines),
+    "around-all": lambda lines: "[" + "\n".join(lines) + "]",
+    "twice": lambda lines: "[[" + "\n".join(lines) + "]]",
+    "list-of-strings": lambda lines: json.dumps(lines, indent=1),
+    "list-in-one-line": json.dumps,
+    "list-of-python": str,
+}
+"""As screenshots are typed off, and as programs print a list of lines."""
+
+
+@pytest.mark.parametrize("form", BRACKETS)
+def test_a_trace_in_brackets(form: str, tmp_path: Path) -> None:
+    text = BRACKETS[form](HEAP.split("\n"))
+    assert [finding.code for finding in told(text, tmp_path)] == ["out-of-memory"], text
+
+
+def test_brackets_of_a_line_that_is_no_trace_stay(tmp_path: Path) -> None:
+    lines = ["[INFO] well", '["a", "b"]', "[x] - [ ] to do", "arr[0] = ['y'];", f"[{EXPIRED}"]
+    assert [line.text for line in written("\n".join(lines))] == [*lines[:4], EXPIRED]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("length", ["a paste", "a log"])
+def test_text_of_another_width_is_read_as_the_same_text(encoding: str, length: str, tmp_path: Path) -> None:
+    """As Windows writes it, with and without a mark at its beginning."""
+    before = f"{EXPIRED.partition(' INFO')[0]} INFO  org.apache.flink.Some [] - größer 🙂\n"
+    text = before * (1 if length == "a paste" else 9_000) + EXPIRED + "\n" + TRACE
+    wide, narrow = tmp_path / "wide", tmp_path / "narrow"
+    wide.write_bytes(text.encode(encoding))
+    narrow.write_bytes(text.encode())
+    readings = [scan(Piece(str(path)), RULES, PLAIN) for path in (wide, narrow)]
+    found = [[finding.code for finding in diagnose(placed([reading]))] for reading in readings]
+    assert found[0] == found[1]
+    assert {*found[0]} == {"state-unreadable", "checkpoint-expired"}
+    first, second = ([sample.line for each in reading.sightings for sample in each.samples] for reading in readings)
+    assert first == second
+    assert list(pieces_of([str(wide)], 64 * 1024)) == [Piece(str(wide))] or encoding == "utf-8-sig"
+
+
+def test_a_log_that_begins_with_zeros_is_not_taken_for_wide_text(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\0" * 4096 + f"{EXPIRED}\n".encode())
+    assert packing_of(str(tmp_path / "log")) is None
 
 
 def told(text: str, tmp_path: Path) -> tuple[Finding, ...]:

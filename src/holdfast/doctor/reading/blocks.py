@@ -1,8 +1,9 @@
-"""The bytes of one local file, decompressed as they are read, and whether they are a log at all."""
+"""The bytes of one local file, decompressed and as UTF-8 as they are read, and whether they are a log at all."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import lzma
 import zlib
@@ -17,6 +18,11 @@ SAMPLE = 16 * 1024
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\t\n\r\x0c\x1b"
 _BINARY_SHARE = 0.3
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
+_WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+"""What PowerShell writes with `>`, and some consoles export."""
+_WIDE_SAMPLE = 512
+_MOSTLY = 0.9
+_CHUNK = 256 * 1024
 _BINARIES = (
     b"\x7fELF",
     b"\xca\xfe\xba\xbe",
@@ -42,10 +48,24 @@ class Damaged(Exception):
     """Compressed bytes that end too early or are invalid; the bytes before were read."""
 
 
-def compression_of(path: str) -> str | None:
-    """By the first bytes: rotated logs may have any name."""
+def packing_of(path: str) -> str | None:
+    """How the text is compressed or widened, so that it can only be read from its beginning. By the first bytes:
+    rotated logs may have any name."""
     with open(path, "rb") as file:
-        return _compression(file.read(8))
+        first = file.read(_WIDE_SAMPLE)
+    return _compression(first) or _widening(first)
+
+
+def _widening(first: bytes) -> str | None:
+    """UTF-16, by its mark or by its zeros: every other byte of plain text is one."""
+    marked = next((name for mark, name in _WIDE.items() if first.startswith(mark)), None)
+    if marked is not None or len(first) < 16:
+        return marked
+    even, odd = first[::2], first[1::2]
+    zeros = (even.count(0) / len(even), odd.count(0) / len(odd))
+    if zeros[1] >= _MOSTLY and zeros[0] <= 1 - _MOSTLY:
+        return "utf-16-le"
+    return "utf-16-be" if zeros[0] >= _MOSTLY and zeros[1] <= 1 - _MOSTLY else None
 
 
 def is_binary(sample: bytes) -> bool:
@@ -74,15 +94,35 @@ def sample_of(path: str) -> bytes:
 @contextmanager
 def opened(path: str, start: int = 0) -> Iterator[Read]:
     """Reads from `start`, minus what a window needs before it. Only uncompressed files can be read from the middle."""
-    compression = compression_of(path)
-    if compression is None:
+    packing = packing_of(path)
+    if packing is None:
         with open(path, "rb", buffering=0) as file:
             file.seek(max(0, start - REACH))
             yield lambda size: file.read(size) or b""
         return
     assert start == 0, "a compressed file is one piece"
-    with _decompressed(path, compression) as stream:
+    if packing in _WIDE.values():
+        with open(path, "rb") as file:
+            yield _narrowed(file, packing)
+        return
+    with _decompressed(path, packing) as stream:
         yield lambda size: _read(stream, size, path)
+
+
+def _narrowed(file: BinaryIO, encoding: str) -> Read:
+    """As UTF-8."""
+    decoder, waiting, ended = codecs.getincrementaldecoder(encoding)("replace"), b"", False
+
+    def read(size: int) -> bytes:
+        nonlocal waiting, ended
+        while not waiting and not ended:
+            chunk = file.read(_CHUNK)
+            ended = not chunk
+            waiting = decoder.decode(chunk, final=ended).encode("utf-8", "replace").removeprefix(codecs.BOM_UTF8)
+        taken, waiting = waiting[:size], waiting[size:]
+        return taken
+
+    return read
 
 
 def _compression(first: bytes) -> str | None:

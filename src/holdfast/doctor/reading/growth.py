@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from holdfast.doctor.reading.blocks import Piece, compression_of
+from holdfast.doctor.reading.blocks import Piece, packing_of
 from holdfast.doctor.reading.inputs import PIECE, below
 
 Read = dict[str, int]
@@ -44,7 +44,7 @@ def present(directory: str) -> dict[str, tuple[str, int]]:
     for path in sorted(below(directory)):
         try:
             status = os.stat(path)
-            if compression_of(path) is None:
+            if packing_of(path) is None:
                 files[f"{status.st_dev}-{status.st_ino}"] = (path, status.st_size)
         except OSError:
             continue  # gone, or not readable

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from holdfast.doctor.reading.blocks import Piece, compression_of
+from holdfast.doctor.reading.blocks import Piece, packing_of
 from holdfast.errors import InvalidSettings, NotFound
 
 PIECE = 64 * 1024 * 1024
@@ -138,7 +138,7 @@ def _length(path: str) -> int:
 
 def _is_compressed(path: str) -> bool:
     try:
-        return compression_of(path) is not None
+        return packing_of(path) is not None
     except OSError:
         return False
 

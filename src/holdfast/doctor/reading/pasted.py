@@ -31,6 +31,10 @@ _EXPORTED = re.compile(
 )
 _GUTTER = re.compile(r"\s*\d{1,7}[:|]?\s+(?=at [\w.$]+\(|Caused by: |(?:[a-z_]\w*\.){2,}[A-Z])")
 _CONSOLE = re.compile(r"(?:\. ){3,}> |\[ERROR\] (?=Could not execute SQL)")
+_BRACKET = re.compile(r"\s*\[+\s*[\"']?(?=\S)|\s*[\"'](?=(?:\\t|\s)*(?:at |Caused by|\.\.\. \d|\w+\.\w+\.))")
+_BRACKET_END = re.compile(r"(?:[\"'],?\s*\]*|\]+),?\s*$")
+_LISTED = re.compile(r"\s*\[\s*[\"'].*[\"'],?\s*\]?\s*$")
+_BETWEEN_LISTED = re.compile(r"[\"'], [\"']")
 _CODE_SPAN = re.compile(r"`([^`]{12,})`")
 _SPEAKS = frozenset(
     ("i", "we", "my", "our", "us", "you", "your", "anyone", "someone", "maybe", "hi", "hello", "thanks")
@@ -55,7 +59,7 @@ class WrittenLine:
 def written(text: str) -> list[WrittenLine]:
     """The lines of the text, without what was put around them."""
     lines = [WrittenLine(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"))]
-    lines = list(_unfenced(lines))
+    lines = [each for line in _unfenced(lines) for each in _unlisted(line)]
     lines = [WrittenLine(line.number, _bare(line.text)) for line in lines]
     lines = list(_unbroken(lines, _columns(lines)))
     return [piece for line in lines for piece in _apart(line)]
@@ -76,9 +80,28 @@ def _bare(line: str) -> str:
     for pattern in (_CONSOLE, _BUILD_TOOL, _EXPORTED, _GUTTER):
         if (found := pattern.match(line)) is not None:
             line = line[found.end() :]
-    line = _without_ticks(line)
+    line = _unbracketed(_without_ticks(line))
     bare = line.lstrip(" \t")
     return bare if bare != line and _HEAD.match(bare) else line
+
+
+def _unlisted(line: WrittenLine) -> Iterator[WrittenLine]:
+    """A list of lines in one line, as programs print it."""
+    items = _BETWEEN_LISTED.split(line.text.strip()[1:]) if _LISTED.match(line.text) else []
+    if any(_unbracketed(f"[{item}") != f"[{item}" for item in items):
+        yield from (WrittenLine(line.number, f"[{item}") for item in items)
+    else:
+        yield line
+
+
+def _unbracketed(line: str) -> str:
+    """Of a list of lines, an item; or a line that was put in brackets. Only if it is a line of a trace or of a log."""
+    found = _BRACKET.match(line)
+    if found is None:
+        return line
+    within = _BRACKET_END.sub("", line[found.end() :]).replace("\\t", "\t")
+    is_one = starts_trace(within) or is_frame(within.lstrip()) or _HEAD.match(within)
+    return within if is_one else line
 
 
 def _without_ticks(line: str) -> str:

@@ -87,7 +87,7 @@ class Window:
 
 
 def decoded(data: bytes) -> str:
-    return data.decode("utf-8", "replace").replace("\xa0", " ")
+    return data.decode("utf-8", "replace").removeprefix("\ufeff").replace("\xa0", " ")
 
 
 def short_window(lines: Sequence[str], numbers: Sequence[int], whole: bytes, line_starts: LineStarts) -> Window:
