@@ -82,7 +82,7 @@ def test_a_sink_that_has_every_batch_up_to_where_the_job_resumes_is_fine(newest:
 def test_a_sink_that_was_put_back_from_an_older_copy_is_refused_with_the_ways_out() -> None:
     with pytest.raises(Conflict, match="has batches up to 7, and the job resumes behind batch 10") as refused:
         earlier(7, 10)
-    assert "at batch 7 or before: --from-checkpoint ID" in (refused.value.hint or "")
+    assert "the checkpoint at batch 7, if there is one" in (refused.value.hint or "")
     assert earlier(7, 10, accept=True) == []
 
 

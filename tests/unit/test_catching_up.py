@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -189,3 +190,23 @@ def test_a_sink_is_asked_for_the_id_in_the_plans_where_there_is_no_checkpoint(tm
     query = IdempotentWriter(stateful=True, newest=1)
     caught_up(tmp_path, query, 2)
     assert [query_id(asked) for asked in query.asked_for] == ["query"]
+
+
+class PutBack(IdempotentWriter):
+    """Spark's file sink, from an older copy."""
+
+    def own_writer(self, directory: Any, *, new_line: bool = False) -> Taken:
+        return replace(super().own_writer(directory, new_line=new_line), without_earlier="refuse")
+
+
+@pytest.mark.parametrize(("newest", "used"), [(None, True), (1, True), (2, False), (4, False), (5, True)])
+def test_a_directory_is_not_used_when_the_sink_lacks_what_only_the_plans_can_repeat(
+    tmp_path: Path, newest: int | None, used: bool
+) -> None:
+    """Before the checkpoint, at batch 2, nobody can repeat it either: that is refused elsewhere."""
+    kept = Kept(tmp_path, "require")
+    kept.history.complete(1, batch=2)
+    directory = Directory(tmp_path / "left")
+    directory.write_atomic("commits/5", b"v1\n{}")
+    why = catching_up(kept, PutBack(stateful=False, newest=newest), "refuse").lost(cast(Any, directory))
+    assert (why is None) is used

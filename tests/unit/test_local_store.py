@@ -1,12 +1,14 @@
 """The local directory as object store: create-if-absent holds among processes, and a lost root is an error."""
 
+import errno
 import multiprocessing
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ObjectNotFound, StorageDenied, StorageError, StorageUnreachable
+from holdfast.errors import ObjectNotFound, StorageDenied, StorageError, StorageFull, StorageUnreachable
 from holdfast.storage.interface import Created
 from holdfast.storage.local import LocalStore
 from holdfast.storage.urls import open_store, require_create_if_absent
@@ -126,3 +128,19 @@ def test_what_a_writer_that_died_left_is_no_object_but_can_be_found_and_deleted(
     store.delete(found.key)
     assert list(store.temporaries()) == []
     assert list(LocalStore(tmp_path).scoped("never written").temporaries()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "advice"),
+    [(errno.EROFS, StorageDenied, "mounted read-only"), (errno.ENOSPC, StorageFull, "holdfast collect")],
+)
+def test_a_refusal_of_the_disk_says_what_to_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[StorageError], advice: str
+) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(kind) as caught:
+        LocalStore(tmp_path).create("journal/1", b"entry")
+    assert advice in (caught.value.hint or "")

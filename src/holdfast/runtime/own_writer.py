@@ -96,6 +96,13 @@ def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_m
         raise _may_skip(job, taken, first)
 
 
+def is_behind(taken: Taken, reached: BatchId, durable: BatchId) -> bool:
+    """Whether the sink was put back to between a checkpoint, at `durable`, and what a directory has reached: with the
+    plans of the batches in between it is exact from the checkpoint, and not from the directory."""
+    refused = taken.known and taken.without_earlier == "refuse"
+    return refused and taken.newest is not None and durable <= taken.newest < reached
+
+
 def require_earlier(
     job: JobName, taken: Taken, barrier: BatchId | None, *, may_be_empty: bool, accept: bool, warn: Warn
 ) -> None:
@@ -113,8 +120,7 @@ def require_earlier(
         return
     ways = [
         "restore it",
-        f"go back to a checkpoint that it has everything of, at batch {newest} or before: --from-checkpoint ID "
-        "(holdfast checkpoints lists them)",
+        f"go back to the checkpoint at batch {newest}, if there is one (holdfast checkpoints): --from-checkpoint ID",
         f"let its output begin after batch {barrier}: --accept-sink",
     ]
     raise Conflict(

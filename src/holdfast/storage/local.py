@@ -283,16 +283,20 @@ def _is_temporary(key: str) -> bool:
     return key.rpartition("/")[2].startswith(_TEMPORARY)
 
 
+_NO_LINK = "put what the link leads to in its place, or name that directory as the home"
+
+
 def _fail(operation: str, path: Path, error: OSError) -> NoReturn:
     linked = error.errno == errno.ELOOP
     strerror = LinkInTheWay().strerror if linked else error.strerror
-    kind = StorageError if linked else _classified(error.errno)
-    raise kind(f"could not {operation} {path}: {strerror}") from error
+    kind, hint = (StorageError, _NO_LINK) if linked else _classified(error.errno)
+    raise kind(f"could not {operation} {path}: {strerror}", hint=hint) from error
 
 
-def _classified(code: int | None) -> type[StorageError]:
+def _classified(code: int | None) -> tuple[type[StorageError], str | None]:
+    """With what to try."""
     if code in _FULL:
-        return StorageFull
+        return StorageFull, "free space on its disk: `holdfast collect` deletes what no checkpoint needs"
     if code in DENIED:
-        return StorageDenied
-    return StorageUnreachable
+        return StorageDenied, "is it mounted read-only? Else give this user permission to read and write there"
+    return StorageUnreachable, None

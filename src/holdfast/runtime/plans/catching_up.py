@@ -21,7 +21,7 @@ from holdfast.plans.spark_logs import has_state, is_stateful, standing_offsets, 
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_begins, line_of
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, require_earlier, require_no_skips
+from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, is_behind, require_earlier, require_no_skips
 from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import ways_out
 from holdfast.runtime.ports import Query, RunDirectory
@@ -90,6 +90,18 @@ class CatchingUp:
         may_be_empty = new_line or (newest is not None and is_copied(state, newest.id))
         accept = self._accepts_sink
         require_earlier(self._job, taken, resumed.barrier, may_be_empty=may_be_empty, accept=accept, warn=log.warning)
+
+    def lost(self, directory: RunDirectory) -> str | None:
+        """Why the directory of the previous run is not used, though it is sound: the sink of the query's own writer
+        lacks batches that the directory has behind it, and the home has their plans."""
+        reached, newest = directory.newest_barrier(), self._journal.state.newest_of_the_line()
+        if self._query.sink is not None or self._keeper is None or self._accepts_sink or reached is None:
+            return None
+        if newest is None or (taken := self._query.own_writer(directory)) is None:
+            return None
+        if not is_behind(taken, reached, newest.barrier_batch_id):
+            return None
+        return f"{taken.writer} has batches up to {taken.newest}, and the directory resumes behind batch {reached}"
 
     def repeats_plans(self, resumed: Resumed) -> bool:
         """A line of batches that is being left is not repeated."""

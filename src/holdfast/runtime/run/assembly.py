@@ -219,24 +219,6 @@ def query_parts(
         planned=lambda after: planned_behind(location, journal.state, after),
         still_owner=journal.require_standing,
     )
-    recovery = Recovery(
-        storage.store,
-        journal,
-        workplace,
-        around.readers,
-        cost=consent.cost,
-        lost=consent.lost,
-        replaying=_replaying(storage, known, query, consent),
-    )
-    resuming = Resuming(
-        query=query,
-        consent=consent,
-        recovery=recovery,
-        journal=journal,
-        is_dead=lambda run: known_dead(run.process, around.process),
-        step=around.step,
-    )
-    supervision = Supervision(settings.restart_delay_s, settings.restart_attempts, settings.restart_same_error)
     plans = _plan_keeper(storage, threads)
     catching_up = CatchingUp(
         job=location.job,
@@ -248,6 +230,24 @@ def query_parts(
         accepts_sink=settings.accept_sink,
         clock=around.clock,
     )
+    recovery = Recovery(
+        storage.store,
+        journal,
+        workplace,
+        around.readers,
+        cost=consent.cost,
+        lost=lambda directory: consent.lost(directory) or catching_up.lost(directory),
+        replaying=_replaying(storage, known, query, consent),
+    )
+    resuming = Resuming(
+        query=query,
+        consent=consent,
+        recovery=recovery,
+        journal=journal,
+        is_dead=lambda run: known_dead(run.process, around.process),
+        step=around.step,
+    )
+    supervision = Supervision(settings.restart_delay_s, settings.restart_attempts, settings.restart_same_error)
     keep = plans.keep if plans is not None else None
     candidates = Candidates(
         query=query,
