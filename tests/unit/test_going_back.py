@@ -1,18 +1,21 @@
 """Going back in time within a job: once per request, for good, and never into a history that was abandoned."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.checkpoint.manifest import manifest_key
+from holdfast.cli.main import main
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.damage import mark_corrupt
 from holdfast.repository.entries import WentBack
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
 from holdfast.repository.journal import read_entries
+from holdfast.repository.retention import entries_to_drop
 from holdfast.settings import Settings
-from tests.unit.churning_runs import ChurningRun, ManualClock, state_of
+from tests.unit.churning_runs import JOB, ChurningRun, ManualClock, state_of
 from tests.unit.job_histories import History
 
 
@@ -191,3 +194,78 @@ def test_names_survive_trimming_with_their_checkpoints(history: History) -> None
     again = type(history.state()).of(read_entries(history.store))
     assert again.savepoint("two") is None
     assert again.savepoint("other").id == 1  # type: ignore[union-attr]
+
+
+class TestRollback:
+    """`holdfast rollback`: the journal remembers it until a start has gone there."""
+
+    def ended(self, lives: Lives, *words: str) -> int:
+        return main(["rollback", *words, "--home", f"file://{lives.home}"])
+
+    def test_the_next_start_goes_back_and_those_after_it_go_on(self, lives: Lives) -> None:
+        assert self.ended(lives, f"{JOB}@third") == 0
+        savepoint = state_of(lives.home).savepoint("third")
+        assert savepoint is not None
+        run = lives.run()
+        assert newest_barrier(run) == 2
+        assert [went.chosen for went in lives.went_back] == [savepoint.id]
+        run.batches(2)
+        run.stop()
+        assert newest_barrier(lives.run()) == 4
+        assert len(lives.went_back) == 1
+
+    def test_to_the_same_point_twice_is_twice(self, lives: Lives) -> None:
+        for count in (1, 2):
+            assert self.ended(lives, JOB, "--to", "2") == 0
+            run = lives.run()
+            assert [went.chosen for went in lives.went_back] == [2] * count
+            run.batches(1)
+            run.stop()
+
+    def test_cancelled_or_tried_only_nothing_goes_back(self, lives: Lives, capsys: pytest.CaptureFixture[str]) -> None:
+        before = state_of(lives.home).head
+        assert self.ended(lives, f"{JOB}@2", "--dry-run") == 0
+        assert (
+            "would go back to checkpoint 2 at batch 1, and abandons checkpoints 3, 4, 5, 6" in capsys.readouterr().out
+        )
+        assert state_of(lives.home).head == before
+        assert self.ended(lives, f"{JOB}@2") == 0
+        assert main(["status", JOB, "--home", f"file://{lives.home}"]) == 0
+        assert "the next start goes back to checkpoint 2" in capsys.readouterr().out
+        assert self.ended(lives, JOB, "--cancel") == 0
+        assert newest_barrier(lives.run()) == 5
+        assert lives.went_back == []
+
+    @pytest.mark.parametrize(
+        ("words", "code", "why"),
+        [
+            ((f"{JOB}@99",), 3, "there is no such one that is kept"),
+            ((f"{JOB}@v3",), 3, "there is no such one that is kept"),
+            ((JOB,), 2, "no checkpoint is named"),
+            ((f"{JOB}@2", "--cancel"), 2, "--cancel excludes a checkpoint"),
+            ((f"{JOB}@2", "--to", "3"), 2, "two checkpoints are named"),
+        ],
+    )
+    def test_bad_input_changes_nothing(
+        self, lives: Lives, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], code: int, why: str
+    ) -> None:
+        before = state_of(lives.home).head
+        assert self.ended(lives, *words) == code
+        assert why in capsys.readouterr().err
+        assert state_of(lives.home).head == before
+
+    def test_a_job_that_runs_is_stopped_first(self, lives: Lives, capsys: pytest.CaptureFixture[str]) -> None:
+        history = History(lives.home, "refunds")
+        history.run()
+        history.complete(1)
+        history.beat()
+        assert self.ended(lives, "refunds@1") == 5
+        assert "Try: holdfast stop refunds" in capsys.readouterr().err
+
+    def test_a_fold_keeps_a_request_that_nobody_has_carried_out(self, lives: Lives) -> None:
+        assert self.ended(lives, f"{JOB}@2") == 0
+        state = state_of(lives.home)
+        asked = state.rollback
+        assert asked is not None
+        padded = replace(state, sequences=[*state.sequences, *state.sequences[:1] * 10_000])
+        assert asked.sequence not in entries_to_drop(padded, ())

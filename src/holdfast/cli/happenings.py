@@ -17,6 +17,7 @@ from holdfast.repository.entries import (
     PlansLate,
     QueryRestarted,
     RequestAnswered,
+    RollbackRequested,
     RunEnded,
     RunStarted,
     SavepointDeleted,
@@ -85,6 +86,10 @@ def _text(entry: AnyEntry) -> str:  # noqa: C901  one line per kind
             return f"checkpoint {id} is repaired: {detail}"
         case WentBack(asked=asked, chosen=chosen):
             return f"the job went back to checkpoint {chosen} ({asked})"
+        case RollbackRequested(chosen=None):
+            return "the rollback was cancelled"
+        case RollbackRequested(chosen=chosen):
+            return f"a command took the job back: its next start goes back to checkpoint {chosen}"
         case SavepointNamed(id=id, name=name):
             return f"checkpoint {id} is now the savepoint {name}"
         case SavepointDeleted(id=id, name=name):

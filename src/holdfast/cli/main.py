@@ -34,6 +34,7 @@ from holdfast.cli import (
     jobs,
     requesting,
     restore,
+    rollback,
     run,
     savepoint,
     show,
@@ -94,6 +95,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
     "Ask a running job": {"checkpoint": answering(requesting.checkpoint), "stop": answering(requesting.stop)},
     "Use and keep checkpoints": {
         "restore": answering(restore.restore),
+        "rollback": answering(rollback.rollback),
         "copy": answering(copy.copy),
         "verify": answering(verify.verify),
         "collect": answering(collect.collect),

@@ -121,6 +121,8 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
         yield _requests_line(status.last_completed.requests, status.home)
     if status.state == "lost":
         yield labelled("next", "the last run vanished; start the job again: it resumes from there or newer")
+    if status.rollback is not None:
+        yield labelled("next", (f"the next start goes back to checkpoint {status.rollback}", "yellow"))
     yield from _failure_lines(status)
     yield from _restart_lines(status, now)
     yield from _late_plans_lines(status, now)

@@ -273,10 +273,17 @@ class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
     chosen: CheckpointId
     abandoned: tuple[CheckpointId, ...]
     asked: str
-    """`savepoint NAME` or `checkpoint ID`."""
+    """`savepoint NAME`, `checkpoint ID`, or `rollback N` with the number of the `rollback-requested`."""
     published: BatchId | None = None
     """The newest batch that the sink had published when this was decided; None when that was not known, and in entries
     of the first versions."""
+
+
+class RollbackRequested(Entry, frozen=True, kw_only=True, tag="rollback-requested"):
+    """A command took a stopped job back: its next start goes back to checkpoint `chosen`, which `went-back` records."""
+
+    chosen: CheckpointId | None
+    """None: an earlier request is cancelled."""
 
 
 class SavepointNamed(Entry, frozen=True, kw_only=True, tag="savepoint-named"):
@@ -345,6 +352,7 @@ AnyEntry = (
     | CheckpointCorrupt
     | CheckpointRepaired
     | WentBack
+    | RollbackRequested
     | SavepointNamed
     | SavepointDeleted
     | RequestAnswered

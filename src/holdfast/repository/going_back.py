@@ -1,4 +1,4 @@
-"""Decides to which checkpoint a job goes back on request. Pure: takes the request and the journal's state.
+"""Decides to which checkpoint a job goes back on request: that of a start, or that of `holdfast rollback` before it.
 
 A supervisor restarts a process with the same arguments each time. So a request that the journal records as done is not
 repeated: the job continues from its newest checkpoint.
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId
-from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.entries import CheckpointCompleted, RollbackRequested
+from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 
 
@@ -42,13 +43,22 @@ class AlreadyBack:
 
 
 def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
-    """None when nothing was requested. Raises `NotFound`, `Corrupt` or `InvalidSettings` when the job cannot go
-    there."""
+    """None when nothing was requested, by `wanted` or by a rollback. Raises `NotFound`, `Corrupt` or `InvalidSettings`
+    when the job cannot go there."""
+    asked = str(wanted)
     if not wanted:
-        return None
+        if state.rollback is None:
+            return None
+        wanted, asked = Wanted(checkpoint=state.rollback.chosen), f"rollback {state.rollback.sequence}"
     entry, done = _find(state, wanted), state.went_back
-    if done is not None and done.asked == str(wanted) and (entry is None or entry.id == done.chosen):
+    if done is not None and done.asked == asked and (entry is None or entry.id == done.chosen):
         return AlreadyBack(done.chosen)
+    return GoBack(reachable(state, wanted), asked)
+
+
+def reachable(state: JobState, wanted: Wanted) -> CheckpointCompleted:
+    """The checkpoint, as far as the journal alone can tell. Raises when the job cannot go there."""
+    entry = _find(state, wanted)
     if entry is None:
         raise NotFound(f"could not go back to {wanted}: there is no such one that is kept", hint=_usable(state))
     if entry.id in state.abandoned:
@@ -60,7 +70,12 @@ def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
     if entry.id in state.corrupt:
         damage = state.corrupt[entry.id].detail
         raise Corrupt(f"could not go back to {wanted}: it is damaged: {damage}", hint=_usable(state))
-    return GoBack(entry, str(wanted))
+    return entry
+
+
+def request_rollback(journal: Journal, chosen: CheckpointId | None) -> None:
+    """The next start goes back there; None cancels that."""
+    journal.append(lambda stamp: RollbackRequested(**stamp, chosen=chosen))
 
 
 def abandoned_by(state: JobState, chosen: CheckpointCompleted) -> tuple[CheckpointId, ...]:

@@ -22,6 +22,7 @@ from holdfast.repository.entries import (
     PlansLate,
     RequestAnswered,
     Retention,
+    RollbackRequested,
     RunEnded,
     RunStarted,
     SavepointDeleted,
@@ -142,6 +143,8 @@ class _Needed:
                 return any(id in state.completed for id in entry.ids)
             case WentBack():
                 return entry is state.went_back or any(id in state.completed for id in entry.abandoned)
+            case RollbackRequested():
+                return entry is state.rollback
             case RequestAnswered():
                 return entry.request in self._answers
             case PlansLate():

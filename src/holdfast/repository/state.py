@@ -25,6 +25,7 @@ from holdfast.repository.entries import (
     QueryRestarted,
     RequestAnswered,
     Retention,
+    RollbackRequested,
     RunEnded,
     RunStarted,
     SavepointDeleted,
@@ -54,6 +55,8 @@ class JobState:
     corrupt: dict[CheckpointId, CheckpointCorrupt] = field(default_factory=dict)
     abandoned: set[CheckpointId] = field(default_factory=set)
     """Checkpoints of abandoned timelines, because of damage or on request."""
+    rollback: RollbackRequested | None = None
+    """The request that the next start goes back on; None when there is none."""
     went_back: WentBack | None = None
     """The last time that the job went back on request."""
     returned: CheckpointRepaired | None = None
@@ -118,6 +121,9 @@ class JobState:
             case WentBack():
                 self.abandoned.update(entry.abandoned)
                 self.went_back = entry
+                self.rollback = None
+            case RollbackRequested():
+                self.rollback = None if entry.chosen is None else entry
             case SavepointNamed():
                 self._rename(entry.id, entry.name)
             case SavepointDeleted():

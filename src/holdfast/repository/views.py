@@ -183,6 +183,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     recovery: ReportedRecovery | None = None
     """How long a start on an empty disk would take now, while the newest run lives or after it vanished; null when no
     plans of batches are kept."""
+    rollback: int | None = None
+    """The checkpoint that `holdfast rollback` took the job back to, until a start has gone there."""
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
     findings: tuple[dict[str, Any], ...] = ()
@@ -232,6 +234,7 @@ def job_status(seen: Observation) -> JobView:
         plans_late=_of_late_plans(state.plans_late),
         recovery=seen.report.recovery if seen.report and state.pipeline_ended is None else None,
         last_restart=_of_restart(restart) if restart else None,
+        rollback=state.rollback.chosen if state.rollback else None,
         maintenance=_owner(state.run, seen) if seen.maintained else None,
     )
 
