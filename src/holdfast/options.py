@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     new_life: bool
     accept_older_home: bool
     accept_sink: bool
+    accept_source: bool
     sink_position: Callable[[], int | None] | None
     repeats: Literal["refuse", "accept"]
     plans: Literal["prefer", "require", "off"]

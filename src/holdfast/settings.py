@@ -93,6 +93,9 @@ class RunSettings:
     sink is rewound to the home's newest checkpoint."""
     accept_sink: bool = False
     """The sink was restored, replaced or emptied on purpose: continue from its current content."""
+    accept_source: bool = False
+    """The topics of a Kafka source are on another cluster, or were created again, with the same records at the same
+    offsets: continue with the offsets of the checkpoint."""
     repeats: Literal["refuse", "accept"] = "refuse"
     """`accept`: a writer of your own writes rows also under batch ids that it has seen before; it skips none."""
     plans: Literal["prefer", "require", "off"] = "prefer"
@@ -286,7 +289,7 @@ CHOICES = {
     "plans": ("prefer", "require", "off"),
     "publish": ("checkpoint", "batch"),
 }
-_SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink")
+_SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink", "accept_source")
 _GROUP_MOST = 255
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
 

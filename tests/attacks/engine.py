@@ -92,6 +92,9 @@ class Engine:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def skipped_input(self) -> tuple[()]:
+        return ()
+
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return tuple(path for path in paths if not Path(path.removeprefix("file://")).exists())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
@@ -36,6 +36,10 @@ class Topic:
             return all(future.exception() is None for future in futures.values())
 
         until(created)
+
+    def add_partition(self) -> None:
+        for future in self._admin.create_partitions([NewPartitions(self.name, PARTS + 1)]).values():
+            future.result()
 
     def delete(self) -> None:
         for future in self._admin.delete_topics([self.name]).values():
@@ -89,6 +93,14 @@ class Job:
             "options": {**self._options, **options},
         }
         return Driver(given, self.log, program="tests.end_to_end.kafka_driver")
+
+    def refused(self, **how: Any) -> str:
+        """What a start said that was refused, before it claimed anything."""
+        before = [path.name for path in (self.root / "home" / "records" / "journal").iterdir()]
+        code, last = self.start(**how).end()
+        assert (code, last[:8]) == (2, "error 2 "), f"exit {code}: {last}; see {self.log}"
+        assert [path.name for path in (self.root / "home" / "records" / "journal").iterdir()] == before
+        return last
 
     def stop(self, driver: Driver) -> None:
         driver.send(signal.SIGTERM)

@@ -143,6 +143,9 @@ class SimulatedQuery:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def skipped_input(self) -> tuple[()]:
+        return ()
+
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...]:
         return ()
 

@@ -289,6 +289,7 @@ def ahead(tmp_path: Path) -> Ahead:
         left=lambda: left_by(work_directory(job.work / JOB), run.fencing_epoch),
         newest_plan=lambda barrier: barrier,
         may_have_more=lambda planned, local: False,
+        plan_offsets=lambda batch: b"",
     )
 
 

@@ -167,6 +167,9 @@ class ChurningQuery:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def skipped_input(self) -> tuple[()]:
+        return ()
+
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return None
 

@@ -324,7 +324,7 @@ def test_force_is_a_flag(calls: Calls, home: str, tmp_path: Path) -> None:
     assert calls.options["settings"].force is False
 
 
-@pytest.mark.parametrize("flag", ["new-life", "accept-older-home", "accept-sink"])
+@pytest.mark.parametrize("flag", ["new-life", "accept-older-home", "accept-sink", "accept-source"])
 def test_each_way_out_of_a_conflict_is_a_flag(calls: Calls, home: str, tmp_path: Path, flag: str) -> None:
     assert main(["run", pipeline(tmp_path, ONE), "--home", home, f"--{flag}"]) == 0
     assert getattr(calls.options["settings"], flag.replace("-", "_")) is True

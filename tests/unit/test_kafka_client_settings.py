@@ -1,7 +1,7 @@
 """Spark's Kafka options as settings of librdkafka, and no secret in any message."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.sources import jaas
@@ -218,6 +218,7 @@ def test_what_cannot_be_translated_is_named_without_its_value(options: dict[str,
     assert refused.value.__cause__ is None
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.dictionaries(st.from_regex(r"[a-zA-Z][a-zA-Z0-9_]{0,8}", fullmatch=True), st.text(max_size=20)))
 def test_every_login_that_java_accepts_is_read(options: dict[str, str]) -> None:
     def quoted(value: str) -> str:
@@ -228,6 +229,7 @@ def test_every_login_that_java_accepts_is_read(options: dict[str, str]) -> None:
         assert jaas.parsed(text) == jaas.Login("Module", options)
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.text(max_size=60))
 def test_other_text_is_refused_or_read_but_never_shown(text: str) -> None:
     try:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.checkpoint.spark_files import NotUnderstood
@@ -24,6 +24,7 @@ def as_spark(topics: dict[str, dict[int, int]]) -> str:
     return json.dumps({topic: {str(number): at for number, at in parts.items()} for topic, parts in topics.items()})
 
 
+@settings(deadline=None, max_examples=50)
 @given(TOPICS)
 def test_every_partition_that_spark_writes_is_read(topics: dict[str, dict[int, int]]) -> None:
     expected = {Partition(topic, number): at for topic, parts in topics.items() for number, at in parts.items()}

@@ -1,7 +1,7 @@
 """What a checkpoint needs against what brokers have: each difference is named with both sides."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.sources.brokers import Cluster, Range, Topic
@@ -78,6 +78,7 @@ def test_what_one_side_does_not_know_is_not_compared(unknown: RecordedSource) ->
 RANGES = st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda pair: (min(pair), max(pair)))
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.integers(0, 50), st.integers(0, 20), RANGES)
 def test_a_job_resumes_without_trouble_only_where_it_can_read_what_it_planned(
     start: int, more: int, has: tuple[int, int]

@@ -14,11 +14,19 @@ from typing import Any
 
 import pytest
 
+from holdfast.identifiers import CheckpointId
 from holdfast.monitoring.metrics_server import MetricsServer, metrics_of
 from holdfast.monitoring.tallies import Tally
 from holdfast.repository.entries import Failure, RecordedHeadroom, Requests
 from holdfast.repository.liveness import Liveness
-from holdfast.repository.self_report import ReportedAlarm, ReportedRecovery, SelfReport
+from holdfast.repository.self_report import (
+    ReportedAlarm,
+    ReportedLag,
+    ReportedPartition,
+    ReportedRecovery,
+    ReportedRestorable,
+    SelfReport,
+)
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from tests.documents import ROOT
@@ -30,6 +38,19 @@ ALERTS = ROOT / "deploy" / "prometheus" / "holdfast-alerts.yml"
 GRAFANA = ROOT / "deploy" / "grafana" / "holdfast.json"
 UNREACHABLE = Failure("storage_unreachable", "connection refused", True, "repair it")
 RECOVERY = ReportedRecovery(batches_behind=2, seconds=12.5, target_s=300.0)
+LAG = ReportedLag(
+    at=datetime(2026, 1, 1, tzinfo=UTC),
+    processed=12,
+    published=30,
+    seconds=4.5,
+    trend="shrinking",
+    caught_up_in_s=8.0,
+    partitions=(
+        ReportedPartition(topic="clicks", partition=1, processed=9, published=27),
+        ReportedPartition(topic="clicks", partition=0, processed=3),
+    ),
+)
+RESTORABLE = (ReportedRestorable(id=CheckpointId(1), until=datetime(2026, 1, 1, tzinfo=UTC), gone=True),)
 REQUESTS = Requests(put=10, get=4, list=2, delete=1, bytes_out=1, bytes_in=1, seconds=60.0)
 
 
@@ -50,7 +71,15 @@ def seen(history: History) -> Observation:
     alarm = ReportedAlarm(
         code="checkpoints_failing", severity="critical", message="2 failed", hint="repair it", at=datetime.now(UTC)
     )
-    report = SelfReport(batch=9, published=7, consecutive_failures=2, alarms=(alarm,), recovery=RECOVERY)  # type: ignore[arg-type]
+    report = SelfReport(
+        batch=9,
+        published=7,
+        consecutive_failures=2,
+        alarms=(alarm,),
+        recovery=RECOVERY,
+        kafka_lag=LAG,
+        restorable=RESTORABLE,
+    )  # type: ignore[arg-type]
     return Observation(
         job=history.job,
         home="s3://acme/home",
@@ -88,6 +117,12 @@ def test_they_say_what_the_journal_says(tmp_path: Path) -> None:
         'holdfast_home_requests_total{job="orders",operation="put"}': 20,
         'holdfast_published_batch_id{job="orders",sink=""}': 7,
         'holdfast_committed_batch_id{job="orders"}': 9,
+        'holdfast_kafka_lag_records{job="orders",partition="1",topic="clicks"}': 9,
+        'holdfast_kafka_lag_records{job="orders",partition="0",topic="clicks"}': 3,
+        'holdfast_kafka_published_lag_records{job="orders",partition="1",topic="clicks"}': 27,
+        'holdfast_kafka_restorable_seconds{job="orders"}': 0,
+        'holdfast_kafka_lag_seconds{job="orders"}': 4.5,
+        'holdfast_kafka_caught_up_in_seconds{job="orders"}': 8,
         'holdfast_recovery_batches{job="orders"}': 2,
         'holdfast_recovery_seconds{job="orders"}': 12.5,
         'holdfast_recovery_target_seconds{job="orders"}': 300,

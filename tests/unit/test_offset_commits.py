@@ -96,7 +96,7 @@ class Run:
 
 
 def source(group: Group, name: str = "0", servers: str = "a:9092") -> KafkaInput:
-    return KafkaInput(name, servers, "orders", True, group.opens)
+    return KafkaInput(name, servers, "orders", ("orders",), True, group.opens)
 
 
 def test_the_offsets_of_a_checkpoint_are_committed_on_the_lane() -> None:

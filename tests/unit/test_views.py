@@ -58,6 +58,8 @@ def test_a_completed_checkpoint(history: History) -> None:
         "abandoned": False,
         "usable": True,
         "unusable_because": None,
+        "source_until": None,
+        "source_gone": False,
     }
 
 

@@ -54,6 +54,14 @@ class Operator(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the state is computed from, as expressions without Spark's numbering. Spark itself does not store this."""
 
 
+class KafkaFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which brokers a Kafka source had, by the names that they gave themselves."""
+
+    cluster: str | None = None
+    topics: dict[str, str] = {}
+    """The id of each topic, which changes when a topic is deleted and created again."""
+
+
 class QueryFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     spark: str | None = None
     output_mode: str | None = None
@@ -61,6 +69,8 @@ class QueryFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     sources: tuple[Source, ...] | None = None
     """In the order in which Spark numbers them."""
     operators: tuple[Operator, ...] | None = None
+    kafka: dict[str, KafkaFacts] = {}
+    """By the name of the source in Spark's offsets. Not compared with the query, but with the brokers."""
 
 
 def encode(facts: QueryFacts) -> bytes:

@@ -32,6 +32,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "new_life": "Start over, although the work directory or the sink belong to an earlier life of this job.",
         "accept_older_home": "Resume from a home that was restored from a backup; the sink is rewound to it.",
         "accept_sink": "Continue with a sink that was restored, replaced or emptied since the last run.",
+        "accept_source": "Continue with topics created again, or of another cluster: same records, same offsets.",
     },
     "Checkpoints": {
         "timeout": "A checkpoint that takes longer fails.",

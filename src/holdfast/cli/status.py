@@ -18,6 +18,7 @@ from holdfast.cli.output import answer, labelled, print_json
 from holdfast.cli.reference import one_job
 from holdfast.errors import JobFailed, NotFound, StorageError
 from holdfast.repository.entries import Requests
+from holdfast.repository.self_report import ReportedLag
 from holdfast.repository.views import CheckpointDocument, JobView, checkpoints
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _RECENT = 30
+_PARTITIONS = 3
 
 Live = Annotated[
     bool,
@@ -127,6 +129,8 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
     yield from _restart_lines(status, now)
     yield from _late_plans_lines(status, now)
     yield from _recovery_lines(status)
+    yield from lag_lines(status.kafka_lag, now)
+    yield from _source_lines(history)
     if history:
         yield _recent_line(history)
     yield from _finding_lines(status)
@@ -219,6 +223,37 @@ def _late_plans_lines(status: JobView, now: datetime) -> Iterator["Text"]:
     since = "in an earlier run" if late.since is None else figures.age(late.since, now)
     yield labelled("plans", (f"{batches} ran without a durable plan", "yellow"), f", the first {since}")
     yield labelled("", f"durable since {figures.age(late.until, now)}; a disk lost in between was not exact")
+
+
+def lag_lines(lag: ReportedLag | None, now: datetime) -> Iterator["Text"]:
+    if lag is None:
+        return
+    old = "" if not lag.seconds else f", {'more than' if lag.at_least else 'about'} {_seconds(lag.seconds)} old"
+    trend = "" if lag.trend is None or not lag.processed else f", {lag.trend}"
+    ends = "" if lag.caught_up_in_s is None else f", caught up in about {_seconds(lag.caught_up_in_s)}"
+    style = "yellow" if lag.trend == "growing" else ""
+    yield labelled(
+        "kafka lag", (f"{lag.processed:,} records{old}{trend}{ends}", style), f"; {figures.age(lag.at, now)}"
+    )
+    if lag.published is not None:
+        yield labelled("", f"{lag.published:,} records that readers do not see yet")
+    for each in [part for part in lag.partitions if part.processed][:_PARTITIONS]:
+        yield labelled("", f"{each.topic}[{each.partition}]: {each.processed:,}")
+
+
+def _source_lines(history: Sequence[CheckpointDocument]) -> Iterator["Text"]:
+    """The oldest checkpoint that Kafka limits."""
+    gone = [item for item in history if item.source_gone and item.usable]
+    ends = [item for item in history if item.source_until is not None and not item.source_gone and item.usable]
+    if gone:
+        names = ", ".join(str(item.id) for item in gone[:_PARTITIONS])
+        yield labelled("source", (f"Kafka no longer has what checkpoint {names} needs", "yellow"))
+    if ends and (until := ends[-1].source_until) is not None:
+        yield labelled("source", f"checkpoint {ends[-1].id} can be gone back to until about {figures.moment(until)}")
+
+
+def _seconds(value: float) -> str:
+    return figures.duration(round(value * 1000))
 
 
 def _recovery_lines(status: JobView) -> Iterator["Text"]:

@@ -146,6 +146,37 @@ def _running(jobs: Sequence[_Measured]) -> Iterator[Family]:
             published.add_metric([job.seen.job, _sink(job)], report.published)
     yield published
     yield from _recovery(jobs)
+    yield from _kafka(jobs)
+
+
+def _kafka(jobs: Sequence[_Measured]) -> Iterator[Family]:
+    partition = ["topic", "partition"]
+    processed = _gauge("kafka_lag_records", "Records of a partition that no committed batch has.", partition)
+    published = _gauge(
+        "kafka_published_lag_records", "Records of a partition that readers of the sink do not see.", partition
+    )
+    for job in jobs:
+        for each in job.view.kafka_lag.partitions if job.view.kafka_lag else ():
+            labels = [job.seen.job, each.topic, str(each.partition)]
+            processed.add_metric(labels, each.processed)
+            if each.published is not None:
+                published.add_metric(labels, each.published)
+    yield from (processed, published)
+    age = _gauge("kafka_lag_seconds", "Age of the oldest record that no committed batch has, estimated.")
+    yield _each(age, jobs, lambda job: job.view.kafka_lag.seconds if job.view.kafka_lag else None)
+    until = _gauge(
+        "kafka_restorable_seconds", "How long brokers still keep what the oldest checkpoint needs, estimated."
+    )
+    yield _each(until, jobs, _restorable)
+    ends = _gauge("kafka_caught_up_in_seconds", "When the lag is gone at the present pace; absent unless it shrinks.")
+    yield _each(ends, jobs, lambda job: job.view.kafka_lag.caught_up_in_s if job.view.kafka_lag else None)
+
+
+def _restorable(job: _Measured) -> float | None:
+    """0 when it is gone already."""
+    report = job.seen.report if job.seen.running else None
+    ends = [each.until for each in report.restorable if each.until is not None] if report else []
+    return max(0.0, (min(ends) - job.seen.now).total_seconds()) if ends else None
 
 
 def _recovery(jobs: Sequence[_Measured]) -> Iterator[Family]:

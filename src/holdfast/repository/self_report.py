@@ -41,6 +41,48 @@ class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True):
     """Null when there is no target."""
 
 
+class ReportedPartition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    topic: str
+    partition: int
+    processed: int
+    """Records that no committed batch has."""
+    published: int | None = None
+    """Records that readers of the sink do not see; null when that is not known."""
+
+
+class ReportedLag(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the query is behind its Kafka topics."""
+
+    at: datetime
+    processed: int
+    """Records that no committed batch has."""
+    published: int | None = None
+    """Records that readers of the sink do not see; null when that is not known."""
+    seconds: float | None = None
+    """Estimated age of the oldest record that no committed batch has; null when not known yet."""
+    at_least: bool = False
+    """It is older than `seconds`: the run has not watched for longer."""
+    trend: Literal["growing", "shrinking", "steady"] | None = None
+    caught_up_in_s: float | None = None
+    """At the pace of the last minutes; null when it does not shrink."""
+    partitions: tuple[ReportedPartition, ...] = ()
+    """Those with the largest lag first, a thousand at most."""
+
+
+class ReportedRestorable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How long Kafka's brokers keep what a checkpoint needs."""
+
+    id: CheckpointId
+    until: datetime | None = None
+    """Estimated, rather too early; null when records do not age."""
+    gone: bool = False
+    """A record that it needs is already deleted."""
+    by_size: bool = False
+    """Records may go earlier, when others come."""
+    compacts: bool = False
+    """Older records of a key go: what is read again may be less."""
+
+
 class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     phase: Literal["starting", "running", "ending", "ended"] = "running"
     query_runs: bool = False
@@ -59,6 +101,10 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Active alarms."""
     recovery: ReportedRecovery | None = None
     """None when no plans of batches are kept."""
+    restorable: tuple[ReportedRestorable, ...] = ()
+    """Oldest first, as far as that is known."""
+    kafka_lag: ReportedLag | None = None
+    """None when the query has no Kafka source, or the brokers were not asked or did not answer."""
     ended_reason: str = ""
 
 

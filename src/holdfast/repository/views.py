@@ -28,7 +28,7 @@ from holdfast.repository.entries import (
 )
 from holdfast.repository.liveness import Liveness
 from holdfast.repository.ownership import Heartbeat
-from holdfast.repository.self_report import ReportedAlarm, ReportedRecovery, SelfReport
+from holdfast.repository.self_report import ReportedAlarm, ReportedLag, ReportedRecovery, SelfReport
 from holdfast.repository.state import JobState
 
 CheckpointStatus = Literal["completed", "failed", "in_progress", "retired"]
@@ -107,6 +107,10 @@ class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
     usable: bool = False
     """A start can resume from it, as far as is known without reading its bytes."""
     unusable_because: str | None = None
+    source_until: datetime | None = None
+    """About until then Kafka's brokers keep what it needs; null when that is not known, or when records do not age."""
+    source_gone: bool = False
+    """Kafka's brokers have already deleted what it needs."""
 
 
 class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
@@ -185,6 +189,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     plans of batches are kept."""
     rollback: int | None = None
     """The checkpoint that `holdfast rollback` took the job back to, until a start has gone there."""
+    kafka_lag: ReportedLag | None = None
+    """How far the running query is behind its Kafka topics; null when that is not known."""
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
     findings: tuple[dict[str, Any], ...] = ()
@@ -232,6 +238,7 @@ def job_status(seen: Observation) -> JobView:
         ended_reason=state.pipeline_ended.reason if state.pipeline_ended else None,
         restarts=restart.attempt_number if restart else 0,
         plans_late=_of_late_plans(state.plans_late),
+        kafka_lag=seen.report.kafka_lag if seen.report and seen.running else None,
         recovery=seen.report.recovery if seen.report and state.pipeline_ended is None else None,
         last_restart=_of_restart(restart) if restart else None,
         rollback=state.rollback.chosen if state.rollback else None,
@@ -360,6 +367,7 @@ def _of_completed(entry: CheckpointCompleted, seen: Observation) -> CheckpointDe
     state = seen.state
     damage = _damage(entry, seen)
     because = _unusable(entry, state, damage)
+    source = next((each for each in seen.report.restorable if each.id == entry.id), None) if seen.report else None
     return CheckpointDetail(
         id=entry.id,
         status="retired" if entry.id in state.retired else "completed",
@@ -382,6 +390,8 @@ def _of_completed(entry: CheckpointCompleted, seen: Observation) -> CheckpointDe
         abandoned=entry.id in state.abandoned,
         usable=because is None,
         unusable_because=because,
+        source_until=source.until if source else None,
+        source_gone=source.gone if source else False,
         manifest=entry.manifest,
         phases=entry.phases,
         slowest_shards=entry.slowest,

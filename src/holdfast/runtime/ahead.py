@@ -27,6 +27,8 @@ class Ahead:
     may_have_more: Callable[[BatchId, bool], bool]
     """Whether, according to the journal, the query's own writer may have received batches after the given one. The
     second argument: whether the job resumes in the previous run's directory."""
+    plan_offsets: Callable[[BatchId], bytes]
+    """What the home's plan of a batch says that it reads. Raises `StorageError` or `Corrupt`."""
     new_line: bool = False
     """Batches behind the barrier are cut anew: the job goes back, or has gone back and taken no checkpoint since."""
     may_be_empty: bool = False

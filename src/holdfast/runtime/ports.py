@@ -153,6 +153,9 @@ class Query(Protocol):
     def kafka_inputs(self) -> tuple[KafkaInput, ...]:
         """The Kafka sources that the query reads."""
 
+    def skipped_input(self) -> tuple[str, ...]:
+        """What its sources were told to pass over where it resumed, because it is gone; in words."""
+
     def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> Taken | None:
         """The newest batch of the query's own writer, which resumes in `directory`; None when holdfast writes.
         `new_line`: batches behind the newest one there are cut anew."""

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Protocol
 
 from holdfast.sources.positions import Partition, Positions
+from holdfast.sources.restorable import Kept
 
 
 class Refused(Enum):
@@ -13,6 +14,7 @@ class Refused(Enum):
 
     UNREACHABLE = "check that the brokers run and that this host reaches them"
     COORDINATOR = "check that the brokers run: one of them must coordinate the group"
+    LEADER = "check that all brokers run: a partition has no leader now"
     LOGIN = "check the login in the kafka.sasl.… and kafka.ssl.… options of the reader"
     NOT_ALLOWED_GROUP = "allow the reader's principal to READ the group: kafka-acls.sh --add --operation Read --group"
     NOT_ALLOWED_TOPIC = "allow the reader's principal to DESCRIBE and READ the topic"
@@ -24,7 +26,7 @@ class Refused(Enum):
     @property
     def passes(self) -> bool:
         """It usually ends by itself."""
-        return self in (Refused.UNREACHABLE, Refused.COORDINATOR, Refused.OTHER)
+        return self in (Refused.UNREACHABLE, Refused.COORDINATOR, Refused.LEADER, Refused.OTHER)
 
 
 class BrokersFailed(Exception):
@@ -70,5 +72,8 @@ class Brokers(Protocol):
         """The next record of each partition to be written, as the source sees it. Those that are gone are left out."""
 
     def look(self, topics: Collection[str]) -> Cluster: ...
+
+    def kept(self, partitions: Collection[Partition], now: float) -> Kept:
+        """How long the records of these are kept, and which are."""
 
     def close(self) -> None: ...

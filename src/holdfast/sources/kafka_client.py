@@ -13,6 +13,7 @@ from holdfast.errors import InvalidSettings
 from holdfast.sources.brokers import BrokersFailed, Cluster, Range, Refused, Topic
 from holdfast.sources.client_settings import ClientSettings
 from holdfast.sources.positions import Partition, Positions
+from holdfast.sources.restorable import MOMENTS, Kept, Retention, moments
 
 TIMEOUT_S = 10.0
 """Of one request."""
@@ -43,6 +44,9 @@ _REASONS = {
     "COORDINATOR_NOT_AVAILABLE": Refused.COORDINATOR,
     "COORDINATOR_LOAD_IN_PROGRESS": Refused.COORDINATOR,
     "_WAIT_COORD": Refused.COORDINATOR,
+    "NOT_LEADER_FOR_PARTITION": Refused.LEADER,
+    "LEADER_NOT_AVAILABLE": Refused.LEADER,
+    "OFFSET_NOT_AVAILABLE": Refused.LEADER,
     "_TIMED_OUT": Refused.UNREACHABLE,
     "_TRANSPORT": Refused.UNREACHABLE,
     "_ALL_BROKERS_DOWN": Refused.UNREACHABLE,
@@ -128,6 +132,18 @@ class KafkaClient:
             {name: None if topic is None else _topic(name, topic, earliest, latest) for name, topic in found.items()},
         )
 
+    def kept(self, partitions: Collection[Partition], now: float) -> Kept:
+        retention = self._retention({partition.topic for partition in partitions})
+        earliest = self._offsets(partitions, "earliest")
+        latest = self._offsets(partitions, "latest")
+        by_partition = {part: moments(now, retention[part.topic]) for part in earliest if part.topic in retention}
+        written: dict[Partition, list[tuple[float, int]]] = {part: [] for part in by_partition}
+        for number in range(MOMENTS + 1):
+            asked = {part: times[number] for part, times in by_partition.items() if times}
+            for part, at in self._first_since(asked).items():
+                written[part].append((asked[part], latest.get(part, at) if at < 0 else at))
+        return Kept(retention, earliest, written)
+
     def close(self) -> None:
         """The connections go with the object."""
         del self._admin
@@ -150,6 +166,34 @@ class KafkaClient:
             if answer is not None:
                 found[Partition(asked.topic, asked.partition)] = int(answer.offset)
         return found
+
+    def _first_since(self, times: Mapping[Partition, float]) -> Positions:
+        """The first record of each partition that is not older; -1 where there is none."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        if not times:
+            return {}
+        wanted = {TopicPartition(*part): OffsetSpec.for_timestamp(round(at * 1000)) for part, at in times.items()}
+        doing = "ask the brokers for offsets by time"
+        futures = self._asked(doing, lambda: self._admin.list_offsets(wanted, **self._limits()))
+        answers = {asked: self._answer_or_none(doing, future) for asked, future in futures.items()}
+        return {
+            Partition(asked.topic, asked.partition): int(found.offset)
+            for asked, found in answers.items()
+            if found is not None
+        }
+
+    def _retention(self, topics: Collection[str]) -> Mapping[str, Retention]:
+        from confluent_kafka.admin import ConfigResource
+
+        if not topics:
+            return {}
+        wanted = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(topics)]
+        doing = "ask the brokers how long they keep records"
+        futures = self._asked(doing, lambda: self._admin.describe_configs(wanted, **self._limits()))
+        answers = {resource.name: self._answer_or_none(doing, future) for resource, future in futures.items()}
+        return {name: _retention_of(found) for name, found in answers.items() if found is not None}
 
     def _described(self, name: str, future: Any) -> Any:
         return self._answer_or_none(f"ask the brokers about the topic {name}", future)
@@ -219,6 +263,17 @@ def _topic(name: str, found: Any, earliest: Positions, latest: Positions) -> Top
         if partition.topic == name and partition in latest
     }
     return Topic(None if str(found.topic_id) == _NO_ID else str(found.topic_id), ranges)
+
+
+def _retention_of(settings: Mapping[str, Any]) -> Retention:
+    values = {name: str(entry.value) for name, entry in settings.items()}
+    policy, age = values.get("cleanup.policy", "delete"), int(values.get("retention.ms", "-1"))
+    deletes = "delete" in policy
+    return Retention(
+        seconds=age / 1000 if deletes and age >= 0 else None,
+        by_size=deletes and int(values.get("retention.bytes", "-1")) >= 0,
+        compacts="compact" in policy,
+    )
 
 
 def _iam_token(options: Mapping[str, str], servers: str) -> Callable[[str], tuple[str, float]]:

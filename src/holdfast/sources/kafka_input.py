@@ -13,6 +13,8 @@ class KafkaInput:
     servers: str
     subscribed: str
     """The topics as the reader names them: for messages."""
+    topics: tuple[str, ...]
+    """Those that the reader names; none where it gives a pattern."""
     fail_on_data_loss: bool
     open: Callable[[], Brokers] = field(repr=False, compare=False)
     """A client with the options of the reader. Raises `BrokersFailed`."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +42,19 @@ def _input(spark: SparkSession, place: int, leaf: Any) -> KafkaInput:
         name=given_name(leaf) or str(place),
         servers=options.get("kafka.bootstrap.servers", ""),
         subscribed=next((options[name] for name in _SUBSCRIPTIONS if name in options), ""),
+        topics=_topics(options),
         fail_on_data_loss=options.get("failondataloss", "true").strip().lower() != "false",
         open=lambda: _opened(spark, options),
     )
+
+
+def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
+    if "subscribe" in options:
+        return tuple(name.strip() for name in options["subscribe"].split(",") if name.strip())
+    with suppress(ValueError):
+        assigned = json.loads(options.get("assign", "{}"))
+        return tuple(map(str, assigned)) if isinstance(assigned, dict) else ()
+    return ()
 
 
 def _opened(spark: SparkSession, options: Mapping[str, str]) -> Brokers:

@@ -35,6 +35,8 @@ class PlaceAhead:
     """Up to there the home has the plans of all batches behind the barrier."""
     may_have_more: Callable[[BatchId], bool]
     """As in `Ahead`."""
+    plan: Callable[[], bytes | None]
+    """The offsets of that newest plan, None when there is none behind the barrier."""
     new_line: bool = False
     """As in `Ahead`, where the home has no plan of it yet."""
     may_be_empty: bool = False
@@ -68,6 +70,7 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
             barrier,
             planned,
             lambda planned: ahead.may_have_more(planned, True),
+            lambda: ahead.plan_offsets(planned) if planned > barrier else None,
             ahead.new_line and planned == barrier,
             ahead.may_be_empty,
         )
@@ -85,6 +88,7 @@ def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError |
             ahead.barrier,
             planned,
             lambda planned: ahead.may_have_more(planned, False),
+            lambda: ahead.plan_offsets(planned) if planned > ahead.barrier else None,
             ahead.new_line and planned == ahead.barrier,
             ahead.may_be_empty,
         )

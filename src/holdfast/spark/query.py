@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -25,9 +27,11 @@ from holdfast.runtime.query.causes import StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
+from holdfast.runtime.sources.source_check import SourceCheck, positions_at
 from holdfast.settings import RunSettings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
+from holdfast.sources.kafka_client import is_installed
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import files_of
@@ -71,6 +75,9 @@ class SparkQuery:
         self._step = step
         self._sink_position = sink_position
         self._kafka = kafka_inputs(frame_and_mode(built, settings.output_mode)[0])
+        self._source_check = SourceCheck(
+            job, self._kafka, installed=is_installed(), accept=settings.accept_source, sleep=time.sleep
+        )
         self._directory: WorkDirectory | None = None
         self._stopped = False
         self._ends_by_itself = False
@@ -116,6 +123,8 @@ class SparkQuery:
             self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
             if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
                 return refused
+        if (away := self._refused_by_brokers(place.directory, place.barrier, place.plan())) is not None:
+            return away
         if (taken := self._taken(place.directory, new_line=place.new_line)) is None:
             return None
         try:
@@ -128,6 +137,15 @@ class SparkQuery:
             return error
         return None
 
+    def _refused_by_brokers(
+        self, directory: WorkDirectory, barrier: BatchId, plan: bytes | None = None
+    ) -> HoldfastError | None:
+        if not self._kafka:
+            return None
+        with storage_errors(f"read the description of the query in {directory.location}"):
+            recorded = held_facts(directory, barrier).kafka
+        return self._source_check.refusal(directory, barrier, recorded, plan)
+
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         with storage_errors(f"read the description of the query in {directory.location}"):
             held = QueryFacts() if barrier is None else held_facts(directory.files, barrier)
@@ -137,7 +155,12 @@ class SparkQuery:
         overridden = False
         if barrier is not None:
             overridden = require_compatible(self._job, barrier, held, coming, force=self._settings.force)
-        facts = as_it_will_run(held, coming)
+            if (away := self._refused_by_brokers(directory.files, barrier)) is not None:
+                raise away
+        positions = positions_at(self._kafka, directory.files, barrier)
+        facts = msgspec.structs.replace(
+            as_it_will_run(held, coming), kafka=self._source_check.facts(held.kafka, positions)
+        )
         write_record(directory.files, BatchId(0 if barrier is None else barrier + 1), facts)
         self._described = described(facts)
         return overridden
@@ -157,6 +180,9 @@ class SparkQuery:
 
     def kafka_inputs(self) -> tuple[KafkaInput, ...]:
         return self._kafka
+
+    def skipped_input(self) -> tuple[str, ...]:
+        return self._source_check.skipped
 
     def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> Taken | None:
         return self._taken(directory.files, new_line=new_line)
@@ -181,6 +207,7 @@ class SparkQuery:
 
     def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self._source_check.forget()
         self._directory = directory.files
         writer = self._writer().option("checkpointLocation", directory.location)
         self._staging_failed = None

@@ -5,7 +5,7 @@ thread is alive, even when other threads hang. It also has what cannot be writte
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,13 +16,23 @@ from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.entries import Failure, Process, RunStarted
-from holdfast.repository.self_report import LocalState, ReportedAlarm, ReportedRecovery, SelfReport, write_local_state
+from holdfast.repository.self_report import (
+    LocalState,
+    ReportedAlarm,
+    ReportedLag,
+    ReportedPartition,
+    ReportedRecovery,
+    ReportedRestorable,
+    SelfReport,
+    write_local_state,
+)
 from holdfast.repository.state import JobState
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ownership.ownership_watch import Beats
 from holdfast.runtime.reports.status import JobStatus
 from holdfast.showing import masked
+from holdfast.sources.restorable import Restorable
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,8 @@ def report_of(status: JobStatus, state: JobState) -> SelfReport:
         last_failure=_failure(counts.last_failure) if counts.consecutive_failures else None,
         alarms=tuple(_alarm(alarm) for alarm in status.alarms),
         recovery=_recovery(status.recovery),
+        kafka_lag=_lag(status),
+        restorable=tuple(map(_restorable, status.restorable)),
     )
 
 
@@ -154,6 +166,44 @@ def _failure(record: FailureRecord | None) -> Failure | None:
         return None
     rule = record.reason.rule
     return Failure(record.reason.value, masked(record.message), rule.counted, rule.hint)
+
+
+def _restorable(found: Restorable) -> ReportedRestorable:
+    return ReportedRestorable(
+        id=found.id,
+        until=None if found.until is None else datetime.fromtimestamp(round(found.until), UTC),
+        gone=found.gone,
+        by_size=found.by_size,
+        compacts=found.compacts,
+    )
+
+
+_PARTITIONS_TOLD = 1000
+
+
+def _lag(status: JobStatus) -> ReportedLag | None:
+    lag, at = status.kafka_lag, status.kafka_lag_at
+    if lag is None or at is None:
+        return None
+    largest = sorted(lag.partitions, key=lambda each: -each.processed)[:_PARTITIONS_TOLD]
+    return ReportedLag(
+        at=at,
+        processed=lag.processed,
+        published=lag.published,
+        seconds=None if lag.seconds is None else round(lag.seconds, 1),
+        at_least=lag.at_least,
+        trend=lag.trend,
+        caught_up_in_s=None if lag.caught_up_in_s is None else round(lag.caught_up_in_s, 1),
+        partitions=tuple(
+            ReportedPartition(
+                topic=each.partition.topic,
+                partition=each.partition.number,
+                processed=each.processed,
+                published=each.published,
+            )
+            for each in largest
+        ),
+    )
 
 
 def _recovery(estimate: RecoveryEstimate | None) -> ReportedRecovery | None:

@@ -1,6 +1,7 @@
 """The result of `RunningJob.status()`: an immutable value."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from holdfast.alarm import Alarm
 from holdfast.coordination.events import Kind
@@ -9,6 +10,8 @@ from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.runtime.reports.notebook import as_html
+from holdfast.sources.lag import Lag
+from holdfast.sources.restorable import Restorable
 from holdfast.storage.metered import Latency, Meter, StoreRequest, Usage
 from holdfast.storage.prices import dollars_a_month
 
@@ -72,6 +75,11 @@ class JobStatus:
     storage: StorageUse | None = None
     under_way: tuple[CheckpointUnderWay, ...] = ()
     """Checkpoints in progress, oldest first."""
+    restorable: tuple[Restorable, ...] = ()
+    """How long Kafka's brokers keep what each retained checkpoint needs, as far as that is known."""
+    kafka_lag: Lag | None = None
+    """How far the query is behind its Kafka topics; None when that is not known."""
+    kafka_lag_at: datetime | None = None
     recovery: RecoveryEstimate | None = None
     """How long a recovery on an empty disk would take now; None when no plans of batches are kept."""
 

@@ -39,12 +39,15 @@ from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, Query
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
 from holdfast.runtime.run.publishing import Publisher
+from holdfast.runtime.sources.lag_watch import LagWatch
 from holdfast.runtime.sources.offset_commits import OffsetCommits
+from holdfast.runtime.sources.retention_watch import RetentionWatch
 from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.settings import RunSettings
+from holdfast.sources.kafka_client import is_installed
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.urls import open_store
@@ -269,6 +272,8 @@ def query_parts(
         catching_up,
         plans,
         _offset_commits(storage, query, threads),
+        _lag_watch(storage, query, threads),
+        _retention_watch(storage, query, threads),
     )
 
 
@@ -284,6 +289,28 @@ def _offset_commits(storage: StorageParts, query: Query, threads: Threads) -> Of
         lanes=threads.lanes,
         post=threads.post,
         still_owner=storage.watch.still_owner,
+    )
+
+
+def _lag_watch(storage: StorageParts, query: Query, threads: Threads) -> LagWatch | None:
+    inputs = query.kafka_inputs()
+    if not inputs or not is_installed():
+        return None
+    return LagWatch(inputs=inputs, clock=storage.location.around.clock, lanes=threads.lanes, post=threads.post)
+
+
+def _retention_watch(storage: StorageParts, query: Query, threads: Threads) -> RetentionWatch | None:
+    inputs = query.kafka_inputs()
+    if not inputs or not is_installed():
+        return None
+    return RetentionWatch(
+        inputs=inputs,
+        store=storage.store,
+        manifests=storage.manifests,
+        alarms=storage.alarms,
+        clock=storage.location.around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
     )
 
 

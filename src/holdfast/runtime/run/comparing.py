@@ -13,7 +13,7 @@ import msgspec
 from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch
 from holdfast.job_log import log
-from holdfast.plans.log import newest_planned
+from holdfast.plans.log import newest_planned, planned_offsets
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.going_back import GoBack, Wanted, decide
@@ -234,6 +234,7 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         left=left,
         newest_plan=newest_plan,
         may_have_more=more,
+        plan_offsets=lambda batch: planned_offsets(location.store, line_folder(state), batch),
         new_line=new_line,
         may_be_empty=new_line or is_copied(state, checkpoint),
     )

@@ -28,7 +28,9 @@ from holdfast.runtime.reports.stuck_watch import StuckWatch
 from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.requests.wanted import CheckpointWanted, StopWanted
 from holdfast.runtime.run.job_location import JobLocation
+from holdfast.runtime.sources.lag_watch import LagWatch
 from holdfast.runtime.sources.offset_commits import OffsetCommits
+from holdfast.runtime.sources.retention_watch import RetentionWatch
 from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
@@ -101,3 +103,7 @@ class QueryParts:
     """None when no plans of batches are kept."""
     offsets: OffsetCommits | None = None
     """None when offsets are not committed to a consumer group."""
+    lag: LagWatch | None = None
+    """None when the query has no Kafka source that can be asked about."""
+    retention: RetentionWatch | None = None
+    """The same."""

@@ -145,6 +145,7 @@ _ACCEPTS = {
     "new_life": "begins another life of the job where home, work directory and sink do not agree, and duplicates rows",
     "accept_older_home": "takes rows back from readers when the home was restored from a backup",
     "accept_sink": "resumes without rows that the sink has lost by then",
+    "accept_source": "resumes with offsets of another topic, should it be created again by then",
 }
 
 

@@ -51,6 +51,9 @@ from holdfast.runtime.run.run_end import RunEnd
 POLL_S = 0.2
 """How often to check the work directory for a new barrier, and whether the query still runs."""
 
+SKIPPED = "kafka_records_skipped"
+_SKIPPED_HINT = "failOnDataLoss=false gives them up; keep records as long as the oldest checkpoint that may be needed"
+
 Finished = Callable[[HoldfastError | None], None]
 """Called when the run has ended, with its failure, if any."""
 
@@ -95,6 +98,9 @@ class Runtime:
         self.turn(QueryResumed(resumed, replaced=True))
         if (newest := resumed.durable_id) in self._storage.journal.state.corrupt:
             self.turn(CheckpointDamaged(newest))
+        if skipped := self._query.query.skipped_input():
+            message = f"records were passed over: {'; '.join(skipped)}"
+            self._storage.alarms.raise_alarm(SKIPPED, "warning", message, _SKIPPED_HINT)
         self.poll()
 
     def turn(self, item: Item) -> None:
@@ -120,13 +126,22 @@ class Runtime:
         self._checkpoints.collector.poll()
         if self._query.plans is not None:
             self._query.plans.poll()
-        if self._query.offsets is not None:
-            self._query.offsets.poll(now)
+        self._poll_brokers(now)
         self._storage.history.poll(now)
         self._checkpoints.scrubbing.poll(now, self._directory, busy=not self._checkpoints.checkpointing.idle)
         self._life.poll(may_restart=not self._publisher.busy)
         self._release()
         self.turn(TimePassed())
+
+    def _poll_brokers(self, now: float) -> None:
+        query, published = self._query, self._publisher.published
+        if query.offsets is not None:
+            query.offsets.poll(now)
+        if query.lag is not None:
+            shown = published if query.query.sink is not None else None
+            query.lag.poll(now, self._life.barrier, shown, self._directory)
+        if query.retention is not None:
+            query.retention.poll(now, self._storage.journal.state.restorable)
 
     def next_deadline(self) -> float:
         deadline = self._checkpoints.coordinator.next_deadline()
@@ -325,6 +340,7 @@ class Runtime:
     def _snapshot(self) -> JobStatus:
         coordinator, location = self._checkpoints.coordinator, self._storage.location
         history = coordinator.history
+        seen = self._query.lag.latest if self._query.lag is not None else None
         return JobStatus(
             job=location.job,
             fencing_epoch=self._storage.journal.fencing_epoch,
@@ -336,6 +352,9 @@ class Runtime:
             statistics=history.statistics,
             recent=history.records[-10:],
             alarms=tuple(self._storage.alarms.active.values()),
+            restorable=self._query.retention.latest if self._query.retention is not None else (),
+            kafka_lag=seen.lag if seen is not None else None,
+            kafka_lag_at=seen.at if seen is not None else None,
             storage=storage_use(location.store.url, location.meter) if location.meter is not None else None,
             recovery=coordinator.recovery,
             under_way=tuple(under_way(each) for each in coordinator.pending),
