@@ -12,7 +12,7 @@ from holdfast.sources.brokers import BrokersFailed, Range, Refused
 from holdfast.sources.client_settings import client_settings
 from holdfast.sources.kafka_client import KafkaClient
 from holdfast.sources.positions import Partition
-from holdfast.sources.restorable import Retention, restorable
+from holdfast.sources.restorable import TopicRetention, restorable
 from tests.end_to_end.connectors import kafka_broker
 from tests.end_to_end.kafka_jobs import Topic, until
 from tests.end_to_end.test_kafka_offsets import no_stores
@@ -99,7 +99,7 @@ def test_how_long_records_are_kept_is_known_from_when_they_were_written(servers:
         producer.produce(part.topic, "x", partition=0, timestamp=round((now - days_ago * DAY) * 1000))
     assert producer.flush(PATIENCE) == 0
     kept = client(servers).kept([part], now)
-    assert kept.retention == {"ageing": Retention(12 * DAY, by_size=False, compacts=False)}
+    assert kept.retention == {"ageing": TopicRetention(12 * DAY, by_size=False, compacts=False)}
     ends = [restorable(CheckpointId(1), {part: at}, kept, now).until for at in range(4)]
     for until_then, days_left in zip(ends, (2, 6, 9, 12), strict=True):
         assert until_then is not None
@@ -111,6 +111,6 @@ def test_topics_that_keep_by_size_or_by_key_are_told_apart(servers: str) -> None
     keyed = create(servers, "keyed", cleanup_policy="compact")
     kept = client(servers).kept([sized, keyed], time.time())
     assert kept.retention == {
-        "sized": Retention(None, by_size=True, compacts=False),
-        "keyed": Retention(None, by_size=False, compacts=True),
+        "sized": TopicRetention(None, by_size=True, compacts=False),
+        "keyed": TopicRetention(None, by_size=False, compacts=True),
     }

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from holdfast.identifiers import CheckpointId
 from holdfast.sources.positions import Partition
-from holdfast.sources.restorable import MOMENTS, Kept, Restorable, Retention, expiring, moments, restorable
+from holdfast.sources.restorable import MOMENTS, Kept, Restorable, TopicRetention, expiring, moments, restorable
 
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 DAY = 86_400.0
 NOW = 100 * DAY
-WEEK = Retention(7 * DAY, by_size=False, compacts=False)
+WEEK = TopicRetention(7 * DAY, by_size=False, compacts=False)
 ID = CheckpointId(3)
 
 
-def kept(retention: Retention = WEEK, earliest: int = 0, per_day: int = 100, age_days: int = 7) -> Kept:
+def kept(retention: TopicRetention = WEEK, earliest: int = 0, per_day: int = 100, age_days: int = 7) -> Kept:
     """One partition, written evenly since `age_days` ago; the newest record is `per_day * age_days`."""
 
     def first_since(moment: float) -> int:
@@ -57,7 +57,7 @@ def test_the_partition_that_goes_first_decides() -> None:
 
 
 def test_records_that_do_not_age_set_no_limit() -> None:
-    for_ever = Retention(None, by_size=True, compacts=True)
+    for_ever = TopicRetention(None, by_size=True, compacts=True)
     found = restorable(ID, {P0: 5}, kept(for_ever), NOW)
     assert (found.until, found.by_size, found.compacts) == (None, True, True)
     assert moments(NOW, for_ever) == ()
@@ -73,7 +73,7 @@ def test_what_brokers_say_nothing_about_is_not_judged() -> None:
 @given(st.integers(0, 700), st.integers(1, 14), st.integers(1, 14))
 def test_it_is_never_promised_longer_than_the_record_is_kept(at: int, keeps_days: int, age_days: int) -> None:
     """The record at `at` was written `at / 100` days after the first one."""
-    retention = Retention(keeps_days * DAY, by_size=False, compacts=False)
+    retention = TopicRetention(keeps_days * DAY, by_size=False, compacts=False)
     found = restorable(ID, {P0: min(at, 100 * age_days)}, kept(retention, age_days=age_days), NOW)
     written = NOW - age_days * DAY + min(at, 100 * age_days) / 100 * DAY
     assert found.until is not None

@@ -15,7 +15,7 @@ from holdfast.runtime.sources.retention_watch import EXPIRES, FIRST_S, LOOK_S, R
 from holdfast.sources.brokers import BrokersFailed, Cluster, Refused
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.sources.positions import Partition, Positions
-from holdfast.sources.restorable import Kept, Retention
+from holdfast.sources.restorable import Kept, TopicRetention
 from tests.unit.churning_runs import ManualClock, QueuedLanes
 from tests.unit.job_histories import History
 from tests.unit.test_kafka_positions import entry
@@ -63,7 +63,7 @@ class Keeping:
         self.asked.append(set(partitions))
         if self.fails is not None:
             raise self.fails
-        retention = Retention(7 * DAY, by_size=False, compacts=False)
+        retention = TopicRetention(7 * DAY, by_size=False, compacts=False)
         return Kept({"orders": retention}, {FIRST: self.earliest}, {FIRST: [(now - 6.5 * DAY, 100), (now, 200)]})
 
     def ends(self, partitions: Collection[Partition]) -> Positions:

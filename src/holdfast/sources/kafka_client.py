@@ -13,7 +13,7 @@ from holdfast.errors import InvalidSettings
 from holdfast.sources.brokers import BrokersFailed, Cluster, Range, Refused, Topic
 from holdfast.sources.client_settings import ClientSettings
 from holdfast.sources.positions import Partition, Positions
-from holdfast.sources.restorable import MOMENTS, Kept, Retention, moments
+from holdfast.sources.restorable import MOMENTS, Kept, TopicRetention, moments
 
 TIMEOUT_S = 10.0
 """Of one request."""
@@ -184,7 +184,7 @@ class KafkaClient:
             if found is not None
         }
 
-    def _retention(self, topics: Collection[str]) -> Mapping[str, Retention]:
+    def _retention(self, topics: Collection[str]) -> Mapping[str, TopicRetention]:
         from confluent_kafka.admin import ConfigResource
 
         if not topics:
@@ -265,11 +265,11 @@ def _topic(name: str, found: Any, earliest: Positions, latest: Positions) -> Top
     return Topic(None if str(found.topic_id) == _NO_ID else str(found.topic_id), ranges)
 
 
-def _retention_of(settings: Mapping[str, Any]) -> Retention:
+def _retention_of(settings: Mapping[str, Any]) -> TopicRetention:
     values = {name: str(entry.value) for name, entry in settings.items()}
     policy, age = values.get("cleanup.policy", "delete"), int(values.get("retention.ms", "-1"))
     deletes = "delete" in policy
-    return Retention(
+    return TopicRetention(
         seconds=age / 1000 if deletes and age >= 0 else None,
         by_size=deletes and int(values.get("retention.bytes", "-1")) >= 0,
         compacts="compact" in policy,

@@ -18,7 +18,7 @@ _NOTICE_LEAST_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Retention:
+class TopicRetention:
     seconds: float | None
     """None: records do not age."""
     by_size: bool
@@ -31,7 +31,7 @@ class Retention:
 class Kept:
     """What brokers said about the partitions."""
 
-    retention: Mapping[str, Retention]
+    retention: Mapping[str, TopicRetention]
     """By topic."""
     earliest: Positions
     written: Mapping[Partition, Sequence[tuple[float, int]]]
@@ -53,7 +53,7 @@ class Restorable:
     """Of that partition's topic."""
 
 
-def moments(now: float, retention: Retention) -> tuple[float, ...]:
+def moments(now: float, retention: TopicRetention) -> tuple[float, ...]:
     if retention.seconds is None:
         return ()
     step = retention.seconds / MOMENTS

@@ -36,7 +36,7 @@ _WAYS_OUT: Mapping[Kind, str] = {
 }
 
 
-class Offsets(Protocol):
+class OffsetFiles(Protocol):
     """What is needed of a checkpoint directory."""
 
     def names(self, folder: str = "") -> list[str]: ...
@@ -70,7 +70,7 @@ class SourceCheck:
 
     def refusal(
         self,
-        directory: Offsets,
+        directory: OffsetFiles,
         barrier: BatchId,
         recorded: Mapping[str, KafkaFacts],
         plan: bytes | None = None,
@@ -169,7 +169,7 @@ def _answer(each: KafkaInput, topics: frozenset[str]) -> Cluster:
         brokers.close()
 
 
-def _needed(each: KafkaInput, directory: Offsets, barrier: BatchId, plan: bytes | None) -> Needed | None:
+def _needed(each: KafkaInput, directory: OffsetFiles, barrier: BatchId, plan: bytes | None) -> Needed | None:
     try:
         start = positions_in(directory.read(f"offsets/{barrier}"), each.name)
         cut = [int(name) for name in directory.names("offsets") if name.isdigit() and int(name) > barrier]
@@ -181,7 +181,7 @@ def _needed(each: KafkaInput, directory: Offsets, barrier: BatchId, plan: bytes 
     return Needed(start, furthest(planned))
 
 
-def positions_at(inputs: Sequence[KafkaInput], directory: Offsets, barrier: BatchId | None) -> dict[str, Positions]:
+def positions_at(inputs: Sequence[KafkaInput], directory: OffsetFiles, barrier: BatchId | None) -> dict[str, Positions]:
     """Where the sources are after this batch, as far as it is known."""
     found: dict[str, Positions] = {}
     for each in inputs if barrier is not None else ():
