@@ -213,6 +213,7 @@ def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tm
         ("watch", "--once"),
         ("stop",),
         ("rollback", "orders@1"),
+        ("init", str(tmp_path / "new")),
     )
     assert {command.name for command in every_command()} - {"run", "demo", "top", "checkpoint"} <= {
         command[0] for command in commands

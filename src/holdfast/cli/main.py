@@ -48,6 +48,7 @@ from holdfast.cli.configuration import read_configuration
 from holdfast.cli.dashboard import command as dashboard
 from holdfast.cli.demo import command as demo
 from holdfast.cli.grouped_help import GroupedCommand, GroupedCommands
+from holdfast.cli.init import command as init
 from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import print_message, write_document
 from holdfast.cli.reading import answering, wants_json, watching
@@ -78,6 +79,7 @@ app = typer.Typer(
 _COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
     "Begin": {
         "demo": demo.demo,
+        "init": init.init,
         "run": run.run,
         "adopt": answering(adopt.adopt),
         "completion": completion.completion,

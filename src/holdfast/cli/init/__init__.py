@@ -1,0 +1,1 @@
+"""`holdfast init`: a pipeline to begin with. `files/` are what it writes; `{{job}}` is the job's name in them."""
