@@ -1,1 +1,4 @@
-"""`holdfast init`: a pipeline to begin with. `files/` are what it writes; `{{job}}` is the job's name in them."""
+"""`holdfast init`: a pipeline to begin with. `files/` are what it writes; `{{job}}` is the job's name in them.
+
+Imports only the words of `cli`. Never overwrites a file.
+"""

@@ -28,7 +28,7 @@ NewJob = Annotated[
 ]
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenPipeline(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     job: str
     files: tuple[str, ...]
@@ -49,7 +49,7 @@ def init(directory: Directory, job: NewJob = "orders", as_json: AsJson = False) 
     for folder in ("home", "incoming", "table"):
         (place / folder).mkdir()
     (place / "incoming" / "first.json").write_text(_SAMPLE)
-    document = Written(directory=str(place), job=job, files=tuple(sorted(texts)))
+    document = WrittenPipeline(directory=str(place), job=job, files=tuple(sorted(texts)))
     if as_json:
         print_json(document)
     else:
@@ -82,7 +82,7 @@ def _filled(text: str, job: str, place: Path) -> str:
     return text.replace("{{job}}", job).replace("{{place}}", str(place))
 
 
-def _print(document: Written) -> None:
+def _print(document: WrittenPipeline) -> None:
     console = answer()
     for name in document.files:
         console.print(f"wrote  {name}", soft_wrap=True)
