@@ -1,0 +1,120 @@
+"""`publish="batch"` that is given or left out at the next start: readers see each row once, or the start is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId
+from holdfast.plans.replay import How, Repeat
+from holdfast.plans.spark_logs import put_in_place
+from holdfast.runtime.ports import RunDirectory, Supervisor
+from holdfast.sinks import Delta, Files
+from tests.trust.files_sink import columns
+from tests.trust.jobs_with_sinks import Job, SinkQuery
+from tests.trust.jobs_with_sinks import job as job
+from tests.unit.churning_runs import ChurningRun, state_of
+from tests.unit.work_files import write
+
+BATCH = {"publish": "batch", "interval": "1h"}
+CHECKPOINT = {"publish": "checkpoint", "interval": "1h"}
+"""Only a stop takes a checkpoint."""
+
+
+class PlannedQuery(SinkQuery):
+    """As Spark with the class that holds back what a batch is to read until that is durable."""
+
+    def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
+        super().start(directory, supervisor)
+        self._keep = supervisor.keep_plan
+
+    def plans_refusal(self) -> str | None:
+        return None
+
+    def batch(self) -> None:
+        if self._keep is not None:
+            batch = 1 + max((int(path.name) for path in (self.directory / "commits").glob("*")), default=-1)
+            self._keep(BatchId(batch), b'v1\n{"batchWatermarkMs":0}\n%d' % batch, lambda: False)
+        super().batch()
+
+    def repeat(self, directory: Any, steps: Sequence[Repeat]) -> None:
+        self.directory = Path(directory.location)
+        for step in steps:
+            put_in_place(directory, step.plan)
+            if step.how is How.LEAVE:
+                return
+            assert step.how is How.DISCARD, "readers have it"
+            write(self.directory, {f"state/0/0/{step.batch_id + 1}.delta": b"state"})
+            write(self.directory, {f"commits/{step.batch_id}": b"v1\n{}"})
+
+
+def started(job: Job, **settings: object) -> ChurningRun:
+    job.number += 1
+    sink = Delta(job.place) if job.kind == "delta" else Files(job.place)
+    query = PlannedQuery(job.number, sink, job.source, columns())
+    return ChurningRun(job.home, job.work, job.clock, job.number, query=query, **settings)
+
+
+@pytest.mark.parametrize("disk", ["the same disk", "an empty disk"])
+@pytest.mark.parametrize("before", ["no checkpoint", "a checkpoint"])
+def test_batches_that_readers_have_seen_are_not_left_to_a_start_that_would_cut_them_anew(
+    job: Job, disk: str, before: str
+) -> None:
+    if before == "a checkpoint":
+        first = started(job, **BATCH)
+        first.batches(2)
+        first.stop()
+    killed = started(job, **BATCH)
+    killed.batches(3)
+    seen = 5 if before == "a checkpoint" else 3
+    job.require_rows(seen)
+    if disk == "an empty disk":
+        job.wipe_work()
+    head = state_of(job.home).head
+    with pytest.raises(
+        Conflict, match=f"it has {before}.*shows batches up to {seen - 1}, which were published"
+    ) as refused:
+        started(job, **CHECKPOINT)
+    assert "--publish batch" in (refused.value.hint or "")
+    assert state_of(job.home).head == head, "nothing was claimed"
+    job.require_rows(seen)
+    again = started(job, **BATCH)
+    job.require_rows(seen)
+    again.batches(2)
+    job.require_rows(seen + 2)
+
+
+@pytest.mark.parametrize("disk", ["the same disk", "an empty disk"])
+def test_after_a_clean_stop_it_may_be_left_out_and_readers_then_wait_for_the_checkpoint(job: Job, disk: str) -> None:
+    shown = started(job, **BATCH)
+    shown.batches(3)
+    shown.stop()
+    if disk == "an empty disk":
+        job.wipe_work()
+    waiting = started(job, **CHECKPOINT)
+    waiting.batches(2)
+    job.require_rows(3)
+    waiting.stop()
+    job.require_rows(5)
+
+
+@pytest.mark.parametrize("disk", ["the same disk", "an empty disk"])
+def test_it_may_be_given_to_a_job_that_was_killed_without_it(job: Job, disk: str) -> None:
+    first = started(job, **CHECKPOINT)
+    first.batches(2)
+    first.stop()
+    killed = started(job, **CHECKPOINT)
+    killed.batches(2)
+    job.require_rows(2)
+    if disk == "an empty disk":
+        job.wipe_work()
+    shown = started(job, **BATCH)
+    shown.wait(1.0)
+    job.require_rows(4 if disk == "the same disk" else 2)
+    shown.batches(3)
+    job.require_rows(7 if disk == "the same disk" else 5)
+    shown.stop()
