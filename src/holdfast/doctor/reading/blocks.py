@@ -57,8 +57,10 @@ def packing_of(path: str) -> str | None:
 
 
 def _widening(first: bytes) -> str | None:
-    """UTF-16, by its mark or by its zeros: every other byte of plain text is one."""
+    """UTF-16, by its mark or by its zeros: every other byte of plain text is one. Without a zero the mark is damage."""
     marked = next((name for mark, name in _WIDE.items() if first.startswith(mark)), None)
+    if 0 not in first:
+        return None
     if marked is not None or len(first) < 16:
         return marked
     even, odd = first[::2], first[1::2]
