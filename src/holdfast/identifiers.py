@@ -48,7 +48,7 @@ _NAME_RULE = "must be 1 to 128 letters, digits, '.', '_' or '-', start with a le
 def _checked_name(field: str, value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value) or ".." in value:
         raise InvalidSettings.of(field, value, _NAME_RULE)
-    return value
+    return str(value)  # what is stored is a plain string, whatever kind of string was given
 
 
 def job_name(value: object) -> JobName:

@@ -13,7 +13,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.cli.reference import Reference, Typed, named, one_job, referred
 from holdfast.errors import InvalidSettings
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import CheckpointId, job_name, savepoint_name
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RequestAnswered
 from holdfast.repository.journal import read_entries
@@ -234,3 +234,9 @@ def test_a_job_that_does_not_run_is_stopped_already(stopped: History, capsys: py
     assert main(["stop", "orders", "--savepoint", "last"]) == 1
     assert capsys.readouterr().err.count("is not running") == 2
     assert JobState.of(read_entries(stopped.store)).head == head
+
+
+def test_a_name_that_was_typed_is_stored_as_a_plain_string() -> None:
+    """msgspec encodes no subclass of str: a run with `--job` failed at its first entry."""
+    assert type(job_name(Typed("orders"))) is str
+    assert type(savepoint_name(Typed("v2"))) is str
