@@ -23,7 +23,7 @@ from holdfast.identifiers import AttemptId, Sequence
 from holdfast.plans import replay
 from holdfast.plans.log import PlanLog, Standing
 from holdfast.plans.plan import encode_plan
-from holdfast.repository import chain, folding, retention
+from holdfast.repository import chain, folding, lines, retention
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import SparsePack
 from holdfast.repository.entries import (
@@ -748,6 +748,22 @@ def a_fall_back_leaves_a_batch_out(patch: Patch) -> None:
         return (*found[:1], *found[2:])
 
     patch.setattr(Replaying, "_plans", plans)
+
+
+@defect(own_writer=1.0, crash=0.02, stall=0.02, plans="require")
+def who_comes_second_runs_its_own_plan(patch: Patch) -> None:
+    original = PlanLog.create
+
+    def create(self: Any, plan: Any) -> Any:
+        original(self, plan)
+        return plan
+
+    patch.setattr(PlanLog, "create", create)
+
+
+@defect(publish="batch", plans="require", going_back=0.6, crash=0.02)
+def a_new_line_of_batches_has_the_plans_of_the_old_one(patch: Patch) -> None:
+    patch.setattr(lines, "line_of", lambda state: Sequence(0))
 
 
 @defect(own_writer=1.0, plans="prefer", full=0.02, crash=0.003)
