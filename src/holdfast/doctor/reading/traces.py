@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -72,8 +73,9 @@ def read_trace(message: str, continuation: Iterable[str], anywhere: bool = False
     return reader.read(anywhere)
 
 
+@lru_cache(maxsize=4096)
 def _frame_of(line: str) -> str | None:
-    """`package.Class.method`, without the module in front."""
+    """`package.Class.method`, without the module in front. A log has the same frames again and again."""
     if line.startswith(_FRAME):
         name, bracket, _ = line[len(_FRAME) :].partition("(")
         if bracket and " " not in name:
@@ -94,10 +96,12 @@ class _TraceReader:
         """Of the exception that is being read."""
 
     def take(self, line: str) -> None:
-        if not line or _MORE.match(line) or (self._in_python and line[0] == " "):
+        if not line or (self._in_python and line[0] == " "):
             return
         if (frame := _frame_of(line)) is not None:
             self._frame(frame)
+        elif _MORE.match(line):
+            return
         elif (cause := _CAUSE.match(line)) is not None:
             self._cause(len(cause[1].expandtabs()), cause[2], cause[3], cause[4])
         elif line.startswith(_PYTHON):

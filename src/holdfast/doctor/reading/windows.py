@@ -16,7 +16,10 @@ from mmap import mmap
 REACH = 512 * 1024
 """No event is longer; of a longer line, only this much is certain to be examined."""
 WINDOW = 24 * 1024 * 1024
-_CHUNK = 1024 * 1024
+_CHUNK = 256 * 1024
+"""Stays in the processor's cache until it is in the window."""
+_BUFFERS: list[memoryview] = []
+"""Of earlier streams, for later ones: new memory costs more than what is read into it. Taken and put back whole."""
 
 Read = Callable[[int], bytes]
 LineStarts = Callable[[memoryview], Sequence[int]]
@@ -99,7 +102,25 @@ def short_window(lines: Sequence[str], numbers: Sequence[int], whole: bytes, lin
 
 def windows(read: Read, start: int, end: int | None, line_starts: LineStarts, size: int = WINDOW) -> Iterator[Window]:
     """`read` gives the bytes from `start - REACH` on, or from 0; `end` None is where they end."""
-    buffer, filled = memoryview(mmap(-1, size + 2 * REACH)), 0  # only what is filled takes memory
+    buffer = _taken(size + 2 * REACH)
+    try:
+        yield from _windows_in(buffer, read, start, end, line_starts)
+    finally:
+        _BUFFERS.append(buffer)
+
+
+def _taken(size: int) -> memoryview:
+    try:
+        buffer = _BUFFERS.pop()
+    except IndexError:
+        buffer = memoryview(b"")
+    return buffer if len(buffer) == size else memoryview(mmap(-1, size))  # only what is filled takes memory
+
+
+def _windows_in(
+    buffer: memoryview, read: Read, start: int, end: int | None, line_starts: LineStarts
+) -> Iterator[Window]:
+    filled = 0
     offset, own_start, lines_before = max(0, start - REACH), start, 0
     while True:
         wanted = len(buffer) if end is None else min(len(buffer), end + REACH - offset)
