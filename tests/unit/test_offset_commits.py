@@ -167,6 +167,18 @@ def test_a_job_that_went_back_during_a_commit_commits_the_older_offsets_afterwar
     assert group.commits == [{FIRST: 90}, {FIRST: 40}, {FIRST: 50}]
 
 
+def test_a_job_that_begins_again_commits_what_it_reaches_then() -> None:
+    group = Group()
+    run = Run(group)
+    run.reached(9)
+    run.work()
+    run.directory = Directory()
+    run.commits.resumed(None, run.directory)
+    run.reached(3)
+    run.later()
+    assert group.commits == [{FIRST: 90}, {FIRST: 30}]
+
+
 def test_a_failure_is_tried_again_at_growing_intervals_with_what_is_newest_by_then() -> None:
     group = Group()
     run = Run(group)
