@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
-from holdfast.repository.entries import RunEnded
+from holdfast.repository.entries import Adopted, RunEnded
 from holdfast.runtime.job_folder import RunFolder
 from holdfast.runtime.own_writer import NONE_YET, Taken, may_have_more, require_earlier, require_no_skips
 from holdfast.settings import Settings
@@ -173,6 +174,31 @@ def test_a_copy_does_not_know_how_far_its_source_went(tmp_path: Path) -> None:
     history.complete(1, batch=10)
     ended(history, None)
     assert more(history, 10)
+
+
+def adopting(tmp_path: Path, next_sequence: int | None = None) -> History:
+    """A job that was made of a directory where batch 10 was committed and batch 11 planned."""
+    from tests.unit.test_copying import claimed
+
+    def claim(stamp: Any) -> Any:
+        run = claimed(stamp, lineage="lineage", purpose="maintenance")
+        return msgspec.structs.replace(run, next_sequence=next_sequence)
+
+    history = History(tmp_path / "home")
+    history.journal.claim(claim)
+    history.complete(1, batch=10, adopted=Adopted("/checkpoints", "query", BatchId(11)))
+    ended(history, None)
+    return history
+
+
+@pytest.mark.parametrize(("planned", "expected"), [(11, False), (10, True)])
+def test_what_was_adopted_was_at_rest_and_is_not_gone_back_behind(planned: int, expected: bool, tmp_path: Path) -> None:
+    """A query that went on was adopted a second time: its batches are not behind the first checkpoint."""
+    assert more(adopting(tmp_path), planned) is expected
+
+
+def test_a_copy_of_what_was_adopted_does_not_know_how_far_its_source_went(tmp_path: Path) -> None:
+    assert more(adopting(tmp_path, next_sequence=1_000_000), 11)
 
 
 # --- a run that let no batch go without its plan vouches for its own batches, and for those who repeat the plans ---

@@ -13,6 +13,7 @@ from typing import Literal
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
+from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.state import JobState
 
 NONE_YET = BatchId(-1)
@@ -81,8 +82,14 @@ def may_have_more(
         if newest is not None and newest.fencing_epoch >= run.fencing_epoch:
             return False  # what runs before it wrote is in the checkpoint
     own = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
-    # Of a copy, whose source's position is unknown here. What was adopted was at rest, and has its plans.
-    return any(entry.fencing_epoch not in own and entry.adopted is None for entry in state.retained())
+    return any(entry.fencing_epoch not in own and not _was_at_rest(state, entry, planned) for entry in state.retained())
+
+
+def _was_at_rest(state: JobState, entry: CheckpointCompleted, planned: BatchId) -> bool:
+    """Whether the checkpoint was adopted here, and no batch was planned after `planned` by then. The position of a
+    copy's source is unknown here, also when the source had adopted it."""
+    copied = any(run.purpose == "maintenance" and run.next_sequence is not None for run in state.runs)
+    return entry.adopted is not None and not copied and entry.adopted.planned <= planned
 
 
 def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_more: bool) -> None:
