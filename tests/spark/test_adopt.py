@@ -208,6 +208,20 @@ def test_a_directory_that_is_older_than_its_output_is_refused(
     assert list((tmp_path / "home").iterdir()) == [], "refused before anything is touched"
 
 
+def test_an_empty_place_is_not_the_output_of_a_query_that_was_adopted(
+    lines: Lines, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Else the output would be in two places, without a word."""
+    assert adopted(lines, capsys)[0] == 0
+    written, lines.out = lines.out, tmp_path / "elsewhere"
+    lines.put("four")
+    with pytest.raises(Conflict, match="elsewhere"):
+        lines.run()
+    lines.out = written
+    lines.run()
+    assert lines.read() == ["four", "one", "three", "two"]
+
+
 def test_what_is_damaged_is_refused(lines: Lines, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     offsets = lines.original / "offsets" / "2"
     offsets.write_bytes(offsets.read_bytes()[:-5])

@@ -87,7 +87,7 @@ class CatchingUp:
     def _require_earlier(self, taken: Taken, resumed: Resumed, *, new_line: bool) -> None:
         state = self._journal.state
         newest = state.newest_of_the_line()
-        may_be_empty = new_line or (newest is not None and is_copied(state, newest.id))
+        may_be_empty = new_line or (newest is not None and newest.adopted is None and is_copied(state, newest.id))
         accept = self._accepts_sink
         require_earlier(self._job, taken, resumed.barrier, may_be_empty=may_be_empty, accept=accept, warn=log.warning)
 
