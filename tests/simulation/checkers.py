@@ -118,6 +118,9 @@ class Checkers:
         self._astray: dict[Process, float] = {}
         """Whose newest entry does not stand in the home any more, and since when."""
         self._home_changed_at = 0.0
+        self.expired: frozenset[str] = frozenset()
+        """Entries that a lifecycle rule has deleted, until they are put back: the journal is refused, and their places
+        are free for a run that slept since before they were taken. It gives up: its newest entry does not stand."""
         self._wrecked = False
         """Somebody who was astray deleted entries of the home that is there now, before it could know."""
         self._strays: dict[str, Process] = {}
@@ -207,8 +210,8 @@ class Checkers:
         if self._wrecked and isinstance(entry, RunStarted):
             self._place, linked, self._wrecked = entry.sequence, True, False
         is_void = not linked and entry.sequence <= self._folded_upto
-        if not linked and not is_void and process.born < self._home_changed_at:
-            self._astray.setdefault(process, self._home_changed_at)
+        if not linked and not is_void and (process.born < self._home_changed_at or key in self.expired):
+            self._astray.setdefault(process, self._home_changed_at or self._world.now)
             goes_on = self._strays.get(f"journal/{entry.previous:020d}.json") is process
             # A delayed second effect of the newest entry it had written before is not its own doing.
             goes_on = goes_on and self._newest[process][0] != entry.previous

@@ -281,7 +281,13 @@ class Outsider:
         keys = sorted(key for key in disk.objects if key.startswith("journal/"))
         if self.incident is None and len(keys) > 12:
             lost = {key: disk.objects[key] for key in keys[: self.random.randrange(1, 6)]}
-            self._happens("journal expires", lambda: disk.objects.update(lost))
+
+            def put_back() -> None:
+                disk.objects.update(lost)
+                self.scene.checkers.expired = frozenset()
+
+            self._happens("journal expires", put_back)
+            self.scene.checkers.expired = frozenset(lost)
             for key in lost:
                 del disk.objects[key]
 
