@@ -26,7 +26,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "new"
 
 
-def test_the_pipeline_runs_by_its_settings_and_is_stopped(place: Path, tmp_path: Path) -> None:
+def test_the_pipeline_runs_by_its_settings_and_is_stopped(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INCOMING", str(place / "incoming"))  # the JVM of the tests was started elsewhere
     with started(tmp_path, "-m", "holdfast.cli", "run", "orders", "--interval", "1s") as process:
         until(lambda: completed_batch(place / "home", "orders") >= 0, process, tmp_path)
         assert main(["stop", "orders"]) == 0
@@ -34,7 +37,7 @@ def test_the_pipeline_runs_by_its_settings_and_is_stopped(place: Path, tmp_path:
 
 
 def test_its_own_test_passes(place: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--basetemp", str(place.parent / "t")]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
     ended = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

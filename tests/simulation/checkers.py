@@ -78,6 +78,8 @@ class Checkers:
         self._void: dict[int, Process | None] = {}
         """Entries in places that a fold has emptied, with who relies on them: they do not hold."""
         self._held: set[str] = set()
+        self._ever_held: set[str] = set()
+        """Of every home that the world has had."""
         """Digests of the entries that were part of a journal."""
         self._folded_upto = 0
         self._folds: dict[str, bytes] = {}
@@ -120,7 +122,7 @@ class Checkers:
         self._home_changed_at = 0.0
         self.expired: frozenset[str] = frozenset()
         """Entries that a lifecycle rule has deleted, until they are put back: the journal is refused, and their places
-        are free for a run that slept since before they were taken. It gives up: its newest entry does not stand."""
+        are free for a run that slept since before they were taken, until it meets one that is left and is fenced."""
         self._wrecked = False
         """Somebody who was astray deleted entries of the home that is there now, before it could know."""
         self._strays: dict[str, Process] = {}
@@ -210,11 +212,14 @@ class Checkers:
         if self._wrecked and isinstance(entry, RunStarted):
             self._place, linked, self._wrecked = entry.sequence, True, False
         is_void = not linked and entry.sequence <= self._folded_upto
-        if not linked and not is_void and (process.born < self._home_changed_at or key in self.expired):
-            self._astray.setdefault(process, self._home_changed_at or self._world.now)
+        if not linked and key in self.expired:
+            self._astray.setdefault(process, self._world.now)
+            return
+        if not linked and not is_void and process.born < self._home_changed_at:
+            self._astray.setdefault(process, self._home_changed_at)
             goes_on = self._strays.get(f"journal/{entry.previous:020d}.json") is process
-            # A delayed second effect of the newest entry it had written before is not its own doing.
-            goes_on = goes_on and self._newest[process][0] != entry.previous
+            # A delayed second effect of an entry it had written before is not its own doing.
+            goes_on = goes_on and self._newest[process][0] != entry.previous and digest_of(data) not in self._ever_held
             self.require(not goes_on, f"{process.name} goes on with {_shown(entry)} in a home that is not its own")
             self._strays[key] = process
             return
@@ -239,6 +244,7 @@ class Checkers:
         self._entries[entry.sequence] = entry
         self._head, self._tip = entry.sequence, digest_of(data)
         self._held.add(self._tip)
+        self._ever_held.add(self._tip)
         self._place = (isinstance(entry, RunStarted) and entry.next_sequence) or entry.sequence + 1
         self._adopt_what_follows()
 

@@ -322,6 +322,7 @@ def the_manifests_of_a_newer_run_are_taken_for_leftovers(patch: Patch) -> None:
         original(self)
 
     patch.setattr(Collector, "_sweep", sweep)
+    patch.setattr(Collector, "_owns_the_home", lambda self: True)  # which else stands in front of each deletion
 
 
 @defect()

@@ -26,6 +26,7 @@ from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
+from holdfast.repository.names import is_plan
 from holdfast.runtime.commands.maintenance import maintenance
 from holdfast.runtime.query.causes import StartFailed
 from holdfast.runtime.recovery.memory import may_return
@@ -357,6 +358,9 @@ class SimulatedRun:
         alone = owner and not checkers.anybody_astray
         self._scene.checkers.require(not (isinstance(failure, Fenced) and alone), "a run was fenced by nobody")
         strange = self._scene.outsider.incidents or self._scene.table.is_touched or self._scene.own is not None
+        strange = strange or any(is_plan(key) for key in self._scene.disk.originals)
+        # One that was read wrong twice is refused like a damaged one. The next start reads it right.
+        strange = strange or (failure is not None and "do not match its checksum" in failure.message)
         refused = isinstance(failure, Conflict) and not strange
         self._scene.checkers.require(not refused, f"a run is refused, and nothing has happened outside: {failure!r}")
         self._inbox.put(lambda: None)

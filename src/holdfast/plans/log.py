@@ -96,17 +96,21 @@ class PlanLog:
         return found
 
     def _found(self, key: str) -> Plan | Corrupt | None:
-        """Read twice before it is called damaged: bytes that came wrong may lie right. None when it is not there."""
-        try:
+        """Read a few times before it is called damaged: bytes that came wrong may lie right. None when it is not
+        there."""
+        for tries_left in reversed(range(_TRIES)):
             try:
                 plan = decode_plan(key, self._store.get(key))
-            except Corrupt:
-                plan = decode_plan(key, self._store.get(key))
-        except ObjectNotFound:
-            return None
-        except Corrupt as error:
-            return error
-        return plan if plan.batch_id == batch_of(key) else Corrupt(f"the plan {key} is of batch {plan.batch_id}")
+            except ObjectNotFound:
+                return None
+            except Corrupt as error:
+                if not tries_left:
+                    return error
+            else:
+                return (
+                    plan if plan.batch_id == batch_of(key) else Corrupt(f"the plan {key} is of batch {plan.batch_id}")
+                )
+        raise AssertionError("the last try returns")
 
 
 @dataclass(frozen=True)
