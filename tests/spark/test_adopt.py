@@ -6,7 +6,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 import holdfast
 from holdfast.cli.main import main
-from holdfast.errors import Conflict, Corrupt
+from holdfast.errors import Conflict, Corrupt, HomeReplaced
 from holdfast.identifiers import JobName
 from holdfast.runtime.commands import adopting
 from holdfast.runtime.commands.copying import JobHome
@@ -296,6 +296,21 @@ def test_a_query_that_runs_meanwhile_leaves_no_checkpoint(lines: Lines) -> None:
 
     with pytest.raises(Conflict, match="a query runs there, offsets/3 has changed meanwhile"):
         adopting.adopt(original, target, Meanwhile)
+    assert target.state().completed == {}
+
+
+def test_a_home_that_is_emptied_meanwhile_has_no_checkpoint_of_it(lines: Lines, tmp_path: Path) -> None:
+    original = adopting.examine(work_directory(lines.original), work_directory(lines.root))
+    target = JobHome(JobName("lines"), lines.home, open_store(lines.home).scoped("lines"))
+
+    @contextmanager
+    def emptied(total: int) -> Iterator[Any]:
+        yield lambda count: None
+        for folder in ("blobs", "packs"):
+            shutil.rmtree(tmp_path / "home" / "lines" / folder, ignore_errors=True)
+
+    with pytest.raises(HomeReplaced, match="were uploaded and are missing"):
+        adopting.adopt(original, target, emptied)
     assert target.state().completed == {}
 
 

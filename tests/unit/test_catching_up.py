@@ -14,8 +14,10 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.plans.query_id import query_id
 from holdfast.plans.replay import How, Repeat
 from holdfast.plans.spark_logs import put_in_place
+from holdfast.repository.lines import line_folder, plan_key
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.plans.catching_up import CatchingUp
+from holdfast.runtime.recovery.recovery import Resumed
 from tests.unit.job_histories import History
 from tests.unit.test_keeping_plans import OFFSETS, Kept
 from tests.unit.test_plans import Folder
@@ -182,6 +184,22 @@ def test_plans_that_vanish_between_the_comparison_and_the_repetition_are_missed(
     query = IdempotentWriter(stateful=True, newest=3)
     with pytest.raises(Conflict, match="the home has no plan of batch 2; the table may have that batch"):
         catching_up(kept, query, "refuse").catch_up(cast(Any, directory))
+    assert query.ran == []
+
+
+def test_plans_that_vanish_are_missed_though_the_writer_cannot_be_asked(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "require")
+    kept.keep(0)
+    kept.keep(1)
+    directory = Directory(tmp_path / "restored")
+    query = IdempotentWriter(stateful=True)
+    query.own_writer = lambda directory, *, new_line=False: Taken("the function", None, known=False)  # type: ignore[method-assign]
+    starting = catching_up(kept, query, "refuse")
+    point = Resumed(barrier=None, durable=None, directory=cast(Any, directory))
+    assert starting.require_no_skips(point, lambda batch: False) is not None
+    kept.history.store.delete(plan_key(line_folder(kept.history.state()), BatchId(1)))
+    with pytest.raises(Conflict, match="the home has no plan of batch 1; the function may have that batch"):
+        starting.catch_up(cast(Any, directory))
     assert query.ran == []
 
 

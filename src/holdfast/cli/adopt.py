@@ -45,7 +45,10 @@ Sink = Annotated[
 Watch = Annotated[
     float,
     typer.Option(
-        "--watch", metavar="SECONDS", min=0, help="How long to look whether a query still runs there. Its interval."
+        "--watch",
+        metavar="SECONDS",
+        min=0,
+        help="Watch this long for new batches, in case the query still runs: at least its trigger interval.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be adopted; write nothing.")]
@@ -200,7 +203,7 @@ def _print(document: AdoptDocument) -> None:
     console.print(table)
     console.print("")
     if document.checkpoint is None:
-        console.print(f"would become checkpoint 1 of job {document.job!r}; nothing was written", soft_wrap=True)
+        console.print(f"would become a checkpoint of job {document.job!r}; nothing was written", soft_wrap=True)
         return
     console.print(f"checkpoint {document.checkpoint} of job {document.job!r} holds it, every byte", soft_wrap=True)
     console.print(

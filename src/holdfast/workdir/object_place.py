@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ from holdfast.checkpoint.layout import WorkFile
 from holdfast.errors import ObjectNotFound
 from holdfast.identifiers import Ticket
 from holdfast.storage.below import plain_parts
-from holdfast.storage.interface import ObjectStore, StoredObject
+from holdfast.storage.interface import StoredObject
 from holdfast.storage.urls import open_store
 from holdfast.workdir.interface import Building, DirectoryAbilities
 from holdfast.workdir.planned_file import opening, require_same
@@ -27,18 +27,17 @@ class ObjectDirectory:
     abilities = _ABILITIES
     mounted_at = None
 
-    def __init__(self, url: str, folder: str = "", open_at: Callable[[str], ObjectStore] = open_store) -> None:
+    def __init__(self, url: str, folder: str = "") -> None:
         """`folder` is the part below `url`."""
         self._url = url
         self._folder = folder
-        self._open = open_at
-        self._store = open_at(url)
+        self._store = open_store(url)
 
     def __repr__(self) -> str:
         return f"ObjectDirectory({self.location!r})"
 
-    def __reduce__(self) -> tuple[type[ObjectDirectory], tuple[str, str, Callable[[str], ObjectStore]]]:
-        return ObjectDirectory, (self._url, self._folder, self._open)
+    def __reduce__(self) -> tuple[type[ObjectDirectory], tuple[str, str]]:
+        return ObjectDirectory, (self._url, self._folder)
 
     @property
     def location(self) -> str:
@@ -54,7 +53,7 @@ class ObjectDirectory:
         return self.location
 
     def at(self, folder: str) -> ObjectDirectory:
-        return ObjectDirectory(self._url, self._key(folder), self._open)
+        return ObjectDirectory(self._url, self._key(folder))
 
     def within(self, seconds: float) -> ObjectDirectory:
         """The store has timeouts of its own."""

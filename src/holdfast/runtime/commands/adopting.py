@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from holdfast.checkpoint.layout import SnapshotPlan
 from holdfast.checkpoint.manifest import FORMAT, Manifest, ManifestShard, digest_of, encode_manifest, manifest_key
 from holdfast.checkpoint.query_facts import QueryFacts, described
-from holdfast.errors import Conflict, Corrupt, InvalidSettings, NotFound
+from holdfast.errors import Conflict, Corrupt, HomeReplaced, InvalidSettings, NotFound
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.plans.query_id import query_id
+from holdfast.repository.absence import missing
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import Adopted, CheckpointCompleted, CheckpointStarted, Stamp
 from holdfast.repository.journal import Journal
@@ -117,10 +118,14 @@ def require_at_rest(original: Original) -> None:
     with storage_errors(f"read {original.directory.location}"):
         changed = sorted(entries_of(original.directory) ^ original.logs)
     if changed:
-        raise Conflict(
-            f"could not adopt {original.directory.location}: a query runs there, {changed[-1]} has changed meanwhile",
-            hint="stop that query, wait until its process is gone, and try again",
-        )
+        raise _runs(original, f"{changed[-1]} has changed meanwhile")
+
+
+def _runs(original: Original, seen: str) -> Conflict:
+    return Conflict(
+        f"could not adopt {original.directory.location}: a query runs there, {seen}",
+        hint="stop that query, wait until its process is gone, and try again",
+    )
 
 
 def require_possible(original: Original, target: JobHome, state: JobState) -> None:
@@ -183,10 +188,7 @@ def _copied(original: Original, blobs: Blobs, advance: Progress) -> tuple[ShardC
         try:
             copies += copy_shards(original.directory, (shard,), blobs, lambda: False)
         except ShardDeclined as error:
-            raise Conflict(
-                f"could not adopt {original.directory.location}: a query runs there: {error}",
-                hint="stop that query, wait until its process is gone, and try again",
-            ) from error
+            raise _runs(original, str(error)) from error
         advance(sum(file.size for file in shard.files))
     return tuple(copies)
 
@@ -208,7 +210,9 @@ def _complete(
         spark=described(original.facts),
     )
     data = encode_manifest(manifest)
-    target.store.upload(manifest_key(digest_of(data)), [data])
+    key = manifest_key(digest_of(data))
+    target.store.upload(key, [data])
+    _require_uploaded(target, {key, *(file.key for file in manifest.files())})
     journal.append(
         lambda stamp: CheckpointCompleted(
             **stamp,
@@ -229,3 +233,13 @@ def _complete(
             adopted=Adopted(original.directory.location, original.query, original.planned),
         )
     )
+
+
+def _require_uploaded(target: JobHome, keys: set[str]) -> None:
+    """The home may have been emptied, or swapped for another one, since an upload was answered."""
+    if gone := missing(target.store, sorted(keys)):
+        raise HomeReplaced(
+            f"could not complete the checkpoint of {target}: {len(gone)} objects of it were uploaded and are missing "
+            f"from the home, for example {min(gone)}",
+            hint="bring the right home back, or mount it again; then adopt again",
+        )
