@@ -7,7 +7,7 @@ STAMP := .venv/.holdfast-ready
 # Some machines forbid it; then each of some hundred short processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo docs unit test long lint bench simulate torture doctor-real compat recording clean
+.PHONY: setup demo kafka-example docs unit test long lint bench simulate torture doctor-real compat recording screenshots clean
 
 setup: $(STAMP)
 
@@ -17,6 +17,10 @@ $(STAMP): requirements.lock pyproject.toml scripts/setup hatch_build.py $(wildca
 
 demo: setup
 	.venv/bin/holdfast demo
+
+# A broker, a producer, and a job that falls behind and catches up. Maven fetches broker and connector.
+kafka-example: setup
+	$(PYTHON) scripts/kafka_example.py
 
 # No Spark, no server: while you write.
 unit: setup
@@ -45,11 +49,12 @@ simulate: setup
 	$(PYTHON) -m tests.simulation.simulate --seeds $(SEEDS)
 
 torture: setup
-	HOLDFAST_OUTAGE=120 HOLDFAST_SLOW=2 $(PYTHON) -m pytest -o timeout=1800 tests/end_to_end/test_store_in_trouble.py tests/end_to_end/test_alarms_reach_people.py
+	HOLDFAST_OUTAGE=120 HOLDFAST_SLOW=2 $(PYTHON) -m pytest -o timeout=1800 tests/end_to_end/test_store_in_trouble.py tests/end_to_end/test_alarms_reach_people.py tests/end_to_end/test_kafka_offsets.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_operators.py tests/end_to_end/test_sources.py tests/end_to_end/test_survives_kills.py tests/end_to_end/test_crash_points.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_corruption.py tests/spark/test_corruption.py tests/spark/test_snapshot.py tests/simulation/test_planted_bugs.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_following_logs.py tests/stores/test_hdfs_work.py tests/cluster
 	HOLDFAST_KILLS=15 $(PYTHON) -m pytest tests/end_to_end/test_own_writer_kills.py tests/end_to_end/test_own_tables_go_back.py tests/end_to_end/test_adopted_queries.py
+	$(PYTHON) -m tests.kills --minutes 60
 	$(PYTHON) -m tests.endurance --checkpoints 1000
 	HOLDFAST_RESTARTS=30 HOLDFAST_RESTART_PARTITIONS=200 $(PYTHON) -m pytest tests/spark/test_restarts_in_a_row.py
 
@@ -67,6 +72,10 @@ compat: setup
 # docs/what-you-see.md: a start, a kill, an outage and a stop as they stand on a terminal.
 recording: setup
 	$(PYTHON) scripts/record_what_you_see.py
+
+# docs/images: every page of the dashboard in a real Chromium.
+screenshots: setup
+	$(PYTHON) -m scripts.screenshots
 
 # The documentation site in site/, with search; it fetches nothing. A link that leads nowhere ends the build.
 docs: setup

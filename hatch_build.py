@@ -1,8 +1,9 @@
 """Compiles what runs in Spark's JVM when the package is built: src/jvm → src/holdfast/spark/jvm/holdfast.jar.
 
-Spark moved the class that ours extends to another package in 4.1, so there are two of ours, out of one source. They are
+Spark moved what ours extend to another package in 4.1, so there are two of each of ours, out of one source. They are
 compiled against outlines of what they need of Spark and Hadoop (src/jvm/stubs): building takes a JDK and nothing else.
-Without a JDK the package is built without the jar, and plans are not kept: docs/queries.md.
+Without a JDK the package is built without the jar: plans are not kept (docs/queries.md), and no query runs in a work
+directory on S3 (docs/cluster.md).
 """
 
 import os
@@ -19,6 +20,7 @@ ROOT = Path(__file__).parent
 JAR = ROOT / "src/holdfast/spark/jvm/holdfast.jar"
 SINCE_4_1 = "org.apache.spark.sql.execution.streaming.checkpointing"
 BEFORE = "org.apache.spark.sql.execution.streaming"
+OURS = ("HeldPlans", "ObjectWrites")
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -45,8 +47,9 @@ def compiled(compiler: str, folder: Path) -> Path:
     for package, suffix in ((SINCE_4_1, ""), (BEFORE, "Before41")):
         sources = folder / f"sources{suffix}"
         for source in (ROOT / "src/jvm").rglob("*.java"):
-            text = source.read_text().replace(SINCE_4_1, package).replace("HeldPlans", f"HeldPlans{suffix}")
-            name = source.name.replace("HeldPlans", f"HeldPlans{suffix}")
+            text, name = source.read_text().replace(SINCE_4_1, package), source.name
+            for ours in OURS:
+                text, name = text.replace(ours, f"{ours}{suffix}"), name.replace(ours, f"{ours}{suffix}")
             target = sources / source.parent.relative_to(ROOT / "src/jvm") / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)

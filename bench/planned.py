@@ -41,7 +41,7 @@ class Lived(msgspec.Struct, frozen=True):
     plans: bool
     batch_seconds: tuple[float, ...]
     requests: int
-    """To the S3 server, during these batches."""
+    """To the S3 server, during these batches; also those that find nothing."""
     others: float
     """Cores that other processes kept busy meanwhile."""
 
@@ -112,10 +112,10 @@ class _Bench:
             plans="require" if plans else "off",
         )
         wait_for(self._load.warm_up, lambda: running.query)
-        begun, before = processor.now(), len(self._proxy.done)
+        begun, before = processor.now(), len(self._proxy.seen)
         last = self._load.warm_up + self._load.batches
         query = wait_for(last, lambda: running.query)
-        ended, after = processor.now(), len(self._proxy.done)
+        ended, after = processor.now(), len(self._proxy.seen)
         seconds = batch_seconds(query, self._load)
         running.stop(timeout="60s")
         return Lived(home, plans, seconds, after - before, processor.others_between(begun, ended))

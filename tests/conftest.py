@@ -1,5 +1,6 @@
 """Rules for every test."""
 
+import gc
 import os
 import tempfile
 import uuid
@@ -74,6 +75,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first. The process of a Spark session makes the archive of classes meanwhile."""
     order = {"stores": 0, "spark": 1, "simulation": 2, "end_to_end": 3, "cluster": 4, "trust": 5, "doctor": 6}
     items.sort(key=lambda item: order.get(item.path.parent.name, len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """All that was collected lives to the end: whoever collects garbage, after each module at least, passes over it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ LAST = "metadata"
 class Stored:
     data: bytes
     etag: str
+    at: float
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Bucket:
             if if_absent and key in self.objects:
                 raise FileExistsError(errno.EEXIST, "412 Precondition Failed", f"flat://{self.name}/{key}")
             self.written += 1
-            self.objects[key] = Stored(data, hashlib.md5(data + str(self.written).encode()).hexdigest())
+            self.objects[key] = Stored(data, hashlib.md5(data + str(self.written).encode()).hexdigest(), time.time())
             return self.objects[key]
 
     def get(self, key: str, etag: str | None = None) -> Stored:
@@ -99,6 +101,10 @@ class FlatDirectory:
         return f"flat://{self._bucket.name}/{self._prefix}".rstrip("/")
 
     @property
+    def url(self) -> str:
+        return self.location
+
+    @property
     def spark_root(self) -> str:
         return self.location
 
@@ -123,6 +129,12 @@ class FlatDirectory:
     def stat(self, path: str) -> WorkFile:
         found = self._bucket.get(self._key(path))
         return WorkFile(path, len(found.data), found.etag)
+
+    def changed_at(self, path: str = "") -> float:
+        names = [path] if self._key(path) in self._bucket.objects else [file.path for file in self.scan(path)]
+        if not names:
+            raise FileNotFoundError(errno.ENOENT, "404 Not Found", path)
+        return max(self._bucket.get(self._key(name)).at for name in names)
 
     def scan(self, folder: str = "", skip: str | None = None) -> Iterator[WorkFile]:
         for name in self._below(folder):
@@ -186,9 +198,10 @@ class FlatDirectory:
             to.write_atomic(name, self.read(name))
         self.remove_tree()
 
-    def remove_tree(self) -> None:
+    def remove_tree(self) -> str | None:
         for name in self._below(""):
             self.remove(name)
+        return None
 
     def remove_if_empty(self) -> None:
         pass

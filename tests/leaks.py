@@ -5,6 +5,7 @@ comes into being while such a fixture is set up, the JVMs that many tests use, a
 """
 
 import contextlib
+import functools
 import gc
 import multiprocessing.forkserver
 import multiprocessing.resource_tracker
@@ -85,14 +86,31 @@ def _origin(thread: threading.Thread) -> str:
 
 def _sockets() -> dict[str, str]:
     """Those of Python but for PySpark's, which stays connected. Clients in Rust have pools of their own."""
+    open_ones = set(_open_sockets())
+    if not open_ones:  # to look at every object takes as long as many a module
+        return {}
     found, others = {}, set()
     for thing in gc.get_objects():
-        with contextlib.suppress(Exception):
-            if isinstance(thing, socket.socket) and thing.fileno() >= 0:
-                found[id(thing)] = thing
-            elif type(thing).__module__.startswith(("py4j", "pyspark")):
+        kind = type(thing)
+        if issubclass(kind, socket.socket):
+            found[id(thing)] = thing
+        elif _is_of_pyspark(kind):
+            with contextlib.suppress(Exception):
                 others |= {id(getattr(thing, name, None)) for name in ("socket", "server_socket", "request")}
-    return {f"socket {number}": repr(thing) for number, thing in found.items() if number not in others}
+    return {f"socket {n}": repr(thing) for n, thing in found.items() if n not in others and thing.fileno() in open_ones}
+
+
+@functools.cache
+def _is_of_pyspark(kind: type) -> bool:
+    return str(kind.__module__).startswith(("py4j", "pyspark"))
+
+
+def _open_sockets() -> Iterator[int]:
+    """The descriptors."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                yield int(name)
 
 
 def _temporaries() -> dict[str, str]:

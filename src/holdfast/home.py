@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, overload
 
 from holdfast.cli.choosing import named_savepoint, no_such_checkpoint
 from holdfast.cli.health import judged
-from holdfast.cli.observing import examine, job_names, job_store
+from holdfast.cli.observing import examine, job_store
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import job_name
+from holdfast.repository.jobs import job_names
 from holdfast.repository.views import (
     CheckpointDetail,
     JobView,

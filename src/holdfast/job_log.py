@@ -44,10 +44,15 @@ _PROGRESS = [0]
 
 
 def begin_step(what: str) -> None:
-    """Set the current step of a start. An error that ends the process during the start names it."""
+    """Set the current step of a start, and say so. An error that ends the process during the start names it."""
+    enter_step(what)
+    log.info("%s", what)
+
+
+def enter_step(what: str) -> None:
+    """Set it without a line: another line says what has just been done. Named only if it takes long."""
     _STEP[0] = what
     report_progress()
-    log.info("%s", what)
 
 
 def current_step() -> str:

@@ -58,4 +58,5 @@ class Options(TypedDict, total=False):
     metrics_port: int | None
     metrics_address: str
     alive_url: str | None
+    traces_url: str | None
     alarms: Sequence[Receiver | str]

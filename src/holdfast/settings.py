@@ -140,6 +140,9 @@ class RunSettings:
     """The address to serve metrics at; "0.0.0.0" for every one of this host."""
     alive_url: str | None = None
     """A dead man's switch: this URL is called once a minute while the run makes progress and no alarm is critical."""
+    traces_url: str | None = None
+    """A collector of OpenTelemetry that takes OTLP over HTTP, such as `http://collector:4318`: each checkpoint is sent
+    to it as a trace."""
     spark_log: str | Path | None = None
     """A file for the output of Spark, when holdfast starts the JVM; None or "-": standard error of this process."""
 
@@ -164,8 +167,8 @@ class RunSettings:
         _require_group(self.commit_offsets_to)
         if self.metrics_port is not None:
             _require_count("metrics_port", self.metrics_port, 0)
-        if self.alive_url is not None and not _WEB_URL.match(str(self.alive_url)):
-            raise InvalidSettings.of("alive_url", self.alive_url, "must be an http:// or https:// URL")
+        for name in ("alive_url", "traces_url"):
+            _require_web_url(name, getattr(self, name))
 
     @property
     def interval_s(self) -> float:
@@ -292,6 +295,11 @@ CHOICES = {
 _SWITCHES = ("force", "new_life", "accept_older_home", "accept_sink", "accept_source")
 _GROUP_MOST = 255
 _TRIGGERS = {"processingTime": str, "availableNow": bool, "once": bool}
+
+
+def _require_web_url(name: str, value: str | None) -> None:
+    if value is not None and not _WEB_URL.match(str(value)):
+        raise InvalidSettings.of(name, value, "must be an http:// or https:// URL")
 
 
 def _require_count(name: str, value: object, least: int) -> None:

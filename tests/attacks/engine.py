@@ -82,6 +82,9 @@ class Engine:
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         return False
 
+    def batch_reports(self) -> None:
+        return None
+
     def describe(self) -> dict[str, str]:
         return {}
 
@@ -91,6 +94,12 @@ class Engine:
 
     def kafka_inputs(self) -> tuple[()]:
         return ()
+
+    def batches_read(self, since: object) -> tuple[()]:
+        return ()
+
+    def cores(self) -> None:
+        return None
 
     def skipped_input(self) -> tuple[()]:
         return ()
@@ -109,6 +118,9 @@ class Engine:
 
     def look_ahead(self, ahead: Ahead) -> None:
         pass
+
+    def commits_told(self) -> int | None:
+        return None
 
     def plans_refusal(self) -> str | None:
         return "this engine holds no plan back"

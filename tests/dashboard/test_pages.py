@@ -15,16 +15,22 @@ from typing import Any
 import pytest
 
 from holdfast.repository.entries import CheckpointCompleted
-from tests.dashboard.homes import HOSTILE, beat, dashboard, failing, lost, running
+from holdfast.storage.prices import PRICES, Prices
+from tests.dashboard.homes import HOSTILE, beat, dashboard, failing, lag_of, lost, running
 from tests.dashboard.owners import GUARD, TOKEN, owned
 from tests.dashboard.webdriver import Browser, browser
 from tests.stores.processes import installed, required
 from tests.unit.job_histories import History
 
+LAG = (1_100, 4, 100)
 AXE = "4.10.2"
 LIVE = "return document.getElementById('live').textContent === 'live'"
 VALUES = """return [...document.querySelectorAll(`figure[data-title="${arguments[0]}"] g`)]
   .map(g => g.dataset.failed === undefined ? Number(g.dataset.value) : null)"""
+MARKS = """return [...document.querySelectorAll(`[data-lane="${arguments[0]}"] g`)]
+  .map(g => Number(g.dataset[arguments[1]]))"""
+CELLS = """return [...document.querySelectorAll(`${arguments[0]} tbody tr`)]
+  .map(r => [...r.cells].map(c => c.dataset.sort))"""
 PATHS = (
     "/",
     "/jobs/orders",
@@ -66,7 +72,7 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def shown(driven: Browser, tmp_path: Path) -> Iterator[Open]:
     home = tmp_path / "home"
-    orders = running(home, "orders")
+    orders = running(home, "orders", lag=lag_of(LAG))
     failing(home)
     lost(home)
     with dashboard(home, GUARD) as url:
@@ -101,6 +107,128 @@ def test_the_charts_of_a_job_show_what_the_journal_says(shown: Open) -> None:
     assert page.run("return document.querySelector('.calendar .savepoint').textContent") == "before-upgrade"
 
 
+def test_the_timeline_shows_every_batch_and_every_checkpoint(shown: Open) -> None:
+    page = shown.page("/jobs/orders")
+    entries = shown.entries
+    spans = [span for entry in entries for span in entry.batches]
+    drawn = page.run(MARKS, "batches", "value")
+    assert drawn[:-1] == [span.ms for span in spans]
+    assert drawn[-1] == 500 + 403, "the newest is known from the heartbeat only"
+    assert page.run(MARKS, "checkpoints", "id") == [entry.id for entry in entries]
+    table = page.run(CELLS, "#batch-numbers")
+    assert [int(row[0]) for row in table] == [403, *(span.first for span in reversed(spans))]
+    assert [int(row[4]) for row in table[1:]] == [span.rows for span in reversed(spans)]
+    beat(shown.orders, 404)
+    page.wait_for("return document.querySelector('#batch-numbers tbody tr').dataset.batch === '404'")
+    page = shown.page("/jobs/payments")
+    failed = page.run("return [...document.querySelectorAll('[data-lane=checkpoints] .failed')].length")
+    assert failed == 6
+    titles = page.run("return [...document.querySelectorAll('[data-lane=checkpoints] title')].map(t => t.textContent)")
+    assert "failed: storage_unreachable: PUT blobs/aa: connection refused (10.2.0.9)" in titles[-1]
+
+
+def test_the_timeline_shows_deaths_and_restarts(shown: Open) -> None:
+    history = shown.orders
+    history.now = datetime.now(UTC)
+    history.restart()
+    history.run(interval_s=60.0)
+    history.complete(41, batch=410)
+    history.end()
+    history.run(interval_s=60.0)
+    beat(history, 411)
+    page = shown.page("/jobs/orders")
+    page.wait_for("return document.querySelectorAll('[data-turn]').length >= 6")
+    turns = page.run("return [...document.querySelectorAll('[data-turn]')].map(g => g.dataset.turn)")
+    assert turns == ["began", "died", "died", "began", "ended", "began"], "run, query, run; second; third"
+
+
+def test_every_chart_has_its_numbers_in_a_table(shown: Open) -> None:
+    page = shown.page("/jobs/orders?last=30")
+    entries = shown.entries[-30:]
+    heads = page.run("return [...document.querySelectorAll('#numbers thead th')].map(h => h.textContent)")
+    assert heads == ["checkpoint", "triggered", "failed", "plan", "copy", "journal", "new bytes", "size", "requests"]
+    rows = page.run(CELLS, "#numbers")
+    columns = list(zip(*reversed(rows), strict=True))
+    assert [int(value) for value in columns[0]] == [entry.id for entry in entries]
+    for title in ("new bytes", "size", "requests"):
+        assert [float(value) for value in columns[heads.index(title)]] == page.run(VALUES, title), title
+    phases = [sum(float(value) for value in row[3:6]) for row in reversed(rows)]
+    assert phases == page.run(VALUES, "duration by phase")
+    batches = list(reversed(page.run(CELLS, "#batch-numbers")))
+    assert [float(row[4]) for row in batches] == page.run(VALUES, "rows per batch")
+    assert [float(row[5]) for row in batches] == page.run(VALUES, "rows of state")
+    titles = page.run("return [...document.querySelectorAll('figure.chart')].map(f => f.dataset.title)")
+    assert sorted(titles) == sorted(["duration by phase", *heads[6:], "rows per batch", "rows of state"])
+
+
+def test_requests_are_shown_at_list_price(shown: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRICES, "file", Prices(put=0.005, get=0.0004, list=0.005))
+    page = shown.page("/jobs/orders")
+    made = [entry.requests for entry in shown.entries]
+    cost = [(each.put * 0.005 + each.get * 0.0004 + each.list * 0.005) / 1000 for each in made if each]
+    assert page.run(VALUES, "cost of requests") == pytest.approx(cost, rel=1e-9)
+
+
+def test_what_can_be_restored_is_a_calendar(shown: Open) -> None:
+    page = shown.page("/jobs/orders")
+    counts = page.run(
+        "return [...document.querySelectorAll('#calendar [data-hour]')].map(c => "
+        "[c.parentElement.dataset.day + ' ' + c.dataset.hour.padStart(2, '0'), Number(c.textContent)])"
+    )
+    counted: dict[str, int] = {}
+    for entry in shown.entries:
+        hour = f"{entry.at:%Y-%m-%d %H}"
+        counted[hour] = counted.get(hour, 0) + 1
+    assert dict(counts) == counted
+    newest_day = "document.querySelectorAll('#calendar tbody tr:first-child .hour')"
+    link = page.run(f"return [...{newest_day}].at(-1).getAttribute('href')")
+    assert link == "/jobs/orders/checkpoints/40", "the newest of the newest hour"
+    assert page.run("return document.querySelector('#calendar .savepoint').getAttribute('href')").endswith("/20")
+
+
+def test_a_checkpoint_says_whether_it_is_whole(shown: Open) -> None:
+    page = shown.page("/jobs/orders/checkpoints/39")
+    assert "No damage is known" in page.run("return document.querySelector('#verified').textContent")
+    commands = page.run("return [...document.querySelectorAll('pre')].map(p => p.textContent)")
+    assert f"holdfast verify --home file://{shown.home} --job orders --checkpoint 39" in commands
+    hosts = page.run("return [...document.querySelectorAll('#shards tbody tr')].map(r => r.cells[1].textContent)")
+    assert hosts == ["exec-3", "driver", "driver"]
+    shown.orders.damage(39)
+    page.wait_for("return document.querySelector('#verified').textContent.includes('another digest')")
+    commands = page.run("return [...document.querySelectorAll('pre')].map(p => p.textContent)")
+    assert not any(command.startswith("holdfast restore") for command in commands)
+
+
+def test_the_lag_is_shown_by_job_and_by_partition(shown: Open) -> None:
+    beat(shown.orders, 403, lag_of(LAG))
+    page = shown.page("/")
+    text = page.wait_for("return document.querySelector('tr[data-job=orders] [title^=in]')?.textContent")
+    assert text == "1,204 records · about 42.0s old ▼ shrinking"
+    assert page.run("return document.querySelector('tr[data-job=payments] [data-label=lag]').textContent") == "-"
+    beat(shown.orders, 403, lag_of(LAG))
+    page = shown.page("/jobs/orders")
+    page.wait_for("return document.querySelector('#lag')")
+    facts = page.run("return document.querySelector('#lag .facts').innerText.split(/\\n+/)")
+    assert facts[:4] == ["not processed", "1,204 records", "readers do not see", "1,806 records"]
+    assert "in about 1m 10s" in facts
+    drawn = "return [...document.querySelectorAll('#lag .waterfall tr')].map(r => [r.dataset.name, r.dataset.value])"
+    assert page.run(drawn) == [["orders[0]", "1100"], ["orders[2]", "100"], ["orders[1]", "4"]]
+    rows = page.run(CELLS, "#lag-partitions")
+    assert rows == [["orders[0]", "1100", "1650"], ["orders[2]", "100", "150"], ["orders[1]", "4", "6"]]
+
+
+def test_a_lag_that_grows_arrives_without_a_reload(shown: Open) -> None:
+    beat(shown.orders, 403, lag_of(LAG))
+    page = shown.page("/jobs/orders")
+    page.wait_for("return document.querySelector('#lag-numbers')")
+    page.run("document.querySelector('#lag-numbers').open = true")
+    beat(shown.orders, 403, lag_of((5_000, 4, 100), "growing", None))
+    page.wait_for("return document.querySelector('#lag').textContent.includes('never at this pace')")
+    assert "▲ growing" in page.run("return document.querySelector('#lag').textContent")
+    assert page.run("return document.querySelector('#lag tr').dataset.value") == "5000"
+    assert page.run("return document.querySelector('#lag-numbers').open"), "what was opened stays open"
+
+
 def test_failures_are_marked_on_every_chart(shown: Open) -> None:
     page = shown.page("/jobs/payments")
     for title in ("new bytes", "size", "duration by phase", "requests"):
@@ -113,10 +241,15 @@ def test_failures_are_marked_on_every_chart(shown: Open) -> None:
 def test_a_checkpoint_shows_its_phases_its_shards_and_how_to_restore_it(shown: Open) -> None:
     page = shown.page("/jobs/orders/checkpoints/40")
     phases = page.run("return [...document.querySelectorAll('.waterfall tr')].map(r => r.innerText.split(/\\s+/))")
+    assert page.run("return [...document.querySelectorAll('.waterfall tr')].map(r => r.dataset.value)") == [
+        "40",
+        "700",
+        "90",
+    ]
     assert phases == [["plan", "40ms"], ["copy", "700ms"], ["journal", "90ms"]]
-    shards = page.run("return [...document.querySelectorAll('#shards tbody tr')].map(r => r.cells[1].dataset.sort)")
+    shards = page.run("return [...document.querySelectorAll('#shards tbody tr')].map(r => r.cells[2].dataset.sort)")
     assert shards == ["800", "300", "20"]
-    command = page.run("return document.querySelector('pre').textContent")
+    command = page.run("return [...document.querySelectorAll('pre')].at(-1).textContent")
     assert command == f"holdfast restore --home file://{shown.home} --job orders --checkpoint 40 --to ./restored"
     page = shown.page("/jobs/payments/checkpoints/26")
     assert "connection refused (10.2.0.9)" in page.run("return document.querySelector('.finding').textContent")
@@ -131,6 +264,9 @@ def test_two_checkpoints_are_compared(shown: Open) -> None:
     first, last = shown.entries[0], shown.entries[-1]
     assert grown["size"] == last.bytes_total - first.bytes_total == 39 * 50_000
     assert grown["phase copy"] == last.phases[1].ms - first.phases[1].ms
+    by_operator = page.run(CELLS, "#operators")
+    assert by_operator == [["control", "90", "90", "0"], ["state/0", "701", "740", "39"]]
+    assert page.run(CELLS, "#shards") == [["state/0/17", "401", "440", "39"]]
 
 
 def test_a_pasted_trace_is_examined(shown: Open) -> None:

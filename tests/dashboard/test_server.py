@@ -12,13 +12,14 @@ import pytest
 
 from holdfast.cli.dashboard.command import examine, serving
 from holdfast.cli.dashboard.guard import Guard
-from holdfast.cli.dashboard.live import Live
+from holdfast.cli.dashboard.judging import judge
+from holdfast.cli.dashboard.live import LOOKED_AT_S, Live
 from holdfast.cli.dashboard.markup import Markup, tag
-from holdfast.cli.dashboard.server import Site
+from holdfast.cli.dashboard.server import DashboardServer, Site
 from holdfast.cli.home_reader import HomeReader
 from holdfast.cli.main import main
 from holdfast.errors import InvalidSettings
-from tests.dashboard.homes import dashboard, failing, running
+from tests.dashboard.homes import beat, dashboard, failing, lag_of, running
 from tests.patience import PATIENCE
 
 LOOPBACK = {"Host": "127.0.0.1:8080"}
@@ -51,6 +52,7 @@ def document(url: str) -> Any:
 def test_text_is_escaped_unless_it_is_markup() -> None:
     assert tag("p", "<b>", Markup("<i></i>"), title='"x"') == '<p title="&quot;x&quot;">&lt;b&gt;<i></i></p>'
     assert tag("input", required=True, hidden=False, data_x=None) == "<input required>"
+    assert tag("td", data_sort=0) == '<td data-sort="0"></td>', "0 is a value: rows are sorted by it"
 
 
 @pytest.mark.parametrize(
@@ -185,6 +187,35 @@ def test_a_round_costs_two_requests_per_job_and_one_for_the_home(tmp_path: Path)
     assert (after.list - before.list, after.get - before.get) == (11, 10)
 
 
+def test_pages_cost_the_home_nothing_however_many_are_open(tmp_path: Path) -> None:
+    """Only rounds read it, and their pace does not depend on readers. Comparing reads two manifests, once."""
+    running(tmp_path / "home", "orders", 3)
+    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    live = Live(reader, looked_at_s=3600)
+    live.start()
+    server = DashboardServer("127.0.0.1", 0, Site(live, Guard(frozenset()), None, examine))
+    server.start()
+    url = f"http://127.0.0.1:{server.port}"
+    try:
+        live.look_again(PATIENCE)
+        before = reader.meter.usage
+        streams = [asked(f"{url}/api/v1/stream") for _ in range(5)]
+        for _ in range(3):
+            for path in ("/", "/jobs/orders", "/jobs/orders/checkpoints/2", "/api/v1/jobs"):
+                assert status(url + path) == 200
+        after = reader.meter.usage
+        assert (after.get, after.list, after.put) == (before.get, before.list, before.put)
+        for _ in range(3):
+            assert status(f"{url}/jobs/orders/compare?a=1&b=3") == 200
+        assert (reader.meter.usage.get - after.get, reader.meter.usage.list - after.list) == (2, 0)
+    finally:
+        live.close()
+        for stream in streams:
+            stream.close()
+        server.close()
+    assert LOOKED_AT_S == 5.0, "docs/dashboard.md says how many requests that makes in a minute"
+
+
 def test_a_page_is_compressed_for_those_who_can_read_it(tmp_path: Path) -> None:
     running(tmp_path / "home", "orders", 30)
     able = {"Accept-Encoding": "gzip"}
@@ -255,3 +286,11 @@ def test_the_pages_are_served_until_the_end_of_the_block(tmp_path: Path) -> None
             pass
     with pytest.raises(OSError, match="refused"):
         asked(f"http://127.0.0.1:{port}/")
+
+
+def test_a_lag_that_changes_makes_a_page_look_different(tmp_path: Path) -> None:
+    orders = running(tmp_path / "home", "orders", 2, lag_of((10, 3)))
+    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    before = judge(reader.refresh().jobs["orders"]).fingerprint
+    beat(orders, 23, lag_of((10, 4)))
+    assert judge(reader.refresh().jobs["orders"]).fingerprint != before

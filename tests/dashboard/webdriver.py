@@ -2,8 +2,10 @@
 
 import base64
 import json
+import os
 import shutil
 import subprocess
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -47,7 +49,8 @@ class Browser:
         self.devtools("Emulation.setEmulatedMedia", {"features": features})
 
     def picture(self, path: Path) -> None:
-        path.write_bytes(base64.b64decode(self._get("screenshot")))
+        taken = self.devtools("Page.captureScreenshot", {"format": "webp", "quality": 70})
+        path.write_bytes(base64.b64decode(taken["data"]))
 
     def devtools(self, command: str, parameters: Any) -> Any:
         return self._post("goog/cdp/execute", {"cmd": command, "params": parameters})
@@ -61,18 +64,22 @@ class Browser:
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)["value"]
 
-    def _get(self, command: str) -> Any:
-        with urllib.request.urlopen(f"{self._base}/{command}", timeout=PATIENCE) as answer:
-            return json.load(answer)["value"]
-
 
 @contextmanager
 def browser(place: Path) -> Iterator[Browser]:
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("no Chromium here: apt-get install chromium chromium-driver")
+    # A short path: Chromium makes a socket there. It goes with what Chromium leaves behind.
+    with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as temporaries:
+        yield from _driven(place, temporaries)
+
+
+def _driven(place: Path, temporaries: str) -> Iterator[Browser]:
+    assert DRIVER is not None
     port = free_port()
+    environment = {**os.environ, "TMPDIR": temporaries}
     with (place / "chromedriver.log").open("wb") as log:
-        process = subprocess.Popen([DRIVER, f"--port={port}"], stdout=log, stderr=log)
+        process = subprocess.Popen([DRIVER, f"--port={port}"], stdout=log, stderr=log, env=environment)
     base = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(base)

@@ -39,12 +39,6 @@ def measured(
     return {int(width): said for width, said in json.loads(unescape(found[1])).items()}
 
 
-def photographed(page: str, width: int, height: int, scheme: Literal["dark", "light"], picture: Path) -> None:
-    file = picture.with_suffix(".html")
-    file.write_text(page, encoding="utf-8")
-    _run(picture.parent, scheme, f"--screenshot={picture}", f"--window-size={width},{height}", file.as_uri())
-
-
 def _run(place: Path, scheme: str, *arguments: str) -> str:
     assert BROWSER is not None
     command = [

@@ -11,7 +11,7 @@ from holdfast.doctor.diagnosis.flink_keys import for_version
 from holdfast.doctor.diagnosis.timeline import FOLLOWS_FROM
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.findings.known_bugs import bugs_of
-from holdfast.doctor.findings.rules import NEEDLES, RULES
+from holdfast.doctor.findings.rules import RULES
 from holdfast.doctor.matching.sightings import Sighting, merged, observe
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.finding import Finding
@@ -51,7 +51,7 @@ def test_every_finding_has_a_code_and_a_cause_that_always_applies() -> None:
         assert known.symptom
         assert known.causes, known.code
         assert all(rule.needles for rule in known.rules)
-    assert all(needle.strip() for needle in NEEDLES)
+    assert all(needle.strip() for rule in RULES for needle in rule.needles)
 
 
 def test_what_follows_from_what_has_no_circle_and_names_only_findings() -> None:

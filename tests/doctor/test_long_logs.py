@@ -2,10 +2,13 @@
 
 import itertools
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import overload
 
 from holdfast.doctor.findings.rules import RULES
+from holdfast.doctor.matching.grouping import EVENT_LINES
+from holdfast.doctor.matching.scanning import beyond_events
 from holdfast.doctor.matching.sightings import Sighting, bounded, observe
 from holdfast.doctor.matching.spans import Spans
 from holdfast.doctor.reading.blocks import Piece
@@ -104,3 +107,30 @@ def test_twice_the_logs_take_two_cores_twice_as_long(tmp_path: Path) -> None:
 
 def _bytes(piece: Piece) -> int:
     return (Path(piece.path).stat().st_size if piece.end is None else piece.end) - piece.start
+
+
+def test_lines_too_far_from_any_event_are_found_among_millions() -> None:
+    generator = random.Random(5)
+    for _ in range(30):
+        heads = sorted(generator.sample(range(60_000), generator.randrange(1, 300)))
+        told = sum(max(0, after - head - EVENT_LINES) for head, after in itertools.pairwise(heads))
+        assert beyond_events(heads, 0, len(heads) - 1) == told
+    looked_at = _Counted(range(0, 12_000_000, 3))
+    assert beyond_events(looked_at, 0, len(looked_at) - 1) == 0
+    assert looked_at.times < len(looked_at) / 50
+
+
+class _Counted(Sequence[int]):
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self.numbers, self.times = numbers, 0
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[int]: ...
+    def __getitem__(self, place: int | slice) -> int | Sequence[int]:
+        self.times += 1
+        return self.numbers[place]

@@ -213,3 +213,74 @@ def test_a_seed_pasted_without_times_and_loggers(name: str, tmp_path: Path) -> N
         }
     }
     assert codes[0] in same.get(SEEDS[name], {SEEDS[name]}), codes
+
+
+LOST = "Lost executor 3 on 10.1.97.7: Remote RPC client disassociated. Likely due to containers exceeding thresholds."
+AROUND = {
+    "no-time": f"ERROR TaskSchedulerImpl: {LOST}\n",
+    "bold": f"**ERROR TaskSchedulerImpl: {LOST}**\n",
+    "progress-bar": f"[Stage 1:=====>            (2 + 58) / 60]17/04/06 19:59:19 ERROR TaskSchedulerImpl: {LOST}\n",
+    "class-and-method": f"2024-09-25 02:35:29,383 ERROR TaskSchedulerImpl.logExecutorLoss - {LOST}\n",
+    "carbon": "TID: [-1] [] [2016-09-21 11:15:15,055] ERROR {org.apache.spark.scheduler.TaskSchedulerImpl} -  "
+    f"{LOST} {{org.apache.spark.scheduler.TaskSchedulerImpl}}\n",
+}
+
+
+@pytest.mark.parametrize("form", AROUND)
+def test_a_line_of_spark_whatever_is_around_it(form: str, tmp_path: Path) -> None:
+    assert [finding.code for finding in told(AROUND[form], tmp_path)] == ["executor-lost"]
+
+
+def test_the_advice_at_the_end_of_a_message_is_no_talk(tmp_path: Path) -> None:
+    message = "Cannot map checkpoint/savepoint state for operator 9dd6 to the new program. "
+    assert told(message + "If you want to skip it, you can set --allowNonRestoredState.\n", tmp_path)
+    assert told("I think " + message + "\n", tmp_path) == ()
+
+
+def test_what_was_suppressed_counts_where_nothing_else_was_thrown(tmp_path: Path) -> None:
+    trace = (
+        f"        Suppressed: {LINES[5].removeprefix('Caused by: ')}\n            at org.rocksdb.RocksDB.open(Native)\n"
+    )
+    assert [finding.code for finding in told(trace, tmp_path)] == ["state-unreadable"]
+
+
+def test_the_cause_of_a_test_framework_is_a_cause(tmp_path: Path) -> None:
+    line = "[info]   Cause: org.rocksdb.RocksDBException: Bad table magic number: expected 1, found 2 in /db/1.sst\n"
+    assert [finding.code for finding in told(line, tmp_path)] == ["state-unreadable"]
+
+
+GUIDE = {
+    "packet loss delays the messages of checkpoint completion": "connections between the workers",
+    "a JobManager CPU that is too small, so that acknowledging the checkpoint takes long": "paused",
+    "long-running savepoint cleanup blocks the threads": "deleted slowly",
+    "bottlenecks of the storage delay checkpoint completion": "checkpoint storage is slow",
+    "a large state and checkpoint acknowledgments of many tasks": "state is too large",
+    "old releases have known issues with checkpointing coordination": "known bugs",
+}
+
+
+@pytest.mark.parametrize("words", GUIDE)
+def test_a_guide_about_late_checkpoints_is_answered_with_its_topic_first(words: str, tmp_path: Path) -> None:
+    (finding,) = told(f"The cause is {words}.\n", tmp_path)
+    assert (finding.code, finding.severity, finding.confidence) == ("checkpoint-expired", "info", "possible")
+    assert GUIDE[words] in finding.cause
+
+
+def test_a_whole_guide_is_answered_in_the_order_of_its_causes(tmp_path: Path) -> None:
+    (finding,) = told("".join(f"Cause: {words}.\n\n" for words in reversed(GUIDE)), tmp_path)
+    causes = [finding.cause, *finding.other_causes]
+    assert [next(each for each in GUIDE.values() if each in cause) for cause in causes[:6]] == list(GUIDE.values())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "The coordinator discards an ongoing checkpoint when a task declines it.",
+        "A write belonging to a discarded checkpoint fails, and with it the task.",
+        "A workaround is to disable failTaskOnCheckpointError for the job.",
+    ],
+)
+def test_a_report_about_discarded_checkpoints_is_no_failure(words: str, tmp_path: Path) -> None:
+    (finding,) = told(words + "\n", tmp_path)
+    assert (finding.code, finding.severity) == ("discarded-checkpoint-failed-task", "info")
+    assert "execution.checkpointing.tolerable-failed-checkpoints: 3" in finding.fix

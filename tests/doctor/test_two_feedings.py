@@ -12,7 +12,7 @@ from holdfast.doctor.matching.engines import PLAIN, fast
 from holdfast.doctor.matching.examination import examine_here
 from tests.doctor.collection import CASES
 from tests.doctor.real import LOGS
-from tests.doctor.wild import HERE
+from tests.doctor.wild import HEAPS, HERE
 from tests.patience import PATIENCE
 
 MAGIC = (
@@ -29,7 +29,7 @@ raise SystemExit(code)
 """
 
 
-@pytest.mark.parametrize("folder", [CASES, LOGS, HERE / "first", HERE / "second"], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [CASES, LOGS, *(HERE / name for name in HEAPS)], ids=lambda folder: folder.name)
 def test_both_engines_give_the_same_report(folder: Path) -> None:
     for path in sorted(folder.iterdir()):
         plain, vectors = (examine_here([str(path)], RULES, engine) for engine in (PLAIN, fast()))

@@ -68,17 +68,22 @@ class Driver:
 
     def _next_line(self) -> str | None:
         try:
-            return self._lines.get(timeout=PATIENCE)
+            line = self._lines.get(timeout=PATIENCE)
         except queue.Empty:
             self.process.kill()
             if self._jvm:
                 self._jvm.discard(self._log)
             raise AssertionError(f"nothing from the driver for {PATIENCE:g} s: see {self._log}") from None
+        if line is None:  # for whoever asks again
+            self._lines.put(None)
+        return line
 
     def drain(self) -> None:
         """Forget what it has told so far."""
         while not self._lines.empty():
-            self._lines.get()
+            if self._lines.get() is None:
+                self._lines.put(None)
+                return
 
     def next_starting(self, beginning: str) -> str:
         for line in self.lines():
@@ -94,9 +99,11 @@ class Driver:
                     return
         raise AssertionError(f"the driver ended before {wanted!r}: see {self._log}")
 
-    def wait_for_steps(self, count: int) -> bool:
-        """True when that many steps were taken, False when the driver ended before."""
-        return any(n >= count for n, _ in enumerate(self.lines(), start=1))
+    def wait_for_steps(self, count: int) -> None:
+        for number, _ in enumerate(self.lines(), start=1):
+            if number == count:
+                return
+        raise AssertionError(f"the driver ended before it had taken {count} steps: see {self._log}")
 
     def kill(self) -> None:
         self.process.kill()

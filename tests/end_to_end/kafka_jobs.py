@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from holdfast.repository.journal import read_entries
+from holdfast.repository.ownership import read_heartbeat
+from holdfast.repository.self_report import SelfReport
 from holdfast.repository.state import JobState
 from holdfast.sources.positions import Partition, Positions, positions_in
 from holdfast.storage.urls import open_store
@@ -113,6 +115,11 @@ class Job:
 
     def state(self) -> JobState:
         return JobState.of(read_entries(open_store(self.home).scoped("records")))
+
+    def reported(self) -> SelfReport:
+        """With the newest heartbeat."""
+        beat = read_heartbeat(open_store(self.home).scoped("records"))
+        return beat.report if beat is not None and beat.report is not None else SelfReport()
 
     def newest_offsets(self) -> Positions:
         """Of the newest checkpoint; the job has stopped."""

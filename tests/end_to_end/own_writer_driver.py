@@ -1,23 +1,26 @@
 """A driver whose query has a writer of its own: numbers, without duplicates, into one of the sinks that people have.
 Or into holdfast's, which then shows every batch: the writers `ours` and `our_files`.
 
-python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files
-python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files plainly
-python -m tests.end_to_end.own_writer_driver ROOT WRITER read
+python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files|kafka [plainly] [finish]
+python -m tests.end_to_end.own_writer_driver ROOT WRITER read FILE
 
-The second is plain Spark, without holdfast. The last prints what readers of the sink see.
+`plainly` is plain Spark, without holdfast; `finish` reads what there is and ends. The last writes to FILE what readers
+of the sink see. The home is ROOT/home, or where HOLDFAST_OWN_HOME says; the topic is that of HOLDFAST_TOPIC.
+
+Input has each number twice where the query is stateful: without its state, rows would come twice.
 """
 
 import json
 import logging
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import holdfast
 from holdfast.sinks import Delta, Files
-from tests.end_to_end.connectors import DELTA_SETTINGS, SMALL_JVM, delta_jars, iceberg_jars
+from tests.end_to_end.connectors import DELTA_SETTINGS, SMALL_JVM, delta_jars, iceberg_jars, kafka_jars
 from tests.end_to_end.postgres import sql
 
 SCHEMA = "timestamp TIMESTAMP, value BIGINT"
@@ -33,19 +36,39 @@ def settings(root: Path, writer: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     }
+    common |= {"spark.jars": _listed(found)} if (found := jars(writer)) else {}
     if writer == "iceberg":
         catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "hadoop", ".warehouse": str(root / "out")}
         named = {f"spark.sql.catalog.local{key}": value for key, value in catalog.items()}
         extensions = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
-        return common | named | extensions | {"spark.jars": _listed(iceberg_jars())}
+        return common | named | extensions
     if writer in ("delta", "merge", "transaction"):
         quick = {"spark.databricks.delta.snapshotPartitions": "1"}
-        return common | DELTA_SETTINGS | quick | {"spark.jars": _listed(delta_jars())}
+        return common | DELTA_SETTINGS | quick
     return common
+
+
+def jars(writer: str) -> list[Path]:
+    if writer == "iceberg":
+        return iceberg_jars()
+    return delta_jars() if writer in ("delta", "merge", "transaction") else []
+
+
+def jars_of_all(writers: Iterable[str]) -> str:
+    """For a JVM that serves several of them, each with any source."""
+    return _listed([*dict.fromkeys(jar for writer in writers for jar in jars(writer)), *kafka_jars()])
 
 
 def _listed(jars: list[Path]) -> str:
     return ",".join(map(str, jars))
+
+
+def session(root: Path, writer: str) -> Any:
+    """The JVM may be one that has served others: it has the jars, and nothing else that this writer needs."""
+    from pyspark.sql import SparkSession
+
+    given = {key: value for key, value in settings(root, writer).items() if key != "spark.jars"}
+    return SparkSession.builder.master("local[2]").config(map=given).getOrCreate()
 
 
 def submit_arguments(root: Path, writer: str) -> str:
@@ -127,9 +150,7 @@ class Writers:
         return DeltaTable(self._out).transaction_version(APP)
 
     def read(self, writer: str) -> list[int]:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.builder.getOrCreate()
+        spark = session(self._root, writer)
         if writer == "our_files":
             rows = spark.read.parquet(self._out)
         elif writer == "iceberg":
@@ -139,35 +160,52 @@ class Writers:
         return sorted(row.value for row in rows.select("value").collect())
 
 
-def main(root: Path, writer: str, kind: str, source: str, *plainly: str) -> None:
-    writers = Writers(root)
+def _read(spark: Any, source: str, root: Path, files: int) -> Any:
+    reader = spark.readStream
+    if source == "rate":
+        return reader.format("rate").option("rowsPerSecond", 50).load()
+    if source == "files":
+        return reader.format("json").schema(SCHEMA).option("maxFilesPerTrigger", files).load(str(root / "in"))
+    topic, _, servers = os.environ["HOLDFAST_TOPIC"].partition("@")
+    reader = reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    return (
+        reader.option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("timestamp", "CAST(CAST(value AS STRING) AS LONG) AS value")
+    )
+
+
+def main(root: Path, writer: str, kind: str, source: str, *how: str) -> None:
+    writers, spark = Writers(root), session(root, writer)
 
     def numbers(spark: Any) -> Any:
-        reader = spark.readStream
-        if source == "rate":
-            rows = reader.format("rate").option("rowsPerSecond", 50).load()
-        else:
-            rows = reader.format("json").schema(SCHEMA).option("maxFilesPerTrigger", 2).load(str(root / "in"))
+        rows = _read(spark, source, root, files=50 if "finish" in how else 2)
         if kind == "stateful":
+            if source == "rate":
+                rows = rows.selectExpr("timestamp", "value div 2 AS value")
             rows = rows.withWatermark("timestamp", "10 seconds").dropDuplicatesWithinWatermark(["value"])
         built = getattr(writers, writer)(rows)
-        return built.trigger(processingTime="0 seconds") if hasattr(built, "trigger") else built
+        if not hasattr(built, "trigger"):
+            return built
+        return built.trigger(availableNow=True) if "finish" in how else built.trigger(processingTime="0 seconds")
 
-    if plainly:
-        from pyspark.sql import SparkSession
-
-        plain = numbers(SparkSession.builder.getOrCreate()).option("checkpointLocation", str(root / "checkpoints"))
+    if "plainly" in how:
+        plain = numbers(spark).option("checkpointLocation", str(root / "checkpoints"))
         plain.start().awaitTermination()
         return
+    options = writers.options_of(writer)
+    if "finish" in how and writer in ("ours", "our_files"):
+        options["trigger"] = "available-now"
     holdfast.run(
         numbers,
         job="numbers",
-        home=f"file://{root / 'home'}",
+        home=os.environ.get("HOLDFAST_OWN_HOME") or f"file://{root / 'home'}",
         work=root / "work",
         interval="3s",
         identity="the-only-one",
         plans="require",
-        **writers.options_of(writer),
+        spark=spark,
+        **options,
     )
 
 
@@ -176,6 +214,6 @@ if __name__ == "__main__":
     logging.getLogger("holdfast").setLevel(logging.INFO)
     place, *rest = sys.argv[1:]
     if rest[1] == "read":
-        sys.stdout.write(json.dumps(Writers(Path(place)).read(rest[0])) + "\n")
+        Path(rest[2]).write_text(json.dumps(Writers(Path(place)).read(rest[0])))
     else:
         main(Path(place), *rest)

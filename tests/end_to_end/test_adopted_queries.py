@@ -14,8 +14,8 @@ import pytest
 from holdfast.cli.main import main
 from tests.compat.environments import VERSIONS, interpreter_of
 from tests.end_to_end.connectors import DELTA_SPARK
+from tests.end_to_end.own_writer_story import Feed, Story, into_files
 from tests.end_to_end.postgres import postgres_server
-from tests.end_to_end.test_own_writer_kills import Story, writing_files
 from tests.torture import TORTURE
 
 SEED = int(os.environ.get("HOLDFAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
@@ -47,7 +47,7 @@ def _adopted(story: Story) -> None:
         return max((int(path.name) for path in original.glob("offsets/[0-9]*") if path.name.isdigit()), default=-1)
 
     chance = random.Random(SEED)
-    with writing_files(story.root / "in"):
+    with Feed(into_files(story.root / "in"), twice=story.kind == "stateful").running():
         plain = story.life("plainly")
         beyond = chance.randrange(3, 15)
         plain.wait_for(lambda: planned() >= beyond)

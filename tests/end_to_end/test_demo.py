@@ -18,24 +18,74 @@ from holdfast.cli.demo.narrating import Narrator
 from holdfast.cli.demo.places import make_places
 from holdfast.cli.demo.watching import BatchCommitted, LogLine
 from holdfast.errors import InvalidSettings
+from tests.dashboard.webdriver import Browser, browser
 
 DEMO = (sys.executable, "-m", "holdfast.cli", "demo")
 NINE = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 ROWS: list[Row] = [(NINE, "bergen", 3, 700), (NINE, "dublin", 1, 150)]
 
 
+RECORD = """
+window.seen = [];
+const look = () => {
+  const state = document.querySelector('tr[data-job=orders] .state')?.textContent;
+  const now = document.querySelector('.away') ? 'home away' : state;
+  if (now && window.seen.at(-1) !== now) window.seen.push(now);
+};
+new MutationObserver(look).observe(document.getElementById('main'), {childList: true, subtree: true});
+look();
+"""
+
+
 @pytest.mark.long
-def test_everything_holds(tmp_path: Path) -> None:
-    ran = subprocess.run([*DEMO, "--dir", str(tmp_path / "demo")], capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "Everything held." in ran.stdout
-    assert len(re.findall(r"^✓  ", ran.stdout, re.MULTILINE)) == len(ACTS)
-    assert "refused with exit code 5" in ran.stdout
-    assert "storage_unreachable" in ran.stdout
-    assert "holdfast checkpoints --home" in ran.stdout
-    assert "\x1b" not in ran.stdout, "no colours where there is no terminal"
-    assert ran.stderr == ""
+def test_everything_holds_and_the_page_shows_it(tmp_path: Path) -> None:
+    """One demo for both, since somebody has to look while it plays."""
+    said, troubles = tmp_path / "out", tmp_path / "err"
+    with said.open("wb") as out, troubles.open("wb") as err, browser(tmp_path) as driven:
+        demo = subprocess.Popen([*DEMO, "--dashboard", "--dir", str(tmp_path / "demo")], stdout=out, stderr=err)
+        try:
+            watch(driven, address(demo, troubles))
+            assert demo.wait() == 0, said.read_text()
+        finally:
+            demo.terminate()
+            demo.wait()
+    require_all_held(said.read_text())
+    assert re.fullmatch(r"the page is at \S+\n", troubles.read_text()), troubles.read_text()
     assert processes_of(tmp_path / "demo") == []
+
+
+def address(demo: "subprocess.Popen[bytes]", said: Path) -> str:
+    while (at := re.search(r"the page is at (http://[^ ]+/)", said.read_text())) is None:
+        assert demo.poll() is None, said.read_text()
+        time.sleep(0.05)
+    return at[1]
+
+
+def watch(driven: Browser, page: str) -> None:
+    """The kill, the outage and the recovery."""
+    driven.open(page)
+    driven.wait_for("return document.getElementById('live').textContent === 'live'")
+    driven.run(RECORD)
+    driven.wait_for("return seen.includes('home away') && seen.at(-1) === '● running'")
+    seen = driven.run("return seen")
+    assert seen[:5] == ["● running", "✕ not running", "● running", "home away", "● running"]
+    driven.open(f"{page}jobs/orders")
+    driven.wait_for("return document.querySelectorAll('[data-lane=checkpoints] .failed').length >= 2")
+    turns = driven.run("return [...document.querySelectorAll('[data-turn]')].map(g => g.dataset.turn)")
+    assert turns[:2] == ["died", "began"], "the acts that follow end runs, too"
+    assert driven.run("return document.querySelectorAll('[data-lane=batches] g').length") > 0
+    assert "storage_unreachable" in driven.run("return document.getElementById('checkpoints').textContent")
+
+
+def require_all_held(said: str) -> None:
+    assert "Everything held." in said
+    assert len(re.findall(r"^✓  ", said, re.MULTILINE)) == len(ACTS)
+    assert "refused with exit code 5" in said
+    assert "storage_unreachable" in said
+    assert "refused with exit code 2, table unchanged" in said
+    assert re.search(r"forced through: [1-9]\d* wrong rows +rolled back to checkpoint \d+, 0 wrong rows", said)
+    assert "holdfast checkpoints --home" in said
+    assert "\x1b" not in said, "no colours where there is no terminal"
 
 
 def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:

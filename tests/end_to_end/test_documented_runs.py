@@ -116,7 +116,7 @@ def arguments_of(command: Command, place: Path) -> list[str]:
             "(pipeline|orders).py": rf"{place}/\1.py --job orders",
             "URL": home,
             "(file:///var/lib|s3://bucket|hdfs://namenode:8020)/holdfast": home,
-            "--work (/mnt/shared/holdfast|hdfs://namenode:8020/work)": f"--work {place / 'work'}",
+            "--work (/mnt/shared/holdfast|hdfs://namenode:8020/work|s3a://bucket/work)": f"--work {place / 'work'}",
             "spark://master:7077": "local[2]",
             "delta:(/data|/mnt/shared)/orders": f"delta:{place / 'data' / 'orders'}",
         }

@@ -3,6 +3,8 @@
 One story, as each part needs the one before it; the job runs through all of it in one process.
 """
 
+import os
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.long
 SECRET = "pLanted-s3cret"
 USERS = {"alice": SECRET, "bob": "bobs-secret"}
 GROUP = "records-lag"
+OUTAGE_S = float(os.environ.get("HOLDFAST_OUTAGE", "2"))
 
 
 def reader(servers: str, user: str = "alice", password: str = SECRET) -> dict[str, str]:
@@ -62,20 +65,35 @@ def test_the_group_has_what_the_checkpoints_have(tmp_path: Path) -> None:
         message, hint = alarm_from(driver, "kafka_offsets_not_committed", "began")
         assert GROUP in message
         assert hint == Refused.HAS_MEMBERS.value
-        until(lambda: len(job.visible()) == 80)  # the job itself goes on
+        sent = runs_on_while_commits_fail(job, topic, member, 80)
         assert topic.committed(GROUP) != topic.ends()
         member.close()
         alarm_from(driver, "kafka_offsets_not_committed", "over")
         until(lambda: topic.committed(GROUP) == topic.ends())
 
-        topic.send(range(80, 100))
-        until(lambda: len(job.visible()) == 100)
+        topic.send(range(sent, sent + 20))
+        until(lambda: len(job.visible()) == sent + 20)
         job.stop(driver)
         assert topic.committed(GROUP) == job.newest_offsets() == topic.ends()
-        assert job.visible() == list(range(100))
+        assert job.visible() == list(range(sent + 20))
         require_no_secret(job)
 
         require_logins_are_named(broker)
+
+
+def runs_on_while_commits_fail(job: Job, topic: Topic, member: Consumer, sent: int) -> int:
+    """For as long as the outage lasts, every batch becomes visible. How many numbers there are now."""
+    ends = time.monotonic() + OUTAGE_S
+    while time.monotonic() < ends:
+        topic.send(range(sent, sent + 2))
+        sent += 2
+        until_visible(job, sent)
+        member.poll(0.1)  # it stays a member
+    return sent
+
+
+def until_visible(job: Job, count: int) -> None:
+    until(lambda: len(job.visible()) == count)
 
 
 def require_no_secret(job: Job) -> None:

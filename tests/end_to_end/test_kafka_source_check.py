@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.repository.entries import SkippedRecords
 from tests.end_to_end.connectors import KafkaBroker
 from tests.end_to_end.kafka_jobs import PARTS, Job, Topic, alarm_from, until
 
@@ -36,6 +37,10 @@ def test_a_job_whose_topic_is_not_what_it_was_is_refused_by_name(tmp_path: Path)
         message, _ = alarm_from(driver, "kafka_records_skipped", "began")
         assert message.count("10 records are gone") == 2
         until(lambda: job.visible() == [*range(40), *range(60, 80)])
+        lost = {SkippedRecords("numbers", part, 10) for part in range(PARTS)}
+        until(lambda: set(job.reported().kafka_skipped) == lost)
+        topic.send(range(80, 82))
+        until(lambda: {each for entry in job.state().completed.values() for each in entry.skipped} == lost)
         job.stop(driver)
 
         topic.delete()
@@ -51,7 +56,7 @@ def test_a_job_whose_topic_is_not_what_it_was_is_refused_by_name(tmp_path: Path)
             assert "are of the Kafka cluster" in elsewhere, elsewhere
 
         driver = job.start(accept_source=True)
-        until(lambda: job.visible() == [*range(40), *range(60, 80), *range(180, 200)])
+        until(lambda: job.visible() == [*range(40), *range(60, 82), *range(182, 200)])
         job.stop(driver)
     require_recorded(job)
 

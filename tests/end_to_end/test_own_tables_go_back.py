@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.own_writer_driver import submit_arguments
-from tests.end_to_end.test_own_writer_kills import python_for
+from tests.end_to_end.own_writer_story import python_for
 from tests.torture import TORTURE
 
 if TORTURE:

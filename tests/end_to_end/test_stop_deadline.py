@@ -84,11 +84,24 @@ def home_freezes(place: Place, pipeline: Pipeline) -> Driver:
     return driver
 
 
-def home_freezes_in_a_restore(place: Place, pipeline: Pipeline) -> Driver:
+def home_freezes_before_the_claim(place: Place, pipeline: Pipeline) -> Driver:
+    """While the files that describe the query are fetched to a temporary directory."""
+    run_and_lose_its_work(pipeline)
+    place.freeze(lambda seen: seen.method == "GET" and "/packs/" in seen.path)
+    driver = pipeline.start(stop_timeout=LIMIT, storage_deadline="10m")
+    assert place.held.wait(PATIENCE)
+    return driver
+
+
+def run_and_lose_its_work(pipeline: Pipeline) -> None:
     first = pipeline.start()
     first.wait_for("step publish.done", times=2)
     pipeline.stop(first)
     pipeline.wipe_work()
+
+
+def home_freezes_in_a_restore(place: Place, pipeline: Pipeline) -> Driver:
+    run_and_lose_its_work(pipeline)
     claimed = threading.Event()
 
     def is_of_the_restore(seen: Seen) -> bool:
@@ -152,6 +165,9 @@ CASES = {
     "copy": Case(hanging("checkpoint.planned:2"), OVERDUE, "copying to the home"),
     "start of the sink": Case(hanging("recovery.directory:1", limit="10m"), CLEAN, "stopped while it started"),
     "home frozen": Case(home_freezes, OVERDUE, "unfinished: ", on_a_server=True),
+    "home frozen before the claim": Case(
+        home_freezes_before_the_claim, OVERDUE, logged="unfinished: comparing the query", on_a_server=True
+    ),
     "home frozen in a restore": Case(
         home_freezes_in_a_restore, OVERDUE, logged="unfinished: restoring checkpoint", on_a_server=True
     ),
@@ -165,7 +181,7 @@ CASES = {
         signals=(signal.SIGTERM, signal.SIGINT),
     ),
 }
-LIKE_ANOTHER = ("journal", "copy", "start of the sink", "server gone", "stage")
+LIKE_ANOTHER = ("journal", "copy", "start of the sink", "home frozen before the claim", "server gone", "stage")
 
 
 @pytest.fixture(scope="module")

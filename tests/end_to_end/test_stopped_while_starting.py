@@ -31,9 +31,9 @@ def command(tmp_path: Path) -> list[str]:
 
 
 def stopped_at(
-    line: str, command: list[str], number: signal.Signals = signal.SIGTERM, jvm: WarmJvm | None = None
+    line: str, command: list[str], number: signal.Signals | None = signal.SIGTERM, jvm: WarmJvm | None = None
 ) -> tuple[int, str]:
-    """The exit code and all that was said, of a process that gets the signal when it says `line`."""
+    """The exit code and all that was said, of a process that gets the signal, if any, when it says `line`."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(jvm.environment() if jvm else {})}
     said = []
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
@@ -43,7 +43,7 @@ def stopped_at(
         try:
             for heard in process.stderr:
                 said.append(heard)
-                if line in heard:
+                if number is not None and line in heard:
                     process.send_signal(number)
         finally:
             killer.cancel()
@@ -62,6 +62,34 @@ def test_while_spark_starts_nothing_was_touched(command: list[str], tmp_path: Pa
     assert code == 0, said
     assert "Traceback" not in said
     assert "stopped before the query ran" in said
+    assert list(entries(tmp_path / "home")) == []
+
+
+_SLOW_SESSION = """
+import os, signal, sys, threading
+from pyspark.sql import SparkSession
+from holdfast.cli.main import main
+
+made = SparkSession.__init__
+
+def slowly(session, context, *given, **named):
+    threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    context._jvm.java.lang.Thread.sleep(5000)
+    made(session, context, *given, **named)
+
+SparkSession.__init__ = slowly
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_while_pyspark_waits_for_its_jvm_it_prints_nothing(command: list[str], tmp_path: Path) -> None:
+    """The handler of PySpark for SIGINT asks the JVM for something, in the middle of the answer to another question."""
+    python, _, _, *arguments = command
+    code, said = stopped_at("", [python, "-c", _SLOW_SESSION, *arguments], jvm=WARM_JVM, number=None)
+
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert [line for line in said.splitlines() if "stopped before the query ran" in line] == said.splitlines()[-1:]
     assert list(entries(tmp_path / "home")) == []
 
 

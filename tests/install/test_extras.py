@@ -214,6 +214,7 @@ def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tm
         ("stop",),
         ("rollback", "orders@1"),
         ("init", str(tmp_path / "new")),
+        ("--help",),
     )
     assert {command.name for command in every_command()} - {"run", "demo", "top", "checkpoint"} <= {
         command[0] for command in commands
@@ -268,3 +269,38 @@ def test_with_its_extra_a_store_is_asked(made: Made, extra: str, home: str) -> N
     installed = made(extra)
     ended = installed.run("holdfast", "jobs", "--home", home, AWS_CONFIG_FILE=aws_config(installed))
     assert ended.returncode == 6, ended.stderr
+
+
+TRACED = """
+from datetime import datetime, UTC
+from http.server import BaseHTTPRequestHandler, HTTPServer
+import threading
+from holdfast.coordination.history import CheckpointRecord
+from holdfast.coordination.lifecycle import Phase
+from holdfast.monitoring.traces import Traces
+
+class Collector(BaseHTTPRequestHandler):
+    def do_POST(self):
+        print(self.path, len(self.rfile.read(int(self.headers["Content-Length"]))) > 0, flush=True)
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_): pass
+
+server = HTTPServer(("127.0.0.1", 0), Collector)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+traces = Traces(f"http://127.0.0.1:{server.server_port}", "orders")
+phases = ((Phase.STARTING, 1.0),)
+record = CheckpointRecord(1, 1, "checkpoint", None, 3, 0.0, 1.0, phases, 1, 1, 1, 1, 1, 1, (), None)
+traces.checkpoint(record, datetime.now(UTC))
+traces.close(60)
+"""
+
+
+def test_with_its_extra_a_checkpoint_is_a_trace(made: Made) -> None:
+    sent = made("traces").run("python", "-c", TRACED)
+    assert sent.stdout == "/v1/traces True\n", sent.stderr
+
+
+def test_without_its_extra_traces_are_refused(made: Made) -> None:
+    refused = made().run("python", "-c", "from holdfast.monitoring.traces import Traces; Traces('http://x', 'orders')")
+    assert "pip install 'holdfast-spark[traces]'" in refused.stderr

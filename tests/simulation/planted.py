@@ -35,6 +35,7 @@ from holdfast.repository.entries import (
     Stamp,
 )
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
+from holdfast.repository.fresh_proof import FreshProof
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import plan_key
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
@@ -84,7 +85,6 @@ def defect(**emphasis: object) -> Callable[[Callable[[Patch], None]], Callable[[
 STALLING = {"stall": 0.02}
 FOLDING = {"stall": 0.02, "history_kept": 4, "interval": "500ms", "retained": 1}
 DAMAGING = {"flipped_rest": 0.05, "crash": 0.01}
-DYING = {"dying": 0.06}
 
 # --- the coordinator ---
 
@@ -210,12 +210,12 @@ def a_fenced_run_goes_on_behind_the_newer_one(patch: Patch) -> None:
 
 @defect(**FOLDING)
 def a_run_that_slept_does_not_prove_that_its_newest_entry_stands(patch: Patch) -> None:
-    patch.setattr(Journal, "_stands", lambda self, stored: True)
+    patch.setattr("holdfast.repository.journal.stands", lambda store, stored: True)
 
 
 @defect(**FOLDING)
 def what_a_fold_stands_for_is_deleted_in_descending_order(patch: Patch) -> None:
-    def clear(store: Any, upto: int, limit: int | None = None, guard: int | None = None) -> bool:
+    def clear(store: Any, upto: int, *_: object) -> bool:
         keys = [item.key for item in store.list("journal/") if chain.sequence_of(item.key) <= upto]
         for key in reversed(keys):
             store.delete(key)
@@ -260,8 +260,8 @@ def a_fold_forgets_the_retirements(patch: Patch) -> None:
 def an_entry_that_no_fold_stands_for_is_deleted(patch: Patch) -> None:
     original = folding.clear_folded
 
-    def clear(store: Any, upto: Any, limit: int | None = None, guard: Any = None) -> bool:
-        return original(store, upto + 1, limit, guard)
+    def clear(store: Any, upto: Any, *others: Any) -> bool:
+        return original(store, upto + 1, *others)
 
     patch.setattr(collecting, "clear_folded", clear)
 
@@ -322,7 +322,7 @@ def the_manifests_of_a_newer_run_are_taken_for_leftovers(patch: Patch) -> None:
         original(self)
 
     patch.setattr(Collector, "_sweep", sweep)
-    patch.setattr(Collector, "_owns_the_home", lambda self: True)  # which else stands in front of each deletion
+    patch.setattr(FreshProof, "renew", lambda self: None)  # which else stands in front of each deletion
 
 
 @defect()
@@ -399,7 +399,7 @@ def a_savepoint_name_is_given_twice(patch: Patch) -> None:
     patch.setattr(Checkpointing, "_require_free_name", lambda self, attempt: None)
 
 
-@defect(**DYING)
+@defect(dying=0.25, interval="500ms", slow=0.1, timeout="1s")
 def a_file_is_known_by_its_name_and_size_alone(patch: Patch) -> None:
     def digest_of_unchanged(self: Any, file: Any) -> Any:
         known = self._identity.get(file.path)
@@ -650,7 +650,12 @@ def a_home_that_knows_less_is_believed(patch: Patch) -> None:
 
 @defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="0s")
 def the_home_is_not_proved_before_a_deletion(patch: Patch) -> None:
-    patch.setattr(Collector, "_owns_the_home", lambda self: True)
+    patch.setattr(FreshProof, "renew", lambda self: None)
+
+
+@defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="0s", stall=0.02)
+def a_proof_from_before_a_stall_holds(patch: Patch) -> None:
+    patch.setattr("holdfast.repository.fresh_proof.HOLDS_S", 1e9)
 
 
 @defect(home_rolled_back=0.4, crash=0.01, stall=0.02, going_back=0.6)
@@ -725,7 +730,7 @@ def shown_batches_are_not_repeated(patch: Patch) -> None:
     patch.setattr(
         CatchingUp, "_read", lambda self, *given: original(self, *given) if self._query.sink is None else Standing(())
     )
-    patch.setattr(PlanKeeper, "_require_own", lambda self, plan, standing: None)
+    patch.setattr(PlanKeeper, "_require_own", lambda self, plan, standing, cancelled: None)
 
 
 def _shift_discarding(patch: Patch, by: int) -> None:

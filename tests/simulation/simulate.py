@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tests.clean_processes import FORKS
+from tests.simulation.operating import simulate
 from tests.simulation.outside import ENABLED, KINDS
-from tests.simulation.runs import simulate
 from tests.simulation.world import Violation, World
 
 _SHOWN = 120

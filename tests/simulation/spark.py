@@ -128,6 +128,9 @@ class SimulatedQuery:
     def batches_retained(self) -> int:
         return BATCHES_RETAINED
 
+    def batch_reports(self) -> None:
+        return None
+
     def describe(self) -> dict[str, str]:
         return {"spark": "simulated"}
 
@@ -143,6 +146,12 @@ class SimulatedQuery:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def batches_read(self, since: object) -> tuple[()]:
+        return ()
+
+    def cores(self) -> None:
+        return None
+
     def skipped_input(self) -> tuple[()]:
         return ()
 
@@ -155,7 +164,10 @@ class SimulatedQuery:
         offsets = (path.removeprefix("offsets/") for path in directory.files if path.startswith("offsets/"))
         found = newest_barrier(offsets)
         planned = NONE_YET if found is None else found
-        return Taken("the own table", self.own.newest, known=True, planned=planned)
+        return Taken("the own table", self.own.newest, known=True, earlier="reported", planned=planned)
+
+    def commits_told(self) -> int | None:
+        return None
 
     def plans_refusal(self) -> str | None:
         return None

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from tests.clean_processes import FORKS
+from tests.simulation.operating import simulate
 from tests.simulation.planted import DEFECTS
-from tests.simulation.runs import simulate
 from tests.simulation.world import Violation
 from tests.torture import TORTURE
 

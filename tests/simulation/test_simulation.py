@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from tests.simulation.operating import simulate
 from tests.simulation.outside import ENABLED, KINDS, Outside
-from tests.simulation.runs import simulate
 from tests.simulation.simulate import main, story, verdicts
 from tests.simulation.world import Violation
 

@@ -12,11 +12,14 @@ from holdfast.checkpoint.layout import FileTrouble, NotPlannable, ShardPlan, Sna
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
 from holdfast.errors import Corrupt, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch, Ticket
+from holdfast.identifiers import Sequence as EntryNumber
 from holdfast.repository.blobs import BeingDeleted, Blobs, SmallFile
 from holdfast.repository.entries import RunStarted
+from holdfast.runtime.work_marker import WorkMarker, remember_head, take_place
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, key_being_deleted
 from holdfast.storage.interface import ObjectStore
+from tests.flat_directory import Bucket, FlatDirectory
 from tests.simulation.checkers import Checkers
 from tests.simulation.world import Process, World
 
@@ -41,6 +44,15 @@ class Host:
     has_executors: bool = False
     """Other processes copy."""
     unreadable_until: float = 0.0
+    markers: FlatDirectory = field(default_factory=lambda: FlatDirectory(Bucket("host"), ""))
+    """Whose directories these are, and what their last run knew of the journal."""
+    life: str | None = None
+    """The lineage whose directories these are."""
+
+    def set_aside_all(self) -> None:
+        for name in self.directories:
+            self.directories[name] = {}
+        self.newest.clear()
 
     def write(self, directory: str, path: str, data: bytes) -> None:
         self.writes += 1
@@ -278,6 +290,15 @@ class SimulatedWorkplace:
         self._host = host
         self._checkers = checkers
         self._process = process
+        self._marker: WorkMarker | None = None
+
+    def taken_by(self, marker: WorkMarker, new_life: bool) -> SimulatedWorkplace:
+        """As a job's folder is taken: refused when it is of another life, which a new one sets aside."""
+        take_place(self._host.markers, marker, new_life=new_life)
+        if self._host.life not in (None, marker.lineage):
+            self._host.set_aside_all()
+        self._host.life, self._marker = marker.lineage, marker
+        return self
 
     def intact(self, run: RunStarted) -> SimulatedDirectory | None:
         prefix = f"{run.fencing_epoch}-"
@@ -320,8 +341,9 @@ class SimulatedWorkplace:
                 self._host.directories[name] = {}
                 self._host.newest.pop(name, None)
 
-    def remember(self, head: int) -> None:
-        pass
+    def remember(self, head: EntryNumber) -> None:
+        if self._marker is not None:
+            remember_head(self._host.markers.at(self._marker.job), self._marker, head)
 
     def _appear(self, epoch: FencingEpoch, files: dict[str, bytes]) -> SimulatedDirectory:
         """Whole or not at all."""

@@ -60,19 +60,19 @@ class Counts:
     def run_plainly(self) -> None:
         self._writer().option("checkpointLocation", str(self.original)).start().awaitTermination()
 
-    def run(self) -> None:
-        job = holdfast.start(
+    def run(self, job: str = "words", **options: Any) -> None:
+        holdfast.start(
             lambda spark: self._writer(),
-            job="words",
+            job=job,
             home=self.home,
             work=self.root / "work",
             spark=self._spark,
             interval="1h",
-        )
-        job.await_termination()
+            **options,
+        ).await_termination()
 
-    def adopt(self, *options: str) -> int:
-        return main(["adopt", str(self.original), "--home", self.home, "--job", "words", "--watch", "0", *options])
+    def adopt(self, job: str = "words") -> int:
+        return main(["adopt", str(self.original), "--home", self.home, "--job", job, "--watch", "0"])
 
     def expected(self) -> dict[str, int]:
         return dict(Counter(self._words))
@@ -116,6 +116,25 @@ def test_a_query_goes_on_with_its_state_and_repeats_the_batch_that_had_not_ended
     counts.written.clear()
     counts.run_plainly()
     assert [number for number, _ in counts.written] == [2, 3], "plain Spark still continues the original"
+
+
+def test_the_second_job_that_was_made_of_a_query_is_refused(
+    counts: Counts, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    counts.put("a")
+    counts.run_plainly()
+    assert counts.adopt() == 0
+    assert counts.adopt("again") == 0
+    assert "made of the same query in this home: words" in capsys.readouterr().out
+    counts.put("b")
+    counts.run()
+    counts.put("a")
+    entries = sorted((tmp_path / "home" / "again" / "journal").iterdir())
+    with pytest.raises(Conflict, match="job 'words' of this home was made of the same query and has gone on"):
+        counts.run("again")
+    assert sorted((tmp_path / "home" / "again" / "journal").iterdir()) == entries, "not even claimed"
+    counts.run()
+    assert counts.counted() == counts.expected()
 
 
 def test_a_query_that_goes_on_in_the_original_is_seen_at_the_first_start(counts: Counts) -> None:
@@ -248,7 +267,7 @@ def test_what_is_no_checkpoint_directory_or_one_of_holdfast_is_refused(
     lines.run()
     lines.original = tmp_path / "in"
     code, told = adopted(lines, capsys)
-    assert (code, "no checkpoint directory of Spark" in told["error"]["message"]) == (3, True)
+    assert (code, "not a checkpoint directory of Spark" in told["error"]["message"]) == (3, True)
     (lines.original,) = (path.parent for path in (tmp_path / "work" / "lines").glob("*/metadata"))
     code, told = adopted(lines, capsys)
     assert (code, "work directory of job 'lines'" in told["error"]["message"]) == (2, True)
@@ -258,8 +277,8 @@ def test_what_is_no_checkpoint_directory_or_one_of_holdfast_is_refused(
     ("location", "home", "why"),
     [
         ("wasb://container/checkpoints", "/homes", "holdfast does not know wasb://"),
-        ("checkpoints", "checkpoints/home", "lie in one another"),
-        ("/", "/homes", "lie in one another"),
+        ("checkpoints", "checkpoints/home", "contains the home"),
+        ("/", "/homes", "contains the home"),
     ],
 )
 def test_places_that_cannot_be_are_refused(

@@ -12,7 +12,10 @@ from pyspark.sql.streaming import DataStreamWriter
 import holdfast
 from holdfast.errors import Conflict, InvalidSettings
 from holdfast.identifiers import BatchId
+from holdfast.repository.journal import read_entries
+from holdfast.repository.lines import line_folder, plan_key
 from holdfast.repository.ownership import read_heartbeat, write_heartbeat
+from holdfast.repository.state import JobState
 from holdfast.spark.writer_position import newest_planned, taken_by
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
@@ -144,6 +147,36 @@ def test_a_file_sink_that_was_put_back_from_an_older_copy_is_refused_and_the_way
 
 
 @pytest.mark.timeout(300)
+def test_a_sink_that_says_its_position_and_was_put_back_is_refused_and_the_way_back_is_exact(
+    job: Job, tmp_path: Path
+) -> None:
+    job.out.mkdir()
+
+    def write(batch: DataFrame, number: int) -> None:
+        if rows := batch.collect():
+            (job.out / f"{number}.json").write_text("".join(f'{{"value": "{row.value}"}}\n' for row in rows))
+
+    def build(spark: SparkSession) -> DataStreamWriter:
+        return job.lines().writeStream.foreachBatch(write).trigger(availableNow=True)
+
+    def position() -> int | None:
+        return max((int(path.stem) for path in job.out.glob("*.json")), default=None)
+
+    for line in "ab":
+        job.put(line)
+        job.run(build, sink_position=position)
+    (job.out / "1.json").unlink()
+    job.put("c")
+    entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
+    with pytest.raises(Conflict, match=r"has batches up to 0, .*it had batch 1 when run") as refused:
+        job.run(build, sink_position=position)
+    assert "--from-checkpoint 1;" in (refused.value.hint or "")
+    assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
+    job.run(build, sink_position=position, from_checkpoint=1)
+    assert job.read() == ["a", "b", "c"]
+
+
+@pytest.mark.timeout(300)
 def test_a_home_that_lost_the_newest_plan_is_refused_by_what_the_last_heartbeat_told(job: Job, tmp_path: Path) -> None:
     def build(spark: SparkSession) -> DataStreamWriter:
         return job.lines().writeStream.foreachBatch(lambda batch, number: None).trigger(availableNow=True)
@@ -160,6 +193,24 @@ def test_a_home_that_lost_the_newest_plan_is_refused_by_what_the_last_heartbeat_
     entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
     with pytest.raises(Conflict, match="the home has no plan of batch 1, so Spark plans it again"):
         job.run(build, plans="require")
+    assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("batch", "why"), [(1, "could not read the plan"), (2, "the home has no plan of batch 1")])
+def test_a_plan_that_is_damaged_or_missing_is_refused_before_the_claim(
+    job: Job, tmp_path: Path, batch: int, why: str
+) -> None:
+    job.put("a")
+    job.run(plans="require")
+    store = LocalStore(tmp_path / "home").scoped("lines")
+    store.put(plan_key(line_folder(JobState.of(read_entries(store))), BatchId(batch)), b"{")
+    shutil.rmtree(tmp_path / "work")
+    job.put("b")
+    entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
+    with pytest.raises(Conflict, match=why) as refused:
+        job.run(plans="require")
+    assert "put the plan back from a copy of the home" in (refused.value.hint or "")
     assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
 
 

@@ -22,6 +22,10 @@ class S3Server:
     def home(self, path: str = "", endpoint: str | None = None) -> str:
         return f"s3://{BUCKET}/{path}?endpoint={endpoint or self.endpoint}&region=us-east-1"
 
+    def work(self, path: str, endpoint: str | None = None) -> str:
+        """As `home`, for Spark's checkpoint directories."""
+        return self.home(path, endpoint).replace("s3://", "s3a://", 1)
+
     @property
     def environment(self) -> dict[str, str]:
         return {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}

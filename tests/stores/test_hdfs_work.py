@@ -1,26 +1,28 @@
 """A work directory on a real HDFS: written by Spark with its own client; read, copied, restored and kept by holdfast
 with another one, as on a local disk, but for links."""
 
+import json
 import pickle
 import socket
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from holdfast.checkpoint.query_facts import QueryFacts
+from holdfast.cli.main import main
 from holdfast.errors import Conflict, Corrupt, InvalidSettings, StorageDenied, StorageUnreachable
-from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName, Sequence, Ticket
+from holdfast.identifiers import BatchId, FencingEpoch, JobName, Ticket
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import Process, RunStarted
 from holdfast.repository.journal import entry_key
 from holdfast.runtime import job_folder
+from holdfast.runtime.commands.leftovers import Kind
 from holdfast.runtime.job_folder import JobFolder, RunFolder, require_no_work_directory
-from holdfast.runtime.work_marker import WorkMarker
+from holdfast.runtime.work_marker import WorkMarker, take_place
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import StagedBatch
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
@@ -41,6 +43,8 @@ from tests.end_to_end.harness import Pipeline
 from tests.stores.cutting_proxy import Fate, cutting_proxy
 from tests.stores.hdfs_server import HdfsServer
 from tests.torture import TORTURE
+from tests.unit.job_histories import History
+from tests.unit.test_work_directories import run
 from tests.unit.work_files import EPOCH, MIB, manifest_of, new_store, shards_of
 
 MARKER = WorkMarker(job=JobName("orders"), home="file:///home", lineage="lineage")
@@ -48,6 +52,7 @@ LIVES = ["batch.begin:1"]
 """Each in the directory of the one before; the first, the third, … are followed by a wipe."""
 if TORTURE:
     LIVES = ["checkpoint.copied:2", "batch.ledger:2", "checkpoint.journal:2", "publish.begin:1"]
+HOUR_S = 3600.0
 FORMATS = list(STATE_FORMATS) if TORTURE else ["rocksdb-changelog"]
 DESCRIPTION = "state/0/_metadata/v2/0"
 CONTENTS = {
@@ -231,20 +236,6 @@ LEFT = {
 """By a run that was killed amid batch 1."""
 
 
-def run(epoch: int) -> RunStarted:
-    return RunStarted(
-        sequence=Sequence(epoch),
-        attempt=AttemptId(""),
-        at=datetime.now(UTC),
-        fencing_epoch=FencingEpoch(epoch),
-        lineage="lineage",
-        process=Process("here", 1),
-        heartbeat_s=1.0,
-        work="",
-        holdfast="",
-    )
-
-
 def test_what_the_run_before_left_is_taken_away_from_it(root: WorkDirectory) -> None:
     place = JobFolder(root, MARKER)
     old = root.at("orders").at("3-2")
@@ -317,6 +308,43 @@ def test_other_processes_copy_from_it_when_it_is_the_same(work: WorkDirectory, t
     assert "is another directory than on the driver" in str(run_copy_task(another).failure)
     gone = replace(copy_task, place=replace(copy_task.place, directory=work.at("gone")))
     assert "does not see the work directory" in str(run_copy_task(gone).failure)
+
+
+def test_collect_shows_and_frees_what_runs_left(
+    root: WorkDirectory, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk: tests/unit/test_leftovers.py."""
+    history = History(tmp_path / "home")
+    history.run(work=root.at("orders").location)
+    history.end()
+    home = f"file://{history.home}"
+    for lineage, new_life in (("aaaaaaaa-first", False), ("lineage", True)):
+        marker = WorkMarker(job=JobName("orders"), home=home, lineage=lineage, epoch=EPOCH)
+        take_place(root, marker, new_life=new_life)
+        put(root.at("orders"), {f"1-1/state/{lineage}": bytes(1000)})
+    put(root.at("orders"), {"1-1.aside": b"no magic", ".1-2.restoring-77/state/x": bytes(500), "1-3/commits/0": b""})
+
+    def collected(*more: str) -> Any:
+        assert main(["collect", "--home", home, "--job", "orders", "--json", *more]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    shown = collected()["local"]
+    assert [(item["path"].removeprefix(root.location), item["bytes"], item["why"]) for item in shown] == [
+        ("/orders.stale-aaaaaaaa", shown[0]["bytes"], "stale"),
+        ("/orders/1-1", 1000, "set aside"),
+        ("/orders/.1-2.restoring-77", 500, "half-built"),
+    ]
+    assert all(item["free_at"] for item in shown), "all of it is young"
+    monkeypatch.setattr("holdfast.runtime.commands.leftovers.KEPT_S", dict.fromkeys(Kind, -HOUR_S))
+    assert collected()["freed_local"]["objects"] == 3
+    assert sorted(content(root)) == ["orders/1-3/commits/0", "orders/job.json"]
+
+
+def test_since_when_a_directory_is_aside_is_known_though_a_rename_has_no_time(root: WorkDirectory) -> None:
+    take_place(root, MARKER, new_life=False)
+    before = root.changed_at("orders")
+    take_place(root, msgspec.structs.replace(MARKER, lineage="another"), new_life=True)
+    assert root.changed_at("orders.stale-lineage") > before
 
 
 def test_refusals_are_named_after_their_cause(

@@ -421,7 +421,7 @@ def test_an_entry_of_format_1_behind_one_of_format_2_is_refused(tmp_path: Path) 
     history = job(tmp_path)
     (newest,) = (entry for entry in read_entries(history.store) if entry.sequence == 7)
     history.store.put(entry_key(7), encode_entry(msgspec.structs.replace(newest, format=1)))
-    with pytest.raises(DamagedJournal, match="format 1, behind one of format 2"):
+    with pytest.raises(DamagedJournal, match="format 1, after one of format 2"):
         list(read_entries(history.store))
 
 

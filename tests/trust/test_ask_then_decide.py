@@ -15,8 +15,10 @@ from pyspark.sql.types import StringType
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import Conflict, HoldfastError, Incompatible, InvalidSettings, StorageUnreachable
 from holdfast.identifiers import BatchId
+from holdfast.plans.log import Standing
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.job_folder import left_by
+from holdfast.runtime.own_writer import WriterRecord
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.sinks import Files, RewindPlan
 from holdfast.spark.input_files import missing_files
@@ -287,9 +289,10 @@ def ahead(tmp_path: Path) -> Ahead:
         store=LocalStore(job.home, within=JOB),
         manifest=lambda: manifest_of(job.home, newest),
         left=lambda: left_by(work_directory(job.work / JOB), run.fencing_epoch),
-        newest_plan=lambda barrier: barrier,
+        standing=lambda barrier: Standing(()),
+        broken=lambda taken, why, barrier: Conflict(why),
         may_have_more=lambda planned, local: False,
-        plan_offsets=lambda batch: b"",
+        recorded=lambda local: WriterRecord(state_of(job.home)),
     )
 
 

@@ -19,6 +19,7 @@ from holdfast.errors import Conflict, Fenced, HomeReplaced, InvalidSettings, Sto
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch, JobName, Sequence
 from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.entries import Process, RunStarted, Stamp, WentBack
+from holdfast.repository.fresh_proof import HOLDS_S
 from holdfast.repository.mailbox import read_request
 from holdfast.repository.ownership import current_process
 from holdfast.repository.state import JobState
@@ -31,6 +32,7 @@ from holdfast.runtime.upkeep import freeing
 from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.work_marker import NAME, WorkMarker, read_marker, remember_head, take_place
 from holdfast.sinks.protocol import SinkContext, SinkState, fingerprint
+from holdfast.snapshot import carrier
 from holdfast.storage.limited import Allowance
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
@@ -457,6 +459,31 @@ def test_a_running_job_deletes_nothing_in_a_home_that_was_put_back_under_it(tmp_
     assert not state_of(home).corrupt
 
 
+@pytest.mark.parametrize("first", ["blobs/", "journal/"])
+def test_a_run_that_slept_between_two_deletions_deletes_nothing_in_a_home_that_was_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """A proof from before it slept proves nothing: what it retired since, the older home's checkpoints need."""
+    monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 6)
+    monkeypatch.setattr(carrier, "PACKED_BELOW", 300)
+    home, backup, clock = tmp_path / "home", tmp_path / "backup", ManualClock()
+    home.mkdir()
+    before: list[set[str]] = []
+
+    def sleep_behind_the_first(operation: str, key: str) -> None:
+        if operation == "delete" and key.startswith(first) and backup.exists() and not before:
+            put_back(home, backup)
+            clock.sleep(HOLDS_S + 1)
+            before.append(all_keys(home))
+
+    run = ChurningRun(home, tmp_path / "work", clock, retained=1, grace="10s", watch=sleep_behind_the_first)
+    run.batches(3)
+    shutil.copytree(home, backup)
+    run.batches(12)
+    assert before, "it slept"
+    assert before[0] <= all_keys(home)
+
+
 def test_folded_entries_are_deleted_in_the_runs_own_home_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a home that was put back to when the fold was written, and no entry had made it official, they are needed."""
     monkeypatch.setattr("holdfast.repository.retention.HISTORY_KEPT", 6)
@@ -502,6 +529,10 @@ def test_a_request_is_removed_from_the_runs_own_home_only(tmp_path: Path, monkey
     answered_by(run)
     assert not backups, "it was put back after the answer and before the request was removed"
     assert read_request(desk.store) == request
+
+
+def all_keys(home: Path) -> set[str]:
+    return {item.key for item in LocalStore(home, within=JOB).list("")}
 
 
 def put_back(home: Path, backup: Path) -> None:

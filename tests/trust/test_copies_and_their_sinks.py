@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from holdfast.cli.main import main
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Fenced
 from holdfast.identifiers import BatchId, JobName
 from tests.trust import delta_sink, files_sink
 from tests.trust.files_sink import context
@@ -38,6 +38,22 @@ def test_a_job_that_was_renamed_by_a_copy_goes_on_and_the_old_name_does_not(kind
     with pytest.raises(Conflict, match="output of job 'orders-2'"):
         kind.opened(tmp_path, context(2))
     assert kind.rows(tmp_path) == kind.expected(0, 1)
+
+
+@KINDS
+def test_the_old_name_that_still_runs_publishes_no_more_once_the_new_one_is_accepted(
+    kind: ModuleType, tmp_path: Path
+) -> None:
+    """Before, it went on until its next start: the rows of both were there."""
+    running = kind.published(tmp_path, 0)
+    renamed = kind.opened(tmp_path, context(COPIED, job="orders-2", accept=True))
+    with pytest.raises(Fenced, match="job 'orders-2' has opened it since"):
+        running.publish(BatchId(1), kind.staged(running, 1, 1))
+    renamed.publish(BatchId(1), kind.staged(renamed, COPIED, 1))
+    assert kind.rows(tmp_path) == kind.expected(0, 1)
+    kind.opened(tmp_path, context(2, accept=True))
+    with pytest.raises(Fenced, match="job 'orders' has opened it since"):
+        renamed.publish(BatchId(2), kind.staged(renamed, COPIED, 2))
 
 
 @KINDS

@@ -3,7 +3,6 @@
 What real writers of Spark say of themselves, and a job that is refused because of it: `tests/spark/test_own_writer.py`.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, JobName
 from holdfast.repository.entries import Adopted, RunEnded
 from holdfast.runtime.job_folder import RunFolder
-from holdfast.runtime.own_writer import NONE_YET, Taken, may_have_more, require_earlier, require_no_skips
+from holdfast.runtime.own_writer import NONE_YET, Taken, may_have_more, require_no_skips
 from holdfast.settings import Settings
 from holdfast.workdir.barriers import has_planned, plan, planned_batches
 from holdfast.workdir.factory import work_directory
@@ -61,44 +60,6 @@ def test_a_writer_that_cannot_be_asked_is_refused_when_it_may_have_more_unless_t
         require_no_skips(JOB, unknown(10), REFUSE, may_have_more=True)
     assert "--repeats accept" in str(caught.value)
     assert "sink_position" in str(caught.value)
-
-
-# --- a sink that lacks batches that nobody writes again ---
-
-
-def earlier(newest: int | None, barrier: int | None, how: Any = "refuse", **options: bool) -> list[str]:
-    """What is warned of."""
-    warned: list[str] = []
-    taken = replace(file_sink(newest, 14), without_earlier=how)
-    wanted = {"may_be_empty": False, "accept": False} | options
-    require_earlier(JOB, taken, None if barrier is None else BatchId(barrier), **wanted, warn=warned.append)
-    return warned
-
-
-@pytest.mark.parametrize(("newest", "barrier"), [(10, 10), (12, 10), (None, None), (3, None)])
-def test_a_sink_that_has_every_batch_up_to_where_the_job_resumes_is_fine(newest: int | None, barrier: int) -> None:
-    assert earlier(newest, barrier) == []
-
-
-def test_a_sink_that_was_put_back_from_an_older_copy_is_refused_with_the_ways_out() -> None:
-    with pytest.raises(Conflict, match="has batches up to 7, and the job resumes behind batch 10") as refused:
-        earlier(7, 10)
-    assert "the checkpoint at batch 7, if there is one" in (refused.value.hint or "")
-    assert earlier(7, 10, accept=True) == []
-
-
-def test_a_sink_that_was_emptied_is_refused_unless_it_may_be_another_one() -> None:
-    with pytest.raises(Conflict, match="has no batch, and the job resumes behind batch 10") as refused:
-        earlier(None, 10)
-    assert "--from-checkpoint" not in (refused.value.hint or "")
-    assert earlier(None, 10, may_be_empty=True) == []
-    with pytest.raises(Conflict):
-        earlier(7, 10, may_be_empty=True)
-
-
-def test_a_sink_that_may_keep_no_record_of_a_batch_without_rows_is_warned_of() -> None:
-    assert "has batches up to 7, and the job resumes behind batch 10" in earlier(7, 10, "warn")[0]
-    assert earlier(None, 10, "ignore") == [], "a Kafka topic is not asked"
 
 
 # --- what the journal knows ---

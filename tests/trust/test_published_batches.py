@@ -32,6 +32,9 @@ class PlannedQuery(SinkQuery):
         super().start(directory, supervisor)
         self._keep = supervisor.keep_plan
 
+    def commits_told(self) -> int | None:
+        return None
+
     def plans_refusal(self) -> str | None:
         return None
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from copy import copy
 from datetime import UTC, datetime
 
 import pytest
@@ -117,6 +118,24 @@ def test_the_newest_entry_alone_is_no_sign_that_the_home_is_back() -> None:
     store.objects.update(there)
     journal.append(started(2))
     journal.require_standing()
+
+
+def test_a_thread_that_looks_while_another_one_appends_sees_the_run_that_owns_the_home_that_came() -> None:
+    """Simulation, seed 7421: it took the entry, which was about to be taken back, for damage of that home."""
+    store = DictStore("memory://home")
+    appending = a_journal(store)
+    for id in (1, 2):
+        appending.append(started(id))
+    looking = copy(appending)
+    appending.append(started(3))
+    appended = store.objects[entry_key(4)]
+    store.objects.clear()
+    others = itertools.count(1)
+    for _ in range(2):
+        a_journal(store, lambda: AttemptId(f"b{next(others)}"))
+    store.objects[entry_key(4)] = appended
+    with pytest.raises(Fenced):
+        looking.require_standing()
 
 
 class Unlisted(Away):

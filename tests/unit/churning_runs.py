@@ -158,6 +158,9 @@ class ChurningQuery:
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         return False
 
+    def batch_reports(self) -> None:
+        return None
+
     def describe(self) -> dict[str, str]:
         return {}
 
@@ -167,10 +170,19 @@ class ChurningQuery:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def batches_read(self, since: object) -> tuple[()]:
+        return ()
+
+    def cores(self) -> None:
+        return None
+
     def skipped_input(self) -> tuple[()]:
         return ()
 
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
+        return None
+
+    def commits_told(self) -> int | None:
         return None
 
     def plans_refusal(self) -> str | None:

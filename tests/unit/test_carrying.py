@@ -62,7 +62,7 @@ def test_a_work_directory_is_a_path_here(tmp_path: Path) -> None:
     assert work_directory(f"file://{tmp_path}/a%20b").mounted_at == tmp_path / "a b"
 
 
-@pytest.mark.parametrize("given", ["s3a://bucket/work", "file://host/work"])
+@pytest.mark.parametrize("given", ["gs://bucket/work", "file://host/work"])
 def test_a_work_directory_elsewhere_is_refused(given: str) -> None:
     with pytest.raises(InvalidSettings, match="must be a path, or file:///path") as raised:
         work_directory(given)

@@ -214,7 +214,7 @@ class PutBack(IdempotentWriter):
     """Spark's file sink, from an older copy."""
 
     def own_writer(self, directory: Any, *, new_line: bool = False) -> Taken:
-        return replace(super().own_writer(directory, new_line=new_line), without_earlier="refuse")
+        return replace(super().own_writer(directory, new_line=new_line), earlier="all")
 
 
 @pytest.mark.parametrize(("newest", "used"), [(None, True), (1, True), (2, False), (4, False), (5, True)])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.commands import LISTED, WITH_SUBCOMMANDS
 from tests.unit.job_histories import History
 
 
@@ -75,13 +76,45 @@ def test_a_terminal_that_knows_only_ascii_is_no_error(history: History) -> None:
     assert "copy" in out
 
 
-def test_the_command_line_does_not_import_spark_or_rich_before_it_needs_them() -> None:
+def imported_by(*command_lines: list[str]) -> set[str]:
+    """What a process has imported after these commands. Their answers go to standard error."""
     program = (
-        "import sys, holdfast.cli.main; "
-        "print([m for m in ('pyspark', 'deltalake', 'pyarrow', 'rich.console') if m in sys.modules])"
+        "import contextlib, json, sys\n"
+        "from holdfast.cli.main import main\n"
+        "with contextlib.redirect_stdout(sys.stderr):\n"
+        "    codes = [main(words) for words in json.loads(sys.argv[1])]\n"
+        "print(json.dumps([codes, sorted(sys.modules)]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    arguments = [sys.executable, "-c", program, json.dumps(command_lines)]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    codes, modules = json.loads(done.stdout)
+    assert set(codes) == {0}, done.stderr
+    return set(modules)
+
+
+def test_the_help_imports_no_command() -> None:
+    imported = imported_by(["--help"])
+    commands = {f"holdfast.cli.{listed.where.partition(':')[0]}" for _, listed in LISTED.values()}
+    assert imported & (commands - {"holdfast.cli.completion"}) == set()
+    assert imported & {"pyspark", "pyarrow", "obstore", "rich.console", "holdfast.repository.journal"} == set()
+
+
+def test_commands_that_read_do_not_import_spark(history: History) -> None:
+    where = ["--home", str(history.home), "--job", "orders"]
+    reading = [["jobs", "--home", str(history.home)], *([word, *where] for word in ("status", "checkpoints", "events"))]
+    more = [["show", "1", *where], ["savepoint", "list", *where], ["collect", "--dry-run", *where]]
+    imported = imported_by(*reading, *more)
+    assert "holdfast.cli.status" in imported
+    assert imported & {"pyspark", "py4j", "deltalake", "holdfast.cli.run", "holdfast.cli.demo.command"} == set()
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_list_of_commands_says_what_the_command_says_of_itself(name: str) -> None:
+    panel, listed = LISTED[name]
+    command = listed.load(name, panel)
+    assert command.name == name
+    assert listed.line == command.get_short_help_str(80)
+    assert (name in WITH_SUBCOMMANDS) == hasattr(command, "commands")
 
 
 def test_what_a_pipeline_prints_stays_off_standard_output_with_json(tmp_path: Path, history: History) -> None:

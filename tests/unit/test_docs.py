@@ -155,6 +155,23 @@ def _is_in_source(name: str) -> bool:
     return source.exists() and re.search(rf"^(def|class) {attribute}\b", source.read_text(), re.MULTILINE) is not None
 
 
+def test_every_file_and_name_that_contributors_are_sent_to_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Releasing")[0]
+    named = re.findall(r"`((?:[\w.-]+/)*[\w.-]+(?:\.(?:py|toml)|/[\w-]*))`", text)
+    assert len(named) > 40
+    assert not [name for name in named if not _found(name)]
+    held = re.findall(r"`([A-Z_]+)` (?:of|in) `([\w/]+\.py)`", text)
+    assert len(held) >= 2
+    assert not [(name, file) for name, file in held if not re.search(rf"^{name}\b", _found(file), re.MULTILINE)]
+
+
+def _found(name: str) -> str:
+    """What the file holds; a name of tests stands without its folder only beside other names of that folder."""
+    places = [ROOT / name, ROOT / "src" / "holdfast" / name, *(ROOT / "tests").glob(f"*/{name}")]
+    path = next((path for path in places if path.exists()), None)
+    return "" if path is None else "a folder" if path.is_dir() else path.read_text()
+
+
 def test_every_row_of_what_is_trusted_names_a_test_of_its_file() -> None:
     table = (ROOT / "docs" / "trust.md").read_text().split("## The table")[1].split("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("| **")]

@@ -239,8 +239,8 @@ class TestRollback:
     @pytest.mark.parametrize(
         ("words", "code", "why"),
         [
-            ((f"{JOB}@99",), 3, "there is no such one that is kept"),
-            ((f"{JOB}@v3",), 3, "there is no such one that is kept"),
+            ((f"{JOB}@99",), 3, "it does not exist, or is no longer kept"),
+            ((f"{JOB}@v3",), 3, "it does not exist, or is no longer kept"),
             ((JOB,), 2, "no checkpoint is named"),
             ((f"{JOB}@2", "--cancel"), 2, "--cancel excludes a checkpoint"),
             ((f"{JOB}@2", "--to", "3"), 2, "two checkpoints are named"),

@@ -206,7 +206,7 @@ def test_key_stores_of_java_are_read() -> None:
                 "kafka_sasl_mechanism": "OWN",
                 "kafka_sasl_jaas_config": login("x.Own", password=SECRET),
             },
-            "OWN is not known here",
+            "does not know the login mechanism OWN",
         ),
     ],
 )

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import Fenced, InvalidSettings, StorageError
+from holdfast.errors import Fenced, HomeReplaced, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, JobName
 from holdfast.plans.log import PlanLog, plan_batches
+from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_folder
 from holdfast.runtime.plans.keeping import CONFLICT, LATE, PlanKeeper, PlannedOtherwise, mode_of
 from holdfast.runtime.reports.alarms import Alarms, AtOnce
@@ -80,6 +81,7 @@ class Kept:
 
     def _sleep(self, seconds: float) -> None:
         self.slept += 1
+        self.clock.now += seconds
         self.store.faults = Faults()  # it comes back
 
     def keep(self, batch: int, *, stopping: bool = False) -> None:
@@ -213,6 +215,68 @@ def test_a_run_that_slept_while_its_plan_was_made_and_deleted_finds_out(tmp_path
         kept.keep(0)
 
 
+def test_a_batch_waits_seconds_for_a_proof_and_goes_on_without_where_plans_are_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_away(journal: Journal) -> None:
+        raise StorageUnreachable("no connection")
+
+    monkeypatch.setattr(Journal, "require_standing", is_away)
+    kept = Kept(tmp_path, "prefer")
+    kept.keep(0)
+    assert 1 < kept.slept < 10
+    assert kept.keeper.late_since == 0
+
+
+@pytest.mark.parametrize("mode", ["prefer", "require"])
+def test_a_run_that_slept_asks_again_when_the_first_proof_fails(
+    tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simulation, seed 7421: it went on, and its writer got a batch that the newer run plans otherwise."""
+    kept = Kept(tmp_path, mode)
+    successor = History(kept.history.home, attempts="successor")
+    successor.journal.load()
+    successor.run()
+    prove, fails = Journal.require_standing, [StorageUnreachable("no connection")] * 2
+
+    def fails_at_first(journal: Journal) -> None:
+        if fails:
+            raise fails.pop()
+        prove(journal)
+
+    monkeypatch.setattr(Journal, "require_standing", fails_at_first)
+    with pytest.raises(Fenced):
+        kept.keep(0)
+    assert not fails
+
+
+def test_in_a_home_that_is_another_one_a_batch_waits_where_plans_are_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_another(journal: Journal) -> None:
+        raise HomeReplaced("the home is another one")
+
+    monkeypatch.setattr(Journal, "require_standing", is_another)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    preferred, required = Kept(tmp_path / "a", "prefer"), Kept(tmp_path / "b", "require")
+    preferred.keep(0)
+    assert preferred.slept == 0
+    assert preferred.keeper.durable_upto(BatchId(0)) is None, "the home of this run does not have its plan"
+    with pytest.raises(HomeReplaced):
+        required.keep(0, stopping=True)
+    assert (LATE, True) in required.told
+    preferred.keeper.poll()
+    preferred.lanes.work()
+    assert preferred.keeper.late_since == 0
+    monkeypatch.undo()
+    preferred.clock.now += 10.0
+    preferred.keeper.poll()
+    preferred.lanes.work()
+    assert preferred.keeper.durable_upto(BatchId(0)) == 0
+    assert preferred.standing() == [0]
+
+
 def test_a_late_plan_that_was_made_otherwise_meanwhile_is_told(tmp_path: Path) -> None:
     kept = Kept(tmp_path, "prefer")
     kept.store.faults = AWAY
@@ -227,6 +291,9 @@ def test_a_late_plan_that_was_made_otherwise_meanwhile_is_told(tmp_path: Path) -
 class Query:
     def __init__(self, refusal: str | None, sink: object = None) -> None:
         self._refusal, self.sink = refusal, sink
+
+    def commits_told(self) -> int | None:
+        return None
 
     def plans_refusal(self) -> str | None:
         return self._refusal

@@ -12,7 +12,7 @@ from holdfast.cli.main import main
 from holdfast.identifiers import BatchId
 from holdfast.repository.self_report import ReportedLag, ReportedPartition, SelfReport
 from holdfast.runtime.sources.lag_watch import LOOK_S, LagWatch
-from holdfast.sources.brokers import BrokersFailed, Cluster, Refused
+from holdfast.sources.brokers import BrokersFailed, Refused
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.sources.positions import Partition, Positions
 from tests.unit.churning_runs import ManualClock, QueuedLanes
@@ -38,12 +38,6 @@ class Growing:
         if self.fails is not None:
             raise self.fails
         return {part: self.is_at[part] for part in partitions if part in self.is_at}
-
-    def commit(self, group: str, positions: Positions) -> None:
-        raise AssertionError
-
-    def look(self, topics: Collection[str]) -> Cluster:
-        raise AssertionError
 
     def close(self) -> None:
         pass

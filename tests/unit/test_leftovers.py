@@ -14,6 +14,7 @@ from holdfast.identifiers import FencingEpoch, JobName
 from holdfast.runtime.commands.leftovers import DAY_S, Kind, Leftover, with_waits
 from holdfast.runtime.work_marker import WorkMarker, take_place
 from holdfast.workdir.factory import work_directory
+from tests.stores.processes import free_port
 from tests.unit.job_histories import History
 from tests.unit.work_files import write
 
@@ -22,8 +23,8 @@ NOW = 1_000_000_000.0
 
 def found(kind: Kind, *ages_in_days: float) -> list[tuple[str, bool]]:
     """Newest first, each with whether it may go."""
-    items = [Leftover(Path(str(age)), kind, 1, NOW - age * DAY_S) for age in ages_in_days]
-    return [(item.path.name, not item.wait_s) for item in with_waits(items, NOW)]
+    items = [Leftover(work_directory(f"/{age}"), kind, 1, NOW - age * DAY_S) for age in ages_in_days]
+    return [(item.place.location[1:], not item.wait_s) for item in with_waits(items, NOW)]
 
 
 @pytest.mark.parametrize("kind", [Kind.STALE, Kind.SET_ASIDE])
@@ -128,3 +129,13 @@ def test_a_restore_removes_what_killed_ones_left_in_its_place(tmp_path: Path) ->
     with work_directory(tmp_path / "to").build() as building:
         building.write("x", [b"x"])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["to", young.name, alive.name])
+
+
+def test_a_work_directory_that_cannot_be_reached_is_said_and_the_home_is_collected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    history = History(tmp_path / "home")
+    history.run(work=f"hdfs://127.0.0.1:{free_port()}/work/orders")
+    history.end()
+    assert collect(history, capsys)["local"] == []
+    assert "what earlier runs left in hdfs://" in caplog.text

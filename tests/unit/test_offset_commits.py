@@ -1,6 +1,6 @@
 """Offsets are committed in the background: only the newest, again after a failure, and never at anybody's expense."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from holdfast.alarm import Alarm
 from holdfast.identifiers import BatchId
 from holdfast.runtime.reports.alarms import Alarms, AtOnce
 from holdfast.runtime.sources.offset_commits import LASTING_S, NOT_COMMITTED, OffsetCommits
-from holdfast.sources.brokers import BrokersFailed, Cluster, Refused
+from holdfast.sources.brokers import BrokersFailed, Refused
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.sources.positions import Partition, Positions
 from tests.unit.churning_runs import ManualClock, QueuedLanes
@@ -50,12 +50,6 @@ class Group:
         if self.fails is not None:
             raise self.fails
         self.commits.append(positions)
-
-    def ends(self, partitions: Collection[Partition]) -> Positions:
-        raise AssertionError
-
-    def look(self, topics: Collection[str]) -> Cluster:
-        raise AssertionError
 
     def close(self) -> None:
         pass

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from holdfast.cli.observing import job_names, refuse_if_owned
+from holdfast.cli.observing import refuse_if_owned
 from holdfast.errors import Fenced, OwnedByAnotherRun
 from holdfast.identifiers import JobName
 from holdfast.repository.entries import Process
+from holdfast.repository.jobs import job_names
 from holdfast.repository.ownership import Claimable, Held, Unseen, current_process, read_heartbeat, standing
 from holdfast.storage.local import LocalStore
 from tests.unit.churning_runs import ChurningRun, ManualClock, state_of

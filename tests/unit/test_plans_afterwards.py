@@ -138,6 +138,9 @@ def test_the_ways_out_name_host_checkpoint_and_what_comes_again(tmp_path: Path) 
     files = Taken("Spark's file sink", BatchId(17), known=True, always_skips=True)
     assert "after batch 14, and add --from-checkpoint 4" in ways_out(state, files, BatchId(14), here)
     assert "--repeats" not in ways_out(state, files, BatchId(14), here)
+    ours = Taken("delta", BatchId(17), known=True, always_skips=True, rewinds=True)
+    again = ways_out(state, ours, BatchId(14), here, older_home=True)
+    assert "--from-checkpoint 4 --accept-older-home" in again, "else the next start asks for that once more"
 
 
 def test_a_way_back_that_was_taken_already_is_not_named_again(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from holdfast.cli.main import main
 from holdfast.repository.self_report import ReportedRestorable, SelfReport
 from holdfast.runtime.reports.alarms import Alarms, AtOnce
 from holdfast.runtime.sources.retention_watch import EXPIRES, FIRST_S, LOOK_S, RetentionWatch
-from holdfast.sources.brokers import BrokersFailed, Cluster, Refused
+from holdfast.sources.brokers import BrokersFailed, Refused
 from holdfast.sources.kafka_input import KafkaInput
-from holdfast.sources.positions import Partition, Positions
+from holdfast.sources.positions import Partition
 from holdfast.sources.restorable import Kept, TopicRetention
 from tests.unit.churning_runs import ManualClock, QueuedLanes
 from tests.unit.job_histories import History
@@ -65,15 +65,6 @@ class Keeping:
             raise self.fails
         retention = TopicRetention(7 * DAY, by_size=False, compacts=False)
         return Kept({"orders": retention}, {FIRST: self.earliest}, {FIRST: [(now - 6.5 * DAY, 100), (now, 200)]})
-
-    def ends(self, partitions: Collection[Partition]) -> Positions:
-        raise AssertionError
-
-    def commit(self, group: str, positions: Positions) -> None:
-        raise AssertionError
-
-    def look(self, topics: Collection[str]) -> Cluster:
-        raise AssertionError
 
     def close(self) -> None:
         pass

@@ -109,6 +109,7 @@ screen = RunScreen(every_s=0.05)
 with screen.watch(Job()):
     painted.wait()
     log.info("a line of the log")
+    log.info("could not open /srv/%s", "long/" * 30)
     with screen.bytes("restoring", 10) as advance:
         advance(10)
     if "hang" in sys.argv:
@@ -139,5 +140,6 @@ def test_on_a_terminal_log_lines_stay_above_it_and_it_is_gone_at_the_end(how: st
     assert "batch 3 ·" in plain, plain
     line = next(line for line in plain.splitlines() if "a line of the log" in line)
     assert line.startswith("20"), "it begins with its time, on a line of its own"
+    assert "could not open /srv/" + "long/" * 30 in plain, "a path can be copied"
     assert plain.rstrip().endswith("the end")
     assert b"\x1b[?25h" in text, "the cursor is back"

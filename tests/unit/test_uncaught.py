@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.patience import PATIENCE
 
@@ -46,3 +47,15 @@ def test_a_shell_lives_on() -> None:
     code, message = ended(WRONG_JOB, "-i")
     assert code == 0
     assert "Traceback" in message
+
+
+def test_an_exit_that_waits_for_nothing_leaves_no_temporary_directory(tmp_path: Path) -> None:
+    script = (
+        "from holdfast.spark.uncaught import leave_at_once\n"
+        "from holdfast.workdir.unfinished import temporary_directory\n"
+        "with temporary_directory('holdfast-ahead-') as directory:\n"
+        "    (directory / 'metadata').touch()\n"
+        "    leave_at_once(1)\n"
+    )
+    assert ended(script, TMPDIR=str(tmp_path)) == (1, "")
+    assert list(tmp_path.iterdir()) == []

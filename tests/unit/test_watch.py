@@ -16,6 +16,7 @@ from holdfast.cli.main import main
 from holdfast.cli.watch import Watching
 from holdfast.notifying.channels import Channel, channel_to
 from holdfast.notifying.outbox import Pace
+from holdfast.repository.entries import Failure
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.reports.alarms import Delivery, InThread
 from holdfast.runtime.reports.posting import Posting
@@ -116,6 +117,29 @@ def test_an_outage_of_forty_jobs_is_one_message(ends: ExitStack, tmp_path: Path)
     assert document["title"] == "holdfast: 40 jobs: owner-gone (critical)"
 
 
+def test_a_store_outage_on_forty_jobs_is_one_message_and_so_is_what_it_left(ends: ExitStack, tmp_path: Path) -> None:
+    histories = [running(tmp_path / "home", f"job-{number}") for number in range(40)]
+    watch = watched(ends, tmp_path / "home", gather_s=0.5)
+    watch.round()
+    (tmp_path / "home").rename(tmp_path / "away")
+    for _ in range(5):
+        watch.round()
+    (document,) = watch.hook.wait_for(1)
+    assert [alarm["code"] for alarm in document["alarms"]] == ["home_unreachable"]
+    (tmp_path / "away").rename(tmp_path / "home")
+    failure = Failure("storage_unreachable", "connection refused", True, "check the store")
+    for history in histories:
+        history.fail(2, failure)
+        history.fail(3, failure)
+        history.beat()
+    watch.round()
+    watch.heard()
+    titles = [document["title"] for document in watch.hook.taken]
+    assert len(titles) <= 3, titles
+    jobs = {alarm["job"] for alarm in watch.hook.taken[-1]["alarms"] if alarm["code"] == "checkpoints-failing"}
+    assert len(jobs) == 40
+
+
 def test_a_home_that_is_away_is_one_alarm_and_ends_none(ends: ExitStack, tmp_path: Path) -> None:
     running(tmp_path / "home", ago=LONG_AGO)
     watch = watched(ends, tmp_path / "home")
@@ -158,6 +182,25 @@ def test_a_home_that_cannot_be_read_shows_what_was_read_last(tmp_path: Path) -> 
     assert list(reading.jobs) == ["orders"]
     since = reading.failing_since
     assert reader.refresh().failing_since == since is not None
+
+
+def test_a_home_that_goes_while_its_jobs_are_read_is_no_jobs_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in ("orders", "clicks"):
+        running(tmp_path / "home", job)
+    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    before = reader.refresh()
+    read_all = reader._read_all
+
+    def after_it_went(names: list[str]) -> Any:
+        (tmp_path / "home").rename(tmp_path / "away")
+        return read_all(names)
+
+    monkeypatch.setattr(reader, "_read_all", after_it_went)
+    reading = reader.refresh()
+    assert reading.failure is not None
+    assert (reading.jobs, reading.unreadable) == (before.jobs, {})
 
 
 def test_one_damaged_journal_hides_no_other_job(ends: ExitStack, tmp_path: Path) -> None:

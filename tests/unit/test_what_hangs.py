@@ -15,11 +15,11 @@ from holdfast.identifiers import JobName
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.runtime.lanes import Lane
+from holdfast.runtime.run import running as running_jobs
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
 from holdfast.snapshot.carrier import copy_shards
-from holdfast.spark import running as running_jobs
 from holdfast.spark.running import RunningJob
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory

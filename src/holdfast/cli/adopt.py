@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from holdfast.cli import figures
-from holdfast.cli.options import AsJson, Home
+from holdfast.cli.options import AsJson, Home, job_option
 from holdfast.cli.output import answer, print_json
 from holdfast.cli.owning import reporting_environment
 from holdfast.cli.progress import byte_progress, waiting
@@ -30,9 +30,7 @@ Location = Annotated[
         help="The query's checkpointLocation: a path, hdfs://host:port/path, s3a://bucket/path, … It is only read.",
     ),
 ]
-NewJob = Annotated[
-    str, typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", show_default=False, help="The job's name.")
-]
+NewJob = Annotated[str, job_option("The job's name.")]
 Sink = Annotated[
     str | None,
     typer.Option(
@@ -70,6 +68,8 @@ class AdoptDocument(msgspec.Struct, frozen=True, kw_only=True):
     operators: tuple[str, ...]
     sink: str | None
     sink_batch_id: int | None
+    other_jobs: tuple[str, ...] = ()
+    """Jobs of this home that were made of the same query."""
 
 
 def adopt(
@@ -91,6 +91,7 @@ def adopt(
     from holdfast.runtime.commands import adopting
     from holdfast.runtime.commands.copying import JobHome
     from holdfast.runtime.commands.spark_output import look_at, require_not_ahead
+    from holdfast.runtime.run.original import others_of
     from holdfast.workdir.factory import readable_directory
 
     place = _whole(location)
@@ -110,7 +111,8 @@ def adopt(
     if checkpoint is None and not dry_run:
         require_create_if_absent(root)
         checkpoint = adopting.adopt(original, target, _progress, reporting_environment())
-    document = _document(target.job, home, original, output, checkpoint, dry_run)
+    others = tuple(name for name, _ in others_of(root, target.job, original.query))
+    document = _document(target.job, home, original, output, checkpoint, dry_run, others)
     if as_json:
         print_json(document)
     else:
@@ -128,7 +130,7 @@ def _require_apart(location: str, home: str) -> None:
     original, target = spot("directory", location), spot("home", home)
     if original.holds(target) or target.holds(original):
         raise InvalidSettings(
-            f"could not adopt {location}: it and the home {home} lie in one another, and the directory is only read",
+            f"could not adopt {location}: it contains the home {home}, or lies in it; the directory is only read",
             hint="choose another home: --home",
         )
 
@@ -163,7 +165,13 @@ def _progress(total: int) -> Iterator["Progress"]:
 
 
 def _document(
-    job: str, home: str, original: "Original", output: "Output | None", checkpoint: int | None, dry_run: bool
+    job: str,
+    home: str,
+    original: "Original",
+    output: "Output | None",
+    checkpoint: int | None,
+    dry_run: bool,
+    others: tuple[str, ...],
 ) -> AdoptDocument:
     facts = original.facts
     return AdoptDocument(
@@ -181,6 +189,7 @@ def _document(
         operators=tuple(operator.name for operator in facts.operators or ()),
         sink=None if output is None else output.writer,
         sink_batch_id=None if output is None else output.newest,
+        other_jobs=others,
     )
 
 
@@ -202,6 +211,9 @@ def _print(document: AdoptDocument) -> None:
     console = answer()
     console.print(table)
     console.print("")
+    if document.other_jobs:
+        names = ", ".join(document.other_jobs)
+        console.print(f"made of the same query in this home: {names}. Start only one of them", soft_wrap=True)
     if document.checkpoint is None:
         console.print(f"would become a checkpoint of job {document.job!r}; nothing was written", soft_wrap=True)
         return

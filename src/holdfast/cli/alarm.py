@@ -5,25 +5,33 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli.options import AlarmUrls, AsJson
+from holdfast.cli.grouped_help import GroupedCommand, GroupedCommands
+from holdfast.cli.options import AlarmUrls, AsJson, job_option
 from holdfast.cli.output import print_json, print_message
 from holdfast.errors import InvalidSettings, JobFailed
 from holdfast.notifying.channels import Channel, NotDelivered, channel_to
 from holdfast.notifying.message import Message, message_of_a_test
 
-app = typer.Typer(help="Alarms that reach people.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="alarm",
+    add_completion=False,
+    cls=GroupedCommands,
+    help="Alarms that reach people.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 OptionalHome = Annotated[
     str, typer.Option("--home", envvar="HOLDFAST_HOME", metavar="URL", help="Named in the message.")
 ]
-OptionalJob = Annotated[str, typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", help="Named in the message.")]
+OptionalJob = Annotated[str, job_option("Named in the message.")]
 
 
 @app.callback()
 def _alarm() -> None: ...
 
 
-@app.command("test")
+@app.command("test", cls=GroupedCommand)
 def send_test(alarm: AlarmUrls = None, home: OptionalHome = "", job: OptionalJob = "", as_json: AsJson = False) -> None:
     """Send a test message to each receiver, and say which got it."""
     if not alarm:

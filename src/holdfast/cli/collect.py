@@ -5,7 +5,6 @@ while it deletes.
 """
 
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -19,7 +18,7 @@ from holdfast.cli.output import print_json, print_message
 from holdfast.cli.owning import owning
 from holdfast.cli.progress import count_progress
 from holdfast.cli.reference import one_job
-from holdfast.errors import InvalidSettings, StorageError, StorageFull
+from holdfast.errors import HoldfastError, InvalidSettings, StorageError, StorageFull
 from holdfast.repository.entries import Retention
 from holdfast.repository.views import Observation
 from holdfast.settings import Settings, seconds
@@ -97,7 +96,7 @@ def collect(
 
         answer = ask_to_collect(store, seen, seconds("timeout", timeout))
     local = _leftovers(store, seen)
-    removed = {} if dry_run else {item.path: remove(item) for item in local if not item.wait_s}
+    removed = {} if dry_run else {item.place.location: remove(item) for item in local if not item.wait_s}
     document = with_local(document_of(seen, rule, plan, freed, answer), local, removed, seen.now)
     if as_json:
         print_json(document)
@@ -113,15 +112,23 @@ def collect(
 
 
 def _leftovers(store: ObjectStore, seen: Observation) -> "tuple[Leftover, ...]":
-    """Leftovers of the job's work directory, if it is on this host, and of its sink, while the job does not run."""
+    """Leftovers of the job's work directory, if it can be seen from this host, and of its sink, while the job does not
+    run."""
     from holdfast.runtime.commands.leftovers import left_at_the_sink, leftovers
+    from holdfast.workdir.factory import work_directory
 
     run = seen.state.pipeline
-    if run is None or not run.work.startswith("/") or not Path(run.work).is_dir():
+    parent, _, folder = ("" if run is None else run.work).rpartition("/")
+    if run is None or not (parent and folder):
         return ()
-    root, now = Path(run.work), seen.now.timestamp()
+    try:
+        work = work_directory(parent)
+        root = work.at(folder)
+    except HoldfastError:
+        return ()
+    now = seen.now.timestamp()
     staged = () if seen.running else left_at_the_sink(root, run, seen.state, store, now)
-    return (*leftovers(root, run.lineage, now), *staged)
+    return (*leftovers(root, work, run.lineage, now), *staged)
 
 
 def _rule(

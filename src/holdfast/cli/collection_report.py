@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,7 +58,7 @@ class FailedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """Leftovers of runs beside their work directory on this host."""
+    """Leftovers of runs in and beside their work directory."""
 
     path: str
     bytes: int
@@ -95,11 +94,11 @@ class CollectionDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_local(
-    document: CollectionDocument, found: "Sequence[Leftover]", removed: "Mapping[Path, str | None]", now: datetime
+    document: CollectionDocument, found: "Sequence[Leftover]", removed: "Mapping[str, str | None]", now: datetime
 ) -> CollectionDocument:
     """`removed`: the directories that were to be removed, each with its error, if any."""
-    gone = [item for item in found if item.path in removed and removed[item.path] is None]
-    failed = tuple(FailedDocument(key=str(path), error=why) for path, why in removed.items() if why is not None)
+    gone = [item for item in found if removed.get(item.place.location, "kept") is None]
+    failed = tuple(FailedDocument(key=place, error=why) for place, why in removed.items() if why is not None)
     return msgspec.structs.replace(
         document,
         local=tuple(_local(item, now) for item in found),
@@ -110,7 +109,7 @@ def with_local(
 
 def _local(item: "Leftover", now: datetime) -> LocalDocument:
     return LocalDocument(
-        path=str(item.path),
+        path=item.place.location,
         bytes=item.bytes,
         why=item.kind.value,
         since=datetime.fromtimestamp(item.since, UTC),
@@ -199,7 +198,7 @@ def _until(item: LocalDocument) -> str:
 
 def _ending(document: CollectionDocument, *, dry_run: bool) -> str:
     count, size = document.freed_local.objects, figures.size(document.freed_local.bytes)
-    here = f"{count} {'directory' if count == 1 else 'directories'} on this host, {size}" if count else ""
+    here = f"{count} {'directory' if count == 1 else 'directories'} of earlier runs, {size}" if count else ""
     if document.executed:
         return f"freed {_shown(document.freed)}" + (f", and {here}" if here else "")
     if here:

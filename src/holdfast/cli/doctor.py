@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import AsJson
+from holdfast.cli.options import AsJson, job_option
 from holdfast.cli.output import answer, json_text, print_message, write_json
 from holdfast.errors import InvalidSettings
 from holdfast.showing import visible
@@ -42,10 +42,7 @@ def doctor(
             "--home", envvar="HOLDFAST_HOME", metavar="URL", help="The home of the job, if there are no LOGS."
         ),
     ] = None,
-    job: Annotated[
-        str | None,
-        typer.Option("--job", envvar="HOLDFAST_JOB", metavar="NAME", help="The job whose history is examined."),
-    ] = None,
+    job: Annotated[str | None, job_option("The job whose history is examined.")] = None,
     as_json: AsJson = False,
     form: Annotated[Form, typer.Option("--format", help="The format of the report.")] = Form.TEXT,
     output: Annotated[

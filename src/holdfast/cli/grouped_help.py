@@ -1,6 +1,6 @@
 """Help in groups, as plain text no wider than the terminal: what matters comes first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup
@@ -18,14 +18,15 @@ class GroupedCommand(TyperCommand):
 
 class GroupedCommands(TyperGroup):
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        limit = formatter.width - 6 - max((len(name) for name, _ in commands), default=0)
-        rows = [
-            (_panel(command, _COMMANDS), (name, command.get_short_help_str(limit)))
-            for name, command in commands
-            if command is not None and not command.hidden
-        ]
-        _write_groups([*rows, *_options(self.get_params(ctx), ctx)], formatter)
+        limit = formatter.width - 6 - max((len(name) for name in self.list_commands(ctx)), default=0)
+        _write_groups([*self.lines(ctx, limit), *_options(self.get_params(ctx), ctx)], formatter)
+
+    def lines(self, ctx: Any, limit: int) -> Iterator[tuple[str, tuple[str, str]]]:
+        """Of each command its group, its name, and what it does, not longer than `limit`."""
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                yield _panel(command, _COMMANDS), (name, command.get_short_help_str(limit))
 
 
 def _usage(argument: TyperArgument) -> str:

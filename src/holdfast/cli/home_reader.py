@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from holdfast.cli.observing import damage_in, is_job, observe, with_liveness
+from holdfast.checkpoint.manifest import decode_manifest, manifest_key
+from holdfast.cli.observing import damage_in, observe, with_liveness
 from holdfast.errors import HoldfastError
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import CheckpointId, Digest
+from holdfast.repository.jobs import is_job
 from holdfast.repository.journal import read_entries, read_entries_after
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
@@ -103,6 +105,11 @@ class HomeReader:
         jobs = {each.name: each.seen for each in found if each.seen is not None}
         self.latest = HomeReading(self.home, self._now(), jobs, unreadable)
         return self.latest
+
+    def contents(self, job: str, manifest: Digest) -> Mapping[str, tuple[int, int]]:
+        """Of a checkpoint, by shard: bytes and files. Raises `StorageError` or `Corrupt`. Any thread may call it."""
+        found = decode_manifest(self._root.scoped(job).get(manifest_key(manifest)), manifest)
+        return {shard.id: (sum(file.size for file in shard.files), len(shard.files)) for shard in found.shards}
 
     def _read_all(self, names: list[str]) -> Iterator[_NameRead]:
         with ThreadPoolExecutor(self._pace.jobs, "holdfast-home") as pool:

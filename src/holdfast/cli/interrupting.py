@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from types import FrameType
 
 from holdfast.spark.hearing import STOPPING, Hearing
-from holdfast.workdir.mounted_building import remove_unfinished
+from holdfast.workdir.unfinished import remove_unfinished
 
 UNWINDING_S = 3.0
-_REMOVING_S = 5.0
 _ON_THEIR_OWN = ("run", "demo", "doctor")
 """These commands handle signals themselves."""
 
@@ -57,9 +56,7 @@ def interruptible(arguments: Sequence[str], report: Callable[[int], None]) -> It
         return
 
     def leave(number: int) -> None:
-        removing = threading.Thread(target=remove_unfinished, daemon=True)
-        removing.start()
-        removing.join(_REMOVING_S)
+        remove_unfinished()
         report(128 + number)
         os._exit(128 + number)
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli import figures
 from holdfast.cli.health import STYLES, judged
-from holdfast.cli.observing import examine, job_names
+from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home
 from holdfast.cli.output import plain_table, print_json, print_message, print_table
 from holdfast.errors import HoldfastError, JobFailed
+from holdfast.repository.jobs import job_names
 from holdfast.repository.views import CheckpointDocument, JobList, JobView
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store

@@ -1,4 +1,4 @@
-"""The command line: registers every command, and turns every end of a command into messages and an exit code.
+"""The command line: turns every end of a command into messages and an exit code.
 
 HoldfastError        its message, `Try: ` its hint; its exit code
 wrong usage          the same form; 2
@@ -14,7 +14,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,36 +22,13 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.cli import (
-    adopt,
-    alarm,
-    checkpoints,
-    collect,
-    completion,
-    copy,
-    doctor,
-    events,
-    jobs,
-    requesting,
-    restore,
-    rollback,
-    run,
-    savepoint,
-    show,
-    status,
-    top,
-    verify,
-    watch,
-)
+from holdfast.cli import completion
+from holdfast.cli.commands import LISTED, WITH_SUBCOMMANDS, AllCommands
 from holdfast.cli.configuration import NAME as TOML
 from holdfast.cli.configuration import read_configuration
-from holdfast.cli.dashboard import command as dashboard
-from holdfast.cli.demo import command as demo
-from holdfast.cli.grouped_help import GroupedCommand, GroupedCommands
-from holdfast.cli.init import command as init
 from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import print_message, write_document
-from holdfast.cli.reading import answering, wants_json, watching
+from holdfast.cli.reading import wants_json
 from holdfast.cli.standard_streams import with_standard_streams
 from holdfast.errors import HoldfastError, StopOverdue
 from holdfast.showing import shown
@@ -65,7 +42,7 @@ _UsageError = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="holdfast",
-    cls=GroupedCommands,
+    cls=AllCommands,
     help="Back up a running PySpark Structured Streaming query, and restore its state and output together.",
     epilog="Every option is also a variable: --interval of run is HOLDFAST_INTERVAL, --limit of checkpoints is "
     "HOLDFAST_CHECKPOINTS_LIMIT. The file holdfast.toml has settings of jobs and profiles.",
@@ -75,40 +52,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "HOLDFAST"},
 )
-# In the order of the help. A command's module imports what is heavy only when it is called.
-_COMMANDS: dict[str, dict[str, Callable[..., Any]]] = {
-    "Begin": {
-        "demo": demo.demo,
-        "init": init.init,
-        "run": run.run,
-        "adopt": answering(adopt.adopt),
-        "completion": completion.completion,
-    },
-    "Look": {
-        "jobs": watching(jobs.jobs),
-        "status": watching(status.status),
-        "checkpoints": watching(checkpoints.checkpoints),
-        "show": watching(show.show),
-        "events": answering(events.events),
-        "top": top.top,
-        "dashboard": dashboard.dashboard,
-        "doctor": doctor.doctor,
-    },
-    "Ask a running job": {"checkpoint": answering(requesting.checkpoint), "stop": answering(requesting.stop)},
-    "Use and keep checkpoints": {
-        "restore": answering(restore.restore),
-        "rollback": answering(rollback.rollback),
-        "copy": answering(copy.copy),
-        "verify": answering(verify.verify),
-        "collect": answering(collect.collect),
-        "watch": watch.watch,
-    },
-}
-for _panel, _commands in _COMMANDS.items():
-    for _name, _command in _commands.items():
-        app.command(_name, cls=GroupedCommand, rich_help_panel=_panel)(_command)
-app.add_typer(savepoint.app, name="savepoint", rich_help_panel="Use and keep checkpoints")
-app.add_typer(alarm.app, name="alarm", rich_help_panel="Use and keep checkpoints")
 
 Config = Annotated[
     Path | None,
@@ -143,9 +86,8 @@ def _holdfast(
     ctx.obj = found
     given = {"home": found.home, "job": found.job, "alarm": found.alarms}
     defaults: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    names = [name for commands in _COMMANDS.values() for name in commands]
-    groups = {group: dict.fromkeys(_SUBCOMMANDS, defaults) for group in ("savepoint", "alarm")}
-    ctx.default_map = dict.fromkeys(names, defaults) | groups
+    groups = {group: dict.fromkeys(_SUBCOMMANDS, defaults) for group in WITH_SUBCOMMANDS}
+    ctx.default_map = dict.fromkeys(LISTED, defaults) | groups
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

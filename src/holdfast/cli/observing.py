@@ -1,16 +1,16 @@
 """Reads a home for the commands that show it. Writes nothing."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.cli.output import print_message
-from holdfast.errors import InvalidSettings, NotFound, StorageError
+from holdfast.errors import NotFound, StorageError
 from holdfast.identifiers import CheckpointId, JobName, job_name
 from holdfast.repository.glance import found_damaged
-from holdfast.repository.journal import PREFIX, read_entries
+from holdfast.repository.jobs import is_job, job_names
+from holdfast.repository.journal import read_entries
 from holdfast.repository.liveness import Liveness, by_heartbeat, by_state_file, is_on_this_host
 from holdfast.repository.ownership import Held, current_process, read_heartbeat, refusal, seems_alive, standing
 from holdfast.repository.self_report import read_local_state
@@ -25,7 +25,7 @@ def job_store(home: str, job: str) -> ObjectStore:
     name = job_name(job)
     root = open_store(home)
     store = root.scoped(name)
-    if not _has_journal(store):
+    if not is_job(root, name):
         raise NotFound(f"could not find job {name!r} in {home}: it has no journal there", hint=_known_jobs_hint(root))
     return store
 
@@ -91,27 +91,6 @@ def refuse_if_owned(home: str, job: JobName, identity: str | None = None) -> Non
     answer = standing(state, read_heartbeat(store), current_process(identity))
     if isinstance(answer, Held):
         raise refusal(job, home, answer)
-
-
-def is_job(root: ObjectStore, name: str) -> bool:
-    return _is_job_name(name) and _has_journal(root.scoped(name))
-
-
-def job_names(root: ObjectStore) -> Iterator[str]:
-    for name in root.children():
-        if is_job(root, name):
-            yield name
-
-
-def _has_journal(store: ObjectStore) -> bool:
-    return next(iter(store.list(PREFIX)), None) is not None
-
-
-def _is_job_name(name: str) -> bool:
-    try:
-        return bool(job_name(name))
-    except InvalidSettings:
-        return False
 
 
 def _known_jobs_hint(root: ObjectStore) -> str:

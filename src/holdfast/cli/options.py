@@ -1,5 +1,6 @@
 """The options that commands share."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -35,18 +36,21 @@ def alarm_option(panel: str | None = None) -> Any:
     )
 
 
-Home = Annotated[str, home_option()]
-Job = Annotated[
-    str | None,
-    typer.Option(
+def job_option(text: str, panel: str | None = None, *, callback: Callable[..., str | None] | None = None) -> Any:
+    """With the callback `marked` where an argument may name another job."""
+    return typer.Option(
         "--job",
         envvar="HOLDFAST_JOB",
         metavar="NAME",
         show_default=False,
-        callback=marked,
-        help="The job's name, if no argument names it.",
-    ),
-]
+        rich_help_panel=panel,
+        callback=callback,
+        help=text,
+    )
+
+
+Home = Annotated[str, home_option()]
+Job = Annotated[str | None, job_option("The job's name, if no argument names it.", callback=marked)]
 JobArgument = Annotated[
     str | None, typer.Argument(metavar="JOB", show_default=False, help="The job. Default: that of --job.")
 ]

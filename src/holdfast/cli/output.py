@@ -97,6 +97,13 @@ def messages() -> "Console":
     return _console(stderr=True)
 
 
+def below_the_log() -> "Console":
+    """For what changes in place. Lines of the log above it stay in one piece, so that a path in them can be copied."""
+    console = messages()
+    console.soft_wrap = True
+    return console
+
+
 def _console(*, stderr: bool) -> "Console":
     from holdfast.cli.terminal import SafeConsole
 

@@ -20,12 +20,12 @@ from holdfast.cli.configuration import Configuration, settings_in, spark_setting
 from holdfast.cli.logs import FORMATS as LOG_FORMATS
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.observing import observe, refuse_if_owned
-from holdfast.cli.options import AsJson, alarm_option, home_option, marked
+from holdfast.cli.options import AsJson, alarm_option, home_option, job_option, marked
 from holdfast.cli.output import messages, print_json, print_message, standard_output_kept_clean
 from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
 from holdfast.cli.reference import Typed
 from holdfast.cli.requirements import require_java_and_packages
-from holdfast.cli.run_options import FIRST, with_settings_options
+from holdfast.cli.run_options import FIRST, variable_of, with_settings_options
 from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
 from holdfast.notifying.channels import receivers_of
@@ -42,64 +42,34 @@ File = Annotated[
 ]
 RunHome = Annotated[str, home_option(FIRST)]
 RunAlarms = Annotated[list[str] | None, alarm_option(FIRST)]
-OptionalJob = Annotated[
-    str | None,
-    typer.Option(
-        "--job",
-        envvar="HOLDFAST_JOB",
-        metavar="NAME",
-        show_default=False,
-        rich_help_panel=FIRST,
-        callback=marked,
-        help="Default: the function's name.",
-    ),
-]
-SinkUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--sink",
-        envvar="HOLDFAST_SINK",
+OptionalJob = Annotated[str | None, job_option("Default: the function's name.", FIRST, callback=marked)]
+
+
+def _option(name: str, metavar: str, panel: str | None, text: str, **more: Any) -> Any:
+    """Its environment variable is in docs/commands.md, not in every line of the help."""
+    return typer.Option(
+        f"--{name}",
+        envvar=variable_of(name.replace("-", "_")),
         show_envvar=False,
-        metavar="URL",
+        metavar=metavar,
         show_default=False,
-        rich_help_panel=FIRST,
-        help="Where the output goes, e.g. delta:/data/orders.",
-    ),
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf",
-        envvar="HOLDFAST_CONF",
-        show_envvar=False,
-        metavar="KEY=VALUE",
-        show_default=False,
-        rich_help_panel="Spark",
-        help="A Spark setting; may be repeated.",
-    ),
-]
-Master = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        envvar="HOLDFAST_MASTER",
-        show_envvar=False,
-        metavar="URL",
-        show_default=False,
-        rich_help_panel="Spark",
-        help="Spark's master.",
-    ),
-]
+        rich_help_panel=panel,
+        help=text,
+        **more,
+    )
+
+
+SinkUrl = Annotated[str | None, _option("sink", "URL", FIRST, "Where the output goes, e.g. delta:/data/orders.")]
+SparkConf = Annotated[list[str] | None, _option("conf", "KEY=VALUE", "Spark", "A Spark setting; may be repeated.")]
+Master = Annotated[str | None, _option("master", "URL", "Spark", "Spark's master.")]
 LogFormat = Annotated[
     str | None,
-    typer.Option(
-        "--log-format",
-        envvar="HOLDFAST_LOG_FORMAT",
-        show_envvar=False,
-        metavar="|".join(LOG_FORMATS),
-        show_default=False,
+    _option(
+        "log-format",
+        "|".join(LOG_FORMATS),
+        None,
+        "How events are logged on standard error: as text, or one JSON object per line. Default: text.",
         autocompletion=lambda: list(LOG_FORMATS),
-        help="How events are logged on standard error: as text, or one JSON object per line. Default: text.",
     ),
 ]
 

@@ -14,7 +14,8 @@ FIRST = "Options that matter"
 GROUPS: Mapping[str, Mapping[str, str]] = {
     FIRST: {
         "interval": "Time between two checkpoints.",
-        "work": "Where the work directories are: a path, or hdfs://host:port/path. Default: below your data directory.",
+        "work": "Where the work directories are: a path, hdfs://host:port/path, or s3a://bucket/path. "
+        "Default: below your data directory.",
         "trigger": "When batches run: a processing time such as 10s, available-now, or once.",
         "retained": "Keep the newest N completed checkpoints.",
     },
@@ -29,10 +30,10 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "from_savepoint": "Go back to this savepoint, once; the sink is rewound to it.",
         "from_checkpoint": "Go back to this checkpoint, once.",
         "force": "Start even if the query differs so much that Spark fails or computes wrong results.",
-        "new_life": "Start over, although the work directory or the sink belong to an earlier life of this job.",
+        "new_life": "Start over, although the work directory or the sink belongs to an earlier life of this job.",
         "accept_older_home": "Resume from a home that was restored from a backup; the sink is rewound to it.",
         "accept_sink": "Continue with a sink that was restored, replaced or emptied since the last run.",
-        "accept_source": "Continue with topics created again, or of another cluster: same records, same offsets.",
+        "accept_source": "Continue with recreated topics, or those of another cluster: same records, same offsets.",
     },
     "Checkpoints": {
         "timeout": "A checkpoint that takes longer fails.",
@@ -40,7 +41,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "min_pause": "Minimum time from the end of one checkpoint to the start of the next.",
         "max_concurrent": "Maximum number of checkpoints in progress.",
         "tolerable_failures": "How many consecutive failures are tolerated.",
-        "on_exceeded": "After more: alert (the pipeline keeps running) or fail (the job stops).",
+        "on_exceeded": "After more failures: alert (the pipeline keeps running) or fail (the job stops).",
         "keep_hourly": "Also keep the newest checkpoint of each of the last N hours.",
         "keep_daily": "Also keep the newest checkpoint of each of the last N days.",
         "grace": "How long the objects of a retired checkpoint stay, for restores that still read it.",
@@ -64,8 +65,9 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Watching": {
         "metrics_port": "Serve metrics for Prometheus at this port.",
-        "metrics_address": "The address to serve metrics at; 0.0.0.0 for every one of this host.",
+        "metrics_address": "The address to serve metrics at; 0.0.0.0 for all addresses of this host.",
         "alive_url": "A URL that is called once a minute while all is well: a dead man's switch.",
+        "traces_url": "Send each checkpoint as a trace to this collector, by OTLP over HTTP.",
         "spark_log": "A file for the output of Spark; - for standard error. Default: WORK/JOB.spark.log.",
     },
 }
@@ -85,6 +87,7 @@ _METAVARS = {
     "metrics_port": "PORT",
     "metrics_address": "ADDRESS",
     "alive_url": "URL",
+    "traces_url": "URL",
     "spark_log": "FILE",
 }
 _OF_TYPES = {"int": "N", "int | None": "N", "Duration": "DURATION"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.cli import figures
-from holdfast.cli.output import messages
+from holdfast.cli.output import below_the_log
 from holdfast.cli.progress import byte_progress
 from holdfast.job_log import log
 from holdfast.runtime.progress import Advance, in_lines
@@ -123,7 +123,7 @@ class RunScreen:
                 rows, rows_at = rows_per_second(job.query), now
             return Group(*status_lines(job.status(), rows, now))
 
-        with Live(console=messages(), auto_refresh=False, transient=True, redirect_stdout=False) as live:
+        with Live(console=below_the_log(), auto_refresh=False, transient=True, redirect_stdout=False) as live:
             thread = threading.Thread(
                 target=lambda: _paint(lambda: live.update(renewed(), refresh=True), over, self.every_s),
                 name="holdfast-screen",

@@ -35,10 +35,18 @@ from holdfast.storage.interface import ObjectStore
 if TYPE_CHECKING:
     from rich.table import Table
 
-app = typer.Typer(cls=GroupedCommands, help="Named, pinned checkpoints.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="savepoint",
+    add_completion=False,
+    cls=GroupedCommands,
+    help="Named, pinned checkpoints.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 Name = Annotated[
-    str, typer.Argument(metavar="[JOB@]NAME", show_default=False, help="The savepoint's name, and whose it is.")
+    str,
+    typer.Argument(metavar="[JOB@]NAME", show_default=False, help="The savepoint's name and, before an @, its job."),
 ]
 From = Annotated[
     int | None,

@@ -89,6 +89,12 @@ def _lines(document: CheckpointDetail, now: datetime) -> Iterator["Text"]:
     yield from _phase_lines(document)
     yield from _data_lines(document)
     yield from _shard_lines(document)
+    for each in document.skipped:
+        yield labelled(
+            "skipped",
+            (f"{each.records:,} records", "bold red"),
+            f" of {each.topic}[{each.partition}], deleted by the brokers before they were read",
+        )
 
 
 def _failure_lines(document: CheckpointDetail) -> Iterator["Text"]:

@@ -17,7 +17,7 @@ from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument
 from holdfast.cli.output import answer, labelled, print_json
 from holdfast.cli.reference import one_job
 from holdfast.errors import JobFailed, NotFound, StorageError
-from holdfast.repository.entries import Requests
+from holdfast.repository.entries import Requests, SkippedRecords
 from holdfast.repository.self_report import ReportedLag
 from holdfast.repository.views import CheckpointDocument, JobView, checkpoints
 from holdfast.storage.metered import Usage
@@ -130,6 +130,7 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
     yield from _late_plans_lines(status, now)
     yield from _recovery_lines(status)
     yield from lag_lines(status.kafka_lag, now)
+    yield from _skipped_lines(status.kafka_skipped)
     yield from _source_lines(history)
     if history:
         yield _recent_line(history)
@@ -239,6 +240,13 @@ def lag_lines(lag: ReportedLag | None, now: datetime) -> Iterator["Text"]:
         yield labelled("", f"{lag.published:,} records that readers do not see yet")
     for each in [part for part in lag.partitions if part.processed][:_PARTITIONS]:
         yield labelled("", f"{each.topic}[{each.partition}]: {each.processed:,}")
+
+
+def _skipped_lines(skipped: Sequence[SkippedRecords]) -> Iterator["Text"]:
+    if skipped:
+        named = ", ".join(f"{each.topic}[{each.partition}]: {each.records:,}" for each in skipped[:_PARTITIONS])
+        total = sum(each.records for each in skipped)
+        yield labelled("skipped", (f"{total:,} records", "bold red"), f" were deleted before they were read: {named}")
 
 
 def _source_lines(history: Sequence[CheckpointDocument]) -> Iterator["Text"]:

@@ -11,28 +11,19 @@ import typer
 
 from holdfast.cli import figures
 from holdfast.cli.choosing import named_savepoint
-from holdfast.cli.observing import job_names, job_store, observe
-from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict, PointArgument, marked
+from holdfast.cli.observing import job_store, observe
+from holdfast.cli.options import AsJson, CheckpointOption, Home, OnConflict, PointArgument, job_option, marked
 from holdfast.cli.output import answer, print_json, print_message
 from holdfast.cli.reference import Reference, referred
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound
+from holdfast.repository.jobs import job_names
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:
     from holdfast.cli.verifying import JobReport, Scope
     from holdfast.storage.interface import ObjectStore
 
-OptionalJob = Annotated[
-    str | None,
-    typer.Option(
-        "--job",
-        envvar="HOLDFAST_JOB",
-        metavar="NAME",
-        show_default=False,
-        callback=marked,
-        help="Default: every job of the home.",
-    ),
-]
+OptionalJob = Annotated[str | None, job_option("Default: every job of the home.", callback=marked)]
 All = Annotated[bool, typer.Option("--all", help="Every retained checkpoint; the default without --job.")]
 SampleOption = Annotated[
     str | None,
@@ -44,7 +35,10 @@ SampleOption = Annotated[
     ),
 ]
 Seed = Annotated[
-    int | None, typer.Option("--seed", metavar="N", show_default=False, help="Draw the same sample again.")
+    int | None,
+    typer.Option(
+        "--seed", metavar="N", show_default=False, help="The seed of an earlier sample, to draw the same again."
+    ),
 ]
 Mark = Annotated[bool, typer.Option("--mark", help="Mark damaged checkpoints in the journal. The job must not run.")]
 RepairOption = Annotated[

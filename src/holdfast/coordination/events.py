@@ -95,6 +95,8 @@ class ShardAcknowledged:
     bytes_new: int = 0
     files: int = 0
     objects_written: int = 0
+    host: str = ""
+    """That copied it, when it was not the driver's."""
 
 
 @dataclass(frozen=True, slots=True)

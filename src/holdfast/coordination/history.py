@@ -18,6 +18,8 @@ class ShardRecord:
     bytes_total: int
     bytes_new: int
     files: int
+    host: str = ""
+    """That copied it, when it was not the driver's."""
 
 
 @dataclass(frozen=True, slots=True)

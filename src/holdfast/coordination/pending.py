@@ -108,6 +108,6 @@ class PendingCheckpoint:
             bytes_new=self.bytes_new,
             files=self.files,
             objects_written=self.objects_written,
-            slowest=tuple(ShardRecord(s, t, e.bytes_total, e.bytes_new, e.files) for t, s, e in slowest),
+            slowest=tuple(ShardRecord(s, t, e.bytes_total, e.bytes_new, e.files, e.host) for t, s, e in slowest),
             failure=failure,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from holdfast.finding import RANK, Consequence, Finding
-from holdfast.history import failures, keeping, pace, presence, shards, store
+from holdfast.history import failures, keeping, pace, presence, reading, shards, store
 from holdfast.history.numbers import Numbers
 from holdfast.repository.views import Health, Observation
 
@@ -29,6 +29,11 @@ _RULES: tuple[Callable[[Numbers], Finding | None], ...] = (
     store.expensive,
     shards.uneven,
     keeping.short_memory,
+    reading.idle_cores,
+    reading.hot_partition,
+    reading.idle_partitions,
+    reading.limited_batches,
+    reading.unlimited_batches,
 )
 
 _FOLLOWS_FROM = {

@@ -16,7 +16,6 @@ from holdfast.repository.views import JobView, Observation, job_status
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
@@ -162,6 +161,13 @@ def _kafka(jobs: Sequence[_Measured]) -> Iterator[Family]:
             if each.published is not None:
                 published.add_metric(labels, each.published)
     yield from (processed, published)
+    skipped = _gauge(
+        "kafka_skipped_records", "Records of a partition that were deleted before this run read them.", partition
+    )
+    for job in jobs:
+        for gone in job.view.kafka_skipped:
+            skipped.add_metric([job.seen.job, gone.topic, str(gone.partition)], gone.records)
+    yield skipped
     age = _gauge("kafka_lag_seconds", "Age of the oldest record that no committed batch has, estimated.")
     yield _each(age, jobs, lambda job: job.view.kafka_lag.seconds if job.view.kafka_lag else None)
     until = _gauge(

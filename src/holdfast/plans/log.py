@@ -28,12 +28,6 @@ class Standing:
     """What is wrong with the plan of the batch after them, though later ones are there; None when they are all."""
 
 
-def planned_offsets(store: ObjectStore, folder: str, batch: BatchId) -> bytes:
-    """What the plan of the batch says that it reads. Raises `StorageError` or `Corrupt`."""
-    key = plan_key(folder, batch)
-    return decode_plan(key, store.get(key)).offsets.encode()
-
-
 class PlanLog:
     def __init__(self, store: ObjectStore, folder: str, readers: int = 1) -> None:
         """`readers`: threads that read, 1 for none besides the caller's."""

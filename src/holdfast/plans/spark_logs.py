@@ -165,7 +165,7 @@ def entry_number(name: str) -> int | None:
 def _number(path: str) -> int:
     number = entry_number(path.rpartition("/")[2])
     if number is None:
-        raise Corrupt(f"could not put sources/{path} in place: it is no entry of a source's log")
+        raise Corrupt(f"could not put sources/{path} in place: it is not an entry of a source's log")
     return number
 
 

@@ -310,17 +310,17 @@ def missing_between(before: StoredEntry | None, after: StoredEntry) -> Sequence 
     entry, key = after.entry, entry_key(after.sequence)
     if entry.format < CHAINED_SINCE:
         if before is not None and before.entry.format >= CHAINED_SINCE:
-            raise damaged_entry(key, f"it has format {entry.format}, behind one of format {before.entry.format}")
+            raise damaged_entry(key, f"it has format {entry.format}, after one of format {before.entry.format}")
         return None
     standing = before.sequence if before is not None else Sequence(0)
     if standing < entry.previous:
         return entry.previous
     if standing > entry.previous:
-        raise damaged_entry(key, f"it was written behind entry {entry.previous}, and stands behind {standing}")
+        raise damaged_entry(key, f"it was written after entry {entry.previous}, and now follows {standing}")
     if before is not None and before.digest != entry.previous_digest:
-        raise damaged_entry(key, f"it was written behind another entry {standing} than the one that is there")
+        raise damaged_entry(key, f"it was written after another entry {standing} than the one that is there")
     if entry.sequence != next_place(before.entry if before is not None else None):
-        raise damaged_entry(key, f"it does not stand in the place behind entry {standing}")
+        raise damaged_entry(key, f"it is not in the place after entry {standing}")
     return None
 
 

@@ -41,6 +41,24 @@ class ShardSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes_total: int
     bytes_new: int
     files: int
+    host: str = ""
+    """Of the executor that copied it; empty when the driver did."""
+
+
+class BatchSpan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What Spark said of a finished batch; where there are many, of several that follow one another."""
+
+    first: BatchId
+    last: BatchId
+    at: datetime
+    """When the last one was finished."""
+    ms: int
+    """How long they took together."""
+    longest_ms: int
+    rows: int
+    """How many rows they read."""
+    state_rows: int | None = None
+    """In the state after the last one; None for a query without state."""
 
 
 class Requests(msgspec.Struct, frozen=True):
@@ -158,6 +176,9 @@ class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
     """The run could not start: its query wrote nothing."""
     untouched: bool = False
     """It failed before it had a work directory: the work directory and the sink are as the run before left them."""
+    writer_has: BatchId | None = None
+    """For a query with its own writer: the newest batch that the writer's sink reported; None when it has none, cannot
+    be asked, or did not answer."""
 
 
 class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):
@@ -171,6 +192,12 @@ class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-starte
     checkpoint_kind: Literal["checkpoint", "savepoint"]
     name: str | None
     barrier_batch_id: BatchId
+
+
+class SkippedRecords(msgspec.Struct, frozen=True):
+    topic: str
+    partition: int
+    records: int
 
 
 class Adopted(msgspec.Struct, frozen=True):
@@ -210,6 +237,13 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     """Its files hold the plans of all batches behind this one, up to its barrier; None when they do not."""
     adopted: Adopted | None = None
     """None when a run of this job made it."""
+    batches: tuple[BatchSpan, ...] = ()
+    """Of this run since its previous completed checkpoint, oldest first, as far as Spark told in time: display only.
+    Few: `batch_spans.KEPT`."""
+    writer_has: BatchId | None = None
+    """As in `run-ended`, asked after its barrier was committed. A sink that reports less later was put back."""
+    skipped: tuple[SkippedRecords, ...] = ()
+    """Records that the brokers deleted before the query read them, since the run's completed checkpoint before."""
 
 
 class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-failed"):

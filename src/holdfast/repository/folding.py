@@ -1,6 +1,7 @@
 """Deletes entries that a fold replaces. Called by the owner of the job, or by the owner at the time when the fold
 became official."""
 
+from collections.abc import Callable
 from itertools import islice
 
 from holdfast.identifiers import Sequence
@@ -26,9 +27,15 @@ def guard_of(state: JobState) -> Sequence | None:
     return None
 
 
-def clear_folded(store: ObjectStore, upto: Sequence, limit: int | None = None, guard: Sequence | None = None) -> bool:
+def clear_folded(
+    store: ObjectStore,
+    upto: Sequence,
+    limit: int | None = None,
+    guard: Sequence | None = None,
+    prove: Callable[[], None] = lambda: None,
+) -> bool:
     """Delete entries up to `upto`, which an official fold replaces, then older folds. True when none is left. Deletes
-    at most `limit` entries and keeps the entry `guard`.
+    at most `limit` entries and keeps the entry `guard`. `prove` is called before each deletion.
 
     Deletes nothing if that fold is missing: then this is not the home in which it became official. Deletes in ascending
     order, one after the other: if a place is empty, the place before it is empty too. By this a run that stalled
@@ -41,5 +48,6 @@ def clear_folded(store: ObjectStore, upto: Sequence, limit: int | None = None, g
         return True
     keys += [key for key, sequence in folds.items() if sequence < upto]
     for key in islice(keys, limit):
+        prove()
         store.delete(key)
     return limit is None or len(keys) <= limit

@@ -6,10 +6,12 @@ repeated: the job continues from its newest checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.entries import CheckpointCompleted, RollbackRequested
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
@@ -60,7 +62,7 @@ def reachable(state: JobState, wanted: Wanted) -> CheckpointCompleted:
     """The checkpoint, as far as the journal alone can tell. Raises when the job cannot go there."""
     entry = _find(state, wanted)
     if entry is None:
-        raise NotFound(f"could not go back to {wanted}: there is no such one that is kept", hint=_usable(state))
+        raise NotFound(f"could not go back to {wanted}: it does not exist, or is no longer kept", hint=_usable(state))
     if entry.id in state.abandoned:
         raise InvalidSettings(
             f"could not go back to {wanted}: it belongs to a history that was abandoned when the job went back before "
@@ -71,6 +73,18 @@ def reachable(state: JobState, wanted: Wanted) -> CheckpointCompleted:
         damage = state.corrupt[entry.id].detail
         raise Corrupt(f"could not go back to {wanted}: it is damaged: {damage}", hint=_usable(state))
     return entry
+
+
+@contextmanager
+def naming_the_request(job: JobName, read: Callable[[], JobState], wanted: Wanted) -> Iterator[None]:
+    """A refusal of a start that goes back because `holdfast rollback` asked for it says how that is taken back."""
+    try:
+        yield
+    except (InvalidSettings, NotFound, Corrupt) as error:
+        if not wanted and read().rollback is not None:
+            back = f"holdfast rollback asked to go back; to resume where the job was: holdfast rollback {job} --cancel"
+            error.hint = f"{error.hint}. {back}" if error.hint else back
+        raise
 
 
 def request_rollback(journal: Journal, chosen: CheckpointId | None) -> None:

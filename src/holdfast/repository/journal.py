@@ -51,17 +51,13 @@ from holdfast.errors import (
     Fenced,
     HoldfastError,
     HomeReplaced,
-    ObjectNotFound,
     OutcomeUnknown,
     StorageError,
     StorageFull,
-    StorageUnreachable,
 )
 from holdfast.identifiers import AttemptId, FencingEpoch, Sequence
-from holdfast.repository.absence import is_listed
 from holdfast.repository.chain import (
     READERS,
-    Chain,
     StoredFold,
     entry_key,
     fold_key,
@@ -83,6 +79,16 @@ from holdfast.repository.entries import (
     Stamp,
 )
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
+from holdfast.repository.home_proof import (
+    home_replaced,
+    is_whole,
+    journal_without,
+    put_back,
+    stands,
+    what_is_there,
+    withdraw,
+    withdraw_fold,
+)
 from holdfast.repository.names import FOLDS, is_fold
 from holdfast.repository.names import JOURNAL as PREFIX
 from holdfast.repository.overtaking import fenced_by, newer_run, owner_text
@@ -202,7 +208,7 @@ class Journal:
                 break
             if isinstance(standing.entry, RunStarted):
                 raise fenced_by(standing.entry)
-            if not self._follows_the_tip(standing) or not (self._tip is None or self._stands(self._tip)):
+            if not self._follows_the_tip(standing) or not (self._tip is None or stands(self._store, self._tip)):
                 raise Fenced("the journal moved on while this run was claiming the job")
             self._apply(standing)  # the owner appended it since the load, in this same home
             self.moved_before_claim = True
@@ -217,15 +223,17 @@ class Journal:
         """Otherwise a still newer run has claimed, or the place was free only because a fold has replaced it since the
         load."""
         behind = any(self._store.list(PREFIX, after=entry_key(claim.sequence)))
-        stands = self._stands(before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
-        stands = stands and self._is_whole()
-        if not behind and not stands:
-            self._withdraw(claim)
+        is_same = (
+            stands(self._store, before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
+        )
+        is_same = is_same and is_whole(self._store, self.objects().keys())
+        if not behind and not is_same:
+            withdraw(self._store, claim)
             raise HomeReplaced(
                 f"could not claim the job in {self._store.url}: what was read before is not there any more",
-                hint="put the home back, or look whether it is mounted, and start again",
+                hint="put the home back, or check whether it is mounted, and start again",
             )
-        if behind or not stands:
+        if behind or not is_same:
             raise Fenced("the journal moved on while this run was claiming the job")
 
     # --- appending ---
@@ -246,7 +254,7 @@ class Journal:
     def _require_home(self) -> None:
         """While the home is known to be another one, the run writes nothing into it."""
         if self._lost and self._tip is not None:
-            if not self._stands(self._tip) or not self._is_whole():
+            if not stands(self._store, self._tip) or not is_whole(self._store, self.objects().keys()):
                 raise self._loss(self._undecided)
             self._lost = False
 
@@ -358,7 +366,7 @@ class Journal:
                 f"entry {written.sequence} was written in the name of this run, and not by this process: its machine "
                 "was put back from a snapshot, or runs twice"
             )
-        return _put_back(f"entry {written.sequence} was written by run {written.fencing_epoch}, which does not know it")
+        return put_back(f"entry {written.sequence} was written by run {written.fencing_epoch}, which does not know it")
 
     def _follows_the_tip(self, standing: StoredEntry) -> bool:
         if self._tip is None:
@@ -375,7 +383,7 @@ class Journal:
             assert tip is not None, "after the claim"
             if fenced := newer_run(self._store, self.state):
                 raise fenced
-            if self._proves_the_home(tip) and (not self._lost or self._is_whole()):
+            if self._proves_the_home(tip) and (not self._lost or is_whole(self._store, self.objects().keys())):
                 return
             if tip is self._tip:
                 raise self._loss(None)
@@ -386,7 +394,7 @@ class Journal:
         can write it into a home that replaced this one. Then the entry before it must exist too."""
         stored: StoredEntry | None = tip
         while stored is not None and not self._is_folded(stored):
-            if not self._stands(stored):
+            if not stands(self._store, stored):
                 return False
             if stored.sequence not in self._repeated:
                 return True
@@ -396,27 +404,6 @@ class Journal:
     def _is_folded(self, stored: StoredEntry) -> bool:
         return self.state.folded is not None and stored.sequence <= self.state.folded.upto
 
-    def _stands(self, stored: StoredEntry) -> bool:
-        """False when a read and a listing agree that it is gone, or when another entry is there."""
-        key = entry_key(stored.sequence)
-        for _ in range(2):
-            try:
-                data = self._store.get(key)
-            except ObjectNotFound:
-                if is_listed(self._store, key):
-                    raise StorageUnreachable(f"could not read {key}: it is listed, but reported as missing") from None
-                return False
-            if digest_of(data) == stored.digest:
-                return True
-        return read_stored(self._store, key).digest == stored.digest  # raises when it is damaged
-
-    def _is_whole(self) -> bool:
-        """Whether a replaced home is this run's again, or is the one that the claim was based on. The newest entry
-        alone does not prove that: a store that executes an append twice, or a run that has not noticed yet, may have
-        written it into the home that replaced this one."""
-        listed = {item.key for prefix in (PREFIX, FOLDS) for item in self._store.list(prefix)}
-        return self.objects().keys() <= listed
-
     def _loss(self, void: StoredEntry | None) -> HoldfastError:
         """Why this run's newest entry is gone. `void` is the entry that was written after it.
 
@@ -424,47 +411,19 @@ class Journal:
         """
         self._lost = True
         try:
-            chain = self._journal_without(void)
+            chain = journal_without(void, self._store, self._readers, entry_key(self._place()))
         except DamagedJournal as error:
-            return _replaced(self._store, error.message)
+            return home_replaced(self._store, error.message)
         state = JobState.of(stored.entry for stored in chain.entries)
         run, own = state.run, self.fencing_epoch
         if run is not None and (run.fencing_epoch > own or (run.fencing_epoch == own and run.attempt != self._claim)):
-            self._fenced = fenced_by(run) if run.fencing_epoch > own else _put_back(owner_text(run))
+            self._fenced = fenced_by(run) if run.fencing_epoch > own else put_back(owner_text(run))
             return self._fenced
         # Only a newer run, which would be in the chain, deletes entries that this run's fold replaces. So if a fold's
         # entry ends the journal, this home never held the entries in the fold.
         if void is not None and (chain.tip != void or isinstance(void.entry, JournalFolded)):
-            self._withdraw(void)
-        return _replaced(self._store, _what_is_there(chain))
-
-    def _journal_without(self, void: StoredEntry | None) -> Chain:
-        """The journal of this home, without `void` if it is not part of it. Then `void` is withdrawn, whichever run
-        owns the job there: every reader would take an entry that does not follow its predecessor for damage."""
-        try:
-            return read_chain(self._store, self._readers)
-        except DamagedJournal:
-            if void is None:
-                raise
-            try:
-                chain = read_chain(self._store, self._readers, ignoring=entry_key(void.sequence))
-            except DamagedJournal:
-                self._withdraw(void)
-                raise
-            self._withdraw(void)
-            return chain
-
-    def _withdraw(self, void: StoredEntry) -> None:
-        """Delete it from a home that is not this run's, so that readers of its journal find no gap before it.
-
-        Another entry may be there by now, if an unreachable home is reachable again.
-        """
-        key = entry_key(void.sequence)
-        try:
-            if self._store.get(key) == void.data:
-                self._store.delete(key)
-        except StorageError:
-            return
+            withdraw(self._store, void)
+        return home_replaced(self._store, what_is_there(chain))
 
     def _require_owner(self) -> None:
         if self._fenced is not None:
@@ -498,19 +457,11 @@ class Journal:
                 )
             )
         except HomeReplaced:
-            self._withdraw_fold(fold)
+            withdraw_fold(self._store, fold)
             raise
         self._fold = fold
         self.state = self.state.without(dropped)
         self._stored = {n: stored for n, stored in self._stored.items() if n not in dropped}
-
-    def _withdraw_fold(self, fold: StoredFold) -> None:
-        """A home with a fold and without entries would count as damaged."""
-        try:
-            if not any(self._store.list(PREFIX)):
-                self._store.delete(fold.key)
-        except StorageError:
-            return
 
 
 def _guarding(make: MakeEntry) -> MakeEntry:
@@ -520,18 +471,3 @@ def _guarding(make: MakeEntry) -> MakeEntry:
         return msgspec.structs.replace(make(stamp), purpose="maintenance", work="", next_sequence=None, retention=None)
 
     return guard
-
-
-def _put_back(why: str) -> Fenced:
-    return Fenced(f"the home was put back from a backup or replaced while this run wrote to it: {why}")
-
-
-def _what_is_there(chain: Chain) -> str:
-    return f"its journal ends at entry {chain.tip.sequence}" if chain.tip else "it has no journal"
-
-
-def _replaced(store: ObjectStore, what: str) -> HomeReplaced:
-    return HomeReplaced(
-        f"{store.url} is not the home that this run has written to: it was emptied, replaced or put back; {what}",
-        hint="put the home back as it was, or mount it again: the run goes on by itself; else stop the run",
-    )

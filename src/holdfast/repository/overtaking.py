@@ -43,8 +43,8 @@ def require_unchanged(store: ObjectStore, state: JobState) -> None:
         standing = None
     if standing != entry:
         raise HomeReplaced(
-            f"{store.url} is not the home that was read before: entry {sequence} of its journal is gone or another one",
-            hint="look whether the home is mounted, or was put back from a backup; then try again",
+            f"{store.url} is not the home that was read before: entry {sequence} of its journal is gone or differs",
+            hint="check whether the home is mounted, or was restored from a backup; then try again",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch
-from holdfast.repository.entries import Failure, Process
+from holdfast.repository.entries import BatchSpan, Failure, Process, SkippedRecords
 
 NAME = "state.json"
 FORMAT = 1
@@ -69,6 +69,28 @@ class ReportedLag(msgspec.Struct, frozen=True, kw_only=True):
     """Those with the largest lag first, a thousand at most."""
 
 
+class ReportedReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the query read its Kafka topics in the last minutes."""
+
+    batches: int
+    every_s: float
+    """From the beginning of a batch to that of the next."""
+    batch_s: float
+    """How long a batch took, on average."""
+    records: int
+    partitions: int
+    tasks: int
+    """That read: one for each partition, or as many as `minPartitions` says."""
+    idle: int = 0
+    """Partitions that gave nothing."""
+    cores: int | None = None
+    hottest: str | None = None
+    """The partition that gave most."""
+    hottest_records: int = 0
+    max_offsets: int | None = None
+    """The limit of a batch; null when there is none."""
+
+
 class ReportedRestorable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How long Kafka's brokers keep what a checkpoint needs."""
 
@@ -105,6 +127,12 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Oldest first, as far as that is known."""
     kafka_lag: ReportedLag | None = None
     """None when the query has no Kafka source, or the brokers were not asked or did not answer."""
+    batches: tuple[BatchSpan, ...] = ()
+    """That no completed checkpoint has, oldest first; few: `batch_spans.KEPT`."""
+    kafka_reading: ReportedReading | None = None
+    """None before a few batches have read something."""
+    kafka_skipped: tuple[SkippedRecords, ...] = ()
+    """Records that the brokers deleted before the query read them, by this run; with failOnDataLoss=false."""
     ended_reason: str = ""
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.identifiers import BatchId, CheckpointId, Digest, FencingEpoch
 from holdfast.repository.entries import (
+    BatchSpan,
     CheckpointCompleted,
     CheckpointFailedEntry,
     CheckpointStarted,
@@ -25,10 +26,11 @@ from holdfast.repository.entries import (
     Requests,
     RunStarted,
     ShardSummary,
+    SkippedRecords,
 )
 from holdfast.repository.liveness import Liveness
 from holdfast.repository.ownership import Heartbeat
-from holdfast.repository.self_report import ReportedAlarm, ReportedLag, ReportedRecovery, SelfReport
+from holdfast.repository.self_report import ReportedAlarm, ReportedLag, ReportedReading, ReportedRecovery, SelfReport
 from holdfast.repository.state import JobState
 
 CheckpointStatus = Literal["completed", "failed", "in_progress", "retired"]
@@ -121,6 +123,10 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
     phases: tuple[PhaseDuration, ...] = ()
     slowest_shards: tuple[ShardSummary, ...] = ()
     headroom: RecordedHeadroom | None = None
+    batches: tuple[BatchSpan, ...] = ()
+    """Since the checkpoint before, as far as Spark told in time."""
+    skipped: tuple[SkippedRecords, ...] = ()
+    """Records that the brokers deleted before the query read them."""
 
 
 class RestartDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +196,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     rollback: int | None = None
     """The checkpoint that `holdfast rollback` took the job back to, until a start has gone there."""
     kafka_lag: ReportedLag | None = None
+    kafka_reading: ReportedReading | None = None
+    kafka_skipped: tuple[SkippedRecords, ...] = ()
     """How far the running query is behind its Kafka topics; null when that is not known."""
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
@@ -239,6 +247,8 @@ def job_status(seen: Observation) -> JobView:
         restarts=restart.attempt_number if restart else 0,
         plans_late=_of_late_plans(state.plans_late),
         kafka_lag=seen.report.kafka_lag if seen.report and seen.running else None,
+        kafka_reading=seen.report.kafka_reading if seen.report and seen.running else None,
+        kafka_skipped=seen.report.kafka_skipped if seen.report else (),
         recovery=seen.report.recovery if seen.report and state.pipeline_ended is None else None,
         last_restart=_of_restart(restart) if restart else None,
         rollback=state.rollback.chosen if state.rollback else None,
@@ -396,6 +406,8 @@ def _of_completed(entry: CheckpointCompleted, seen: Observation) -> CheckpointDe
         phases=entry.phases,
         slowest_shards=entry.slowest,
         headroom=entry.headroom,
+        batches=entry.batches,
+        skipped=entry.skipped,
     )
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.identifiers import BatchId
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId, JobName
+from holdfast.plans.log import Standing
+from holdfast.runtime.own_writer import Taken, WriterRecord
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
 
@@ -22,13 +25,18 @@ class Ahead:
     """The manifest of that checkpoint. Raises `Corrupt` or `StorageError`."""
     left: Callable[[], WorkDirectory | None]
     """The previous run's directory on this host, when the job may resume in it."""
-    newest_plan: Callable[[BatchId], BatchId]
-    """The newest batch up to which the home has a plan of every batch after the given one, or that one itself."""
+    standing: Callable[[BatchId], Standing]
+    """The plans that the home has of the batches after the given one, as far as they would be repeated. Raises
+    `StorageError`."""
+    broken: Callable[[Taken, str, BatchId], Conflict]
+    """The refusal when one of them is missing or damaged, which the second argument says; the third is the barrier."""
     may_have_more: Callable[[BatchId, bool], bool]
     """Whether, according to the journal, the query's own writer may have received batches after the given one. The
     second argument: whether the job resumes in the previous run's directory."""
-    plan_offsets: Callable[[BatchId], bytes]
-    """What the home's plan of a batch says that it reads. Raises `StorageError` or `Corrupt`."""
+    recorded: Callable[[bool], WriterRecord]
+    """The argument is as the second one of `may_have_more`."""
+    other: Callable[[], JobName | None] = lambda: None
+    """Another job that was made of the same query, and has gone on from there."""
     new_line: bool = False
     """Batches behind the barrier are cut anew: the job goes back, or has gone back and taken no checkpoint since."""
     may_be_empty: bool = False

@@ -13,6 +13,7 @@ locks. The lanes:
     state_file  the state file on this host
     plans       plans of batches that went on without them
     kafka       what brokers are told and asked
+    batches     what Spark says of finished batches
 """
 
 import queue
@@ -36,6 +37,7 @@ DOING = {
     "state_file": "writing the state file",
     "plans": "writing plans of batches",
     "kafka": "asking Kafka's brokers",
+    "batches": "asking Spark about its batches",
 }
 """What a lane does, for messages."""
 
@@ -52,6 +54,7 @@ Lane = Literal[
     "state_file",
     "plans",
     "kafka",
+    "batches",
 ]
 Work = Callable[[], None]
 
@@ -83,6 +86,7 @@ class ThreadLanes:
             "state_file": 1,
             "plans": 1,
             "kafka": 1,
+            "batches": 1,
         }
         self._queues: dict[Lane, queue.SimpleQueue[Work | None]] = {lane: queue.SimpleQueue() for lane in widths}
         self._widths = widths

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from holdfast.errors import Conflict
-from holdfast.identifiers import BatchId, JobName
+from holdfast.identifiers import BatchId, CheckpointId, JobName
+from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.state import JobState
+from holdfast.sinks.protocol import Sink
 
 NONE_YET = BatchId(-1)
 Repeats = Literal["refuse", "accept"]
@@ -33,9 +35,9 @@ class Taken:
     """Whether its sink reports the newest batch."""
     always_skips: bool = False
     """It always skips batch ids that it has seen, so `--repeats accept` does not apply."""
-    without_earlier: Literal["ignore", "warn", "refuse"] = "ignore"
-    """What follows when it lacks batches that do not come again: it was put back from an older copy, emptied or
-    replaced. A sink that may keep no record of a batch without rows is not refused for that."""
+    earlier: Literal["unknown", "reported", "all"] = "unknown"
+    """Which of the batches that do not come again it must have, or it was put back from an older copy, emptied or
+    replaced. A sink that may keep no record of a batch without rows must have what it reported once."""
     rewinds: bool = False
     """It is a sink of holdfast: when the job goes back, its rows are taken back, too."""
     shows_left: bool = False
@@ -46,6 +48,35 @@ class Taken:
     planned: BatchId = NONE_YET
     """The newest batch that is planned, in the directory where the job resumes or in the home. Up to there an id stands
     for the same rows as before."""
+
+
+def ours(sink: Sink, published: BatchId | None) -> Taken:
+    """A sink of holdfast that shows each batch, as if it were a writer of the user's own."""
+    return Taken(sink.describe(), published, known=True, always_skips=True, rewinds=True)
+
+
+@dataclass(frozen=True)
+class WriterReported:
+    """What the sink of the query's own writer has reported once. Unless it was put back since, it has that."""
+
+    newest: BatchId
+    upto: BatchId
+    """The batches up to this one had been written then. Those that it did not report had no rows."""
+    when: str
+    """Completes "when …"."""
+
+    def explains(self, newest: BatchId, barrier: BatchId) -> bool:
+        """Whether a sink that has batches up to `newest` has all rows of the batches up to `barrier`."""
+        return newest >= min(self.newest, barrier) and barrier <= self.upto
+
+
+def asked(ask: Callable[[], Taken | None]) -> Taken | None:
+    """How far the writer is; None when its sink does not answer. It may be code of the user's own."""
+    try:
+        return ask()
+    except Exception as error:
+        log.debug("could not read the newest batch of the query's own writer: %s", error)
+        return None
 
 
 def may_have_more(
@@ -103,37 +134,129 @@ def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_m
         raise _may_skip(job, taken, first)
 
 
-def is_behind(taken: Taken, reached: BatchId, durable: BatchId) -> bool:
-    """Whether the sink was put back to between a checkpoint, at `durable`, and what a directory has reached: with the
-    plans of the batches in between it is exact from the checkpoint, and not from the directory."""
-    refused = taken.known and taken.without_earlier == "refuse"
-    return refused and taken.newest is not None and durable <= taken.newest < reached
+@dataclass(frozen=True)
+class WriterRecord:
+    """What the journal has recorded of the sink of the query's own writer."""
+
+    state: JobState
+    checkpoint: CheckpointId | None = None
+    """The checkpoint that the job resumes from; None: it resumes in the previous run's directory."""
+    claimed: bool = False
+    """`state` includes the claim of the starting run."""
+
+    def last(self) -> WriterReported | None:
+        """What the sink reported last before the job resumes there."""
+        newest = self._checkpoint()
+        for run in reversed(self.state.runs) if self.checkpoint is None else ():
+            end = self.state.ends.get(run.fencing_epoch)
+            if newest is not None and (end is None or end.sequence < newest.sequence):
+                continue
+            if end is not None and end.writer_has is not None:
+                upto = end.writer_has if end.planned is None else end.planned
+                return WriterReported(end.writer_has, upto, f"run {run.fencing_epoch} ended")
+        return None if newest is None else _reported_at(newest)
+
+    def sink_left(self) -> str:
+        """The sink of holdfast that the last run wrote to; "" when it had a writer of the user's own."""
+        runs = self.state.runs[:-1] if self.claimed else self.state.runs
+        for run in reversed(runs):
+            end = self.state.ends.get(run.fencing_epoch)
+            if run.purpose == "pipeline" and not (end is not None and end.never_ran):
+                return run.sink
+        return ""
+
+    def exact_from(self, newest: BatchId) -> CheckpointId | None:
+        """The newest checkpoint that a sink with batches up to `newest` has all rows of, and no more."""
+        for entry in self.state.restorable():
+            reported = _reported_at(entry)
+            barrier = entry.barrier_batch_id
+            if barrier == newest or (barrier > newest and reported is not None and reported.explains(newest, barrier)):
+                return entry.id
+        return None
+
+    def _checkpoint(self) -> CheckpointCompleted | None:
+        return self.state.newest_of_the_line() if self.checkpoint is None else self.state.completed[self.checkpoint]
+
+
+def _reported_at(entry: CheckpointCompleted) -> WriterReported | None:
+    if entry.writer_has is None:
+        return None
+    return WriterReported(entry.writer_has, entry.barrier_batch_id, f"checkpoint {entry.id} was taken")
+
+
+def require_alone(job: JobName, taken: Taken, repeats: Repeats, other: Callable[[], JobName | None]) -> None:
+    """Raises `Conflict` when another job that was made of the same query may have written to the same place. A sink
+    that reports its newest batch shows that itself."""
+    if taken.earlier != "unknown" or repeats == "accept" or (name := other()) is None:
+        return
+    raise Conflict(
+        f"could not start job {job!r}: job {name!r} of this home was made of the same query and has gone on from "
+        f"there. Where {taken.writer} writes cannot be seen: rows would be there twice, or be skipped under batch ids "
+        "that it has seen",
+        hint=f"go on with job {name!r} and leave this one; or, if this one writes elsewhere: --repeats accept, once",
+    )
+
+
+def is_behind(taken: Taken, reached: BatchId, durable: BatchId, had: WriterReported | None, planned: BatchId) -> bool:
+    """Whether the sink was put back to between a checkpoint, at `durable`, and what a directory has `reached`: with the
+    plans of the batches in between, which are there up to `planned`, it is exact from the checkpoint, and not from the
+    directory."""
+    if not taken.known or taken.newest is None or not durable <= taken.newest < reached:
+        return False
+    if taken.earlier == "reported":
+        return taken.newest <= planned and not (had is not None and had.explains(taken.newest, reached))
+    return taken.earlier == "all"
 
 
 def require_earlier(
-    job: JobName, taken: Taken, barrier: BatchId | None, *, may_be_empty: bool, accept: bool, warn: Warn
+    job: JobName,
+    taken: Taken,
+    barrier: BatchId | None,
+    recorded: WriterRecord,
+    *,
+    may_be_empty: bool,
+    accept: bool,
+    warn: Warn,
 ) -> None:
     """Raises `Conflict` when the sink lacks batches up to `barrier`, behind which the job resumes: nobody would write
     them again. `may_be_empty`: it may be another one than before, with nothing in it."""
     newest = NONE_YET if taken.newest is None else taken.newest
-    if not taken.known or barrier is None or newest >= barrier or accept:
+    if barrier is not None and not accept and (left := recorded.sink_left()):
+        raise _leaves(job, taken, left, barrier)
+    if not taken.known or taken.earlier == "unknown" or barrier is None or newest >= barrier:
         return
-    if taken.without_earlier == "ignore" or (taken.newest is None and may_be_empty):
+    if taken.newest is None and may_be_empty:
         return
     has = "has no batch" if taken.newest is None else f"has batches up to {taken.newest}"
-    lacks = f"{taken.writer} {has}, and the job resumes behind batch {barrier}"
-    if taken.without_earlier == "warn":
-        warn(f"{lacks}: unless the batches in between had no rows, it was put back from an older copy and lacks them")
+    had = recorded.last() if taken.earlier == "reported" else None
+    if had is not None and had.explains(newest, barrier):
         return
-    ways = [
-        "restore it",
-        f"go back to the checkpoint at batch {newest}, if there is one (holdfast checkpoints): --from-checkpoint ID",
-        f"let its output begin after batch {barrier}: --accept-sink",
-    ]
-    raise Conflict(
+    lacks = f"{taken.writer} {has}, and the job resumes behind batch {barrier}"
+    if accept:
+        warn(f"{lacks}: rows of batches {newest + 1} to {barrier} that it lacks stay missing, as --accept-sink allows")
+    elif taken.earlier == "reported" and (had is None or newest >= min(had.newest, barrier)):
+        warn(f"{lacks}: unless the batches in between had no rows, it was put back from an older copy")
+    else:
+        known = "" if had is None else f"; it had batch {had.newest} when {had.when}"
+        raise _lacks(job, f"{lacks}{known}", barrier, recorded.exact_from(newest))
+
+
+def _leaves(job: JobName, taken: Taken, left: str, barrier: BatchId) -> Conflict:
+    return Conflict(
+        f"could not start job {job!r}: the last run wrote to {left}, where batches up to {barrier} are staged and "
+        f"perhaps not published yet, and now the output goes to {taken.writer}: nobody would publish them",
+        hint="start it once more with that sink, and stop it: what is staged is published; then let the output go on "
+        f"here after batch {barrier}: --accept-sink",
+    )
+
+
+def _lacks(job: JobName, lacks: str, barrier: BatchId, exact_from: CheckpointId | None) -> Conflict:
+    again = f"run the missing batches again: --from-checkpoint {exact_from}"
+    accept = f"let its output go on after batch {barrier}, without the rows that it lacks: --accept-sink"
+    return Conflict(
         f"could not start job {job!r}: {lacks}: it was put back from an older copy, emptied or replaced, and the rows "
         "in between would be missing",
-        hint="; or ".join(ways if taken.newest is not None else [ways[0], ways[2]]),
+        hint="; or ".join(["restore it", *([again] if exact_from is not None else []), accept]),
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from holdfast.checkpoint.layout import ShardPlan, SnapshotPlan, WorkFile
@@ -13,13 +14,14 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
 from holdfast.plans.replay import Repeat
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import RunStarted
+from holdfast.repository.entries import BatchSpan, RunStarted
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.query_end import QueryEnd
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
 from holdfast.sources.kafka_input import KafkaInput
+from holdfast.sources.reading import BatchRead
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
 
@@ -102,6 +104,9 @@ class Workplace(Protocol):
         """Record the journal's newest entry: a home that is older later was restored from a backup. Best effort."""
 
 
+BatchReports = Callable[[BatchId], tuple[BatchSpan, ...]]
+"""What is known of the finished batches behind this one, oldest first. May block; raises nothing."""
+
 KeepPlan = Callable[[BatchId, bytes, Callable[[], bool]], None]
 """Called with a batch, its offsets, and a function that says whether the query is being stopped."""
 
@@ -130,6 +135,9 @@ class Query(Protocol):
     def batches_retained(self) -> int | None:
         """How many batches Spark retains the files of a batch for; None before the start."""
 
+    def batch_reports(self) -> BatchReports | None:
+        """None when nobody tells of finished batches."""
+
     def describe(self) -> dict[str, str]:
         """The description of the query in a manifest: Spark version, state store provider, shuffle partitions…"""
 
@@ -153,6 +161,13 @@ class Query(Protocol):
     def kafka_inputs(self) -> tuple[KafkaInput, ...]:
         """The Kafka sources that the query reads."""
 
+    def batches_read(self, since: datetime | None) -> tuple[BatchRead, ...]:
+        """What the newest batches that began after `since` read of their Kafka sources, oldest first; as far as Spark
+        remembers it."""
+
+    def cores(self) -> int | None:
+        """On how many cores its tasks run now; None when that is not known."""
+
     def skipped_input(self) -> tuple[str, ...]:
         """What its sources were told to pass over where it resumed, because it is gone; in words."""
 
@@ -175,6 +190,9 @@ class Query(Protocol):
 
     def stop(self) -> None:
         """Stop it, and return when it has stopped. Harmless when it is not running."""
+
+    def commits_told(self) -> int | None:
+        """A number that rises with every batch that is committed, where Spark says so and looking is expensive."""
 
     def end(self) -> QueryEnd | None:
         """How the query ended, None while it runs."""

@@ -20,6 +20,7 @@ from holdfast.storage.durable import storage_errors
 from holdfast.workdir.interface import WorkDirectory
 
 NAME = "job.json"
+ASIDE_SINCE = "set-aside"
 
 
 class WorkMarker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -125,7 +126,10 @@ def _created(root: WorkDirectory, mine: WorkMarker) -> WorkMarker:
 
 
 def _set_aside(root: WorkDirectory, work: WorkDirectory, name: str) -> None:
-    """A second one of that name is kept beside the first."""
+    """A second one of that name is kept beside the first. Places on a network do not record when a directory was
+    renamed: there the time of a file in it shows since when it has been aside."""
+    if root.abilities.remote:
+        root.write_atomic(ASIDE_SINCE, b"by --new-life\n")
     for number in count(1):
         with suppress(FileExistsError):
             root.move_to(work.at(name if number == 1 else f"{name}-{number}"))

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from holdfast.errors import Conflict, InvalidSettings
+from holdfast.sinks.delta_partitions import require_partition_columns
+from holdfast.sinks.files_columns import schema_in
+from holdfast.sinks.protocol import StagedBatch
 from holdfast.sinks.schemas import Field, changed_types, differences, fields_of
+from holdfast.sinks.staging import size_of
 
 KNOWN_FEATURES = {
     "appendOnly",
@@ -39,6 +45,37 @@ _UNMET_NOTES = {
     "__CHAR_VARCHAR_TYPE_STRING": "is limited in length",
 }
 APPEND_ONLY = "delta.appendOnly"
+
+
+def require_fit(attempt: str, ours: Sequence[Field], table: Any, asked_partitions: tuple[str, ...] | None) -> None:
+    """Refuse a table that rows of `ours` do not fit into, or that is not partitioned as it was asked for."""
+    lines = [*demands(table), *misfits(ours, table)]
+    if lines:
+        raise InvalidSettings(
+            f"could not {attempt}: the table requires what this sink does not do, or the query's columns do not "
+            "fit:\n  " + "\n  ".join(lines),
+            hint="change the query, change the table, or write to a new one",
+        )
+    existing = tuple(table.metadata().partition_columns)
+    require_partition_columns(ours, existing)
+    if asked_partitions is not None and asked_partitions != existing:
+        shown = ", ".join(existing) or "nothing"
+        raise InvalidSettings.of("partition_by", list(asked_partitions), f"the table is partitioned by {shown}")
+
+
+def require_staged_fit(described: str, place: Path, batches: Sequence[StagedBatch], table: Any) -> None:
+    """What an earlier run staged has the columns of its query, which may have been changed since, with the table. All
+    files of a run have the same columns."""
+    staged = {batch.fencing_epoch: batch.files[0] for batch in batches if batch.files}
+    for file in staged.values():
+        schema = schema_in(place / file.path) if size_of(place / file.path) == file.size else None
+        if schema is not None and (lines := staged_misfits(fields_of(schema), table)):
+            raise Conflict(
+                f"could not publish to {described}: {file.path} was staged by an earlier run, for other columns:\n  "
+                + "\n  ".join(lines),
+                hint="give the table these columns back, with the query that staged them: then what waits is "
+                "published by itself; or make its batches anew: --from-checkpoint, one before them",
+            )
 
 
 def demands(table: Any) -> Iterator[str]:

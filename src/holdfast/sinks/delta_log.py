@@ -11,7 +11,7 @@ How deltalake 1.6.6 behaves, each checked by a test here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,11 @@ from urllib.parse import unquote
 from holdfast.errors import InvalidSettings, StorageUnreachable
 from holdfast.sinks.delta_commits import NOTE
 from holdfast.sinks.place import require
-from holdfast.storage.durable import flush
+from holdfast.sinks.protocol import Step
+from holdfast.storage.durable import flush, storage_errors
+
+_ATTEMPTS = 50
+"""How many commits of other writers may come in between; each failed attempt means that one of them made progress."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,29 @@ class DeltaLog:
             ) from error
         self._deltalake.DeltaTable.create(str(self._place), schema, partition_by=list(partition_by) or None)
         self.flush(0)
+
+    def commit(self, operation: str, described: str, plan: Callable[[Any], Commit | None], step: Step) -> None:
+        """Call `plan` with the newest table and commit its result, until it returns None or the commit succeeds."""
+        tried: int | None = None
+        failure: Exception | None = None
+        for _ in range(_ATTEMPTS):
+            table = self.load()
+            with storage_errors(f"{operation} {described}"):
+                wanted = plan(table)
+            step(f"{operation}: planned")
+            if wanted is None:
+                break
+            if failure is not None and table.version() == tried:
+                break  # it failed, but not because of another commit
+            tried, failure = table.version(), self.try_commit(table, wanted)
+            if failure is None:
+                step(f"{operation}: committed")
+                wanted, table = None, self.load()
+                break
+        if wanted is not None:
+            raise StorageUnreachable(f"could not {operation} {described}: {failure}") from failure
+        with storage_errors(f"flush the log of {described}"):
+            self.flush(table.version())
 
     def try_commit(self, table: Any, commit: Commit) -> Exception | None:
         """Append `commit` directly after the loaded version of `table`.

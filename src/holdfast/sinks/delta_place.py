@@ -1,12 +1,16 @@
-"""Checks a directory without a Delta log before a table is created in it: it must not belong to another writer. Reads
+"""A Delta table's directory: what may not be there before a table is created, and where this sink stages. Reads
 only."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.errors import Conflict
+from holdfast.identifiers import FencingEpoch
+from holdfast.sinks.place import owner_name
+from holdfast.sinks.protocol import SinkContext
 
 _TABLES = (
     ("_spark_metadata", "what Spark's file sink writes to"),
@@ -23,8 +27,8 @@ def require_free(place: Path, describe: str) -> None:
         return
     kind, sign = found
     raise Conflict(
-        f"could not use {describe}: the directory is no Delta table, it is {kind} ({sign.relative_to(place)}); as a "
-        "table its readers would not see that any more",
+        f"could not use {describe}: the directory is not a Delta table, it is {kind} ({sign.relative_to(place)}); as a "
+        "table its readers would no longer see that",
         hint="write to another directory, or make it a Delta table first: deltalake.convert_to_deltalake(path)"
         if kind == _FILES
         else "write to another directory",
@@ -49,3 +53,26 @@ def _file(place: Path) -> tuple[str, Path] | None:
         if visible:
             return _FILES, Path(current, visible[0])
     return None
+
+
+def staging_folder(context: SinkContext) -> str:
+    return f"{_STAGED}{owner_name(context)}"
+
+
+def batch_directory(place: Path, path: str) -> Path:
+    """Of a file that this sink staged."""
+    return place.joinpath(*path.split("/")[:3])
+
+
+def directories_of_batches(staging: Path, newest: FencingEpoch) -> Iterator[Path]:
+    """What runs up to `newest` staged."""
+    for epoch in _directories(staging):
+        if epoch.name.isdecimal() and int(epoch.name) <= newest:
+            yield from _directories(epoch)
+
+
+def _directories(parent: Path) -> list[Path]:
+    """Without symbolic links: their targets do not belong to this sink."""
+    if parent.is_symlink() or not parent.is_dir():
+        return []
+    return sorted(path for path in parent.iterdir() if path.is_dir() and not path.is_symlink())

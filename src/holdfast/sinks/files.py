@@ -29,27 +29,25 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import Conflict, Fenced, HoldfastError
-from holdfast.identifiers import BatchId, FencingEpoch, JobName
+from holdfast.errors import Conflict, HoldfastError
+from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.sinks import files_columns, files_proof
 from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
-from holdfast.sinks.files_layout import FilesLayout, Life, Marker, current_life, jobs_at, life_of, lives_of
-from holdfast.sinks.files_place import foreign_files, require_no_foreign_file, require_no_table
+from holdfast.sinks.files_layout import FilesLayout, Life, Marker, life_of
+from holdfast.sinks.files_ownership import LOOKING, FilesOwnership
+from holdfast.sinks.files_survey import another_life, lives, newest_published, published_beside, survey, written
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import (
-    OtherName,
     RewindPlan,
     SinkContext,
     SinkState,
     StagedBatch,
     StagedFile,
     Step,
-    fingerprint,
     no_step,
     require_no_older,
-    require_one_name,
 )
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
@@ -60,9 +58,6 @@ from holdfast.storage.unique import unique_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-
-_LOOKING = "use"
 
 
 class Files:
@@ -83,7 +78,7 @@ class Files:
         self._same_place = SamePlace(self._place, self.describe())
         self._step = step
         self._unique = unique
-        self._opened: tuple[SinkContext, FilesLayout] | None = None
+        self._opened: FilesOwnership | None = None
         self._gap_allowed = False
         self._attempts = Attempts()
 
@@ -93,43 +88,46 @@ class Files:
     def look(self, context: SinkContext, spark: SparkSession, schema: StructType) -> SinkState:
         with storage_errors(f"look at {self.describe()}"):
             self._same_place.require(spark)
-            life = self._survey(context, schema.json())
+            life = survey(self._place, self.describe(), context, schema.json())
             if life is None:
-                self._opened = (context, FilesLayout(self._place, context.job, life_of(context.lineage)))
-                return SinkState(beside=self._published_beside(context, None))
-            layout = FilesLayout(self._place, context.job, life)
-            self._opened = (context, layout)
+                self._opened = self._owned(context, life_of(context.lineage))
+                return SinkState(beside=published_beside(self._place, self.describe(), context, None))
+            self._opened = self._owned(context, life)
             if not context.accept and life.life == life_of(context.lineage).life:
-                self._require_published_files(_LOOKING, folded=True)
-            markers = layout.markers()
+                self._owner.require_published_files(LOOKING, folded=True)
+            markers = self._layout.markers()
             newest = next(iter(markers), FencingEpoch(0))
             run = markers[newest].run if markers else None
-            published, beside = _newest_published(markers).batch_id, self._published_beside(context, newest)
+            published, beside = (
+                newest_published(markers).batch_id,
+                published_beside(self._place, self.describe(), context, newest),
+            )
             return SinkState(life.life, newest, run, published, beside)
 
     def open(self, context: SinkContext, spark: SparkSession, schema: StructType) -> None:
         with storage_errors(f"open {self.describe()}"):
             self._same_place.require(spark)
             own = life_of(context.lineage)
-            life = self._survey(context, schema.json())
+            life = survey(self._place, self.describe(), context, schema.json())
             if life is not None and life.life != own.life and not context.new_life:
-                raise self._another_life(context, life)
-            self._opened = (context, FilesLayout(self._place, context.job, own))
+                raise another_life(self._place, self.describe(), context, life)
+            self._opened = self._owned(context, own)
             self._layout.require_no_links(self._epoch)
-            self._refuse_if_fenced("open")
+            self._owner.refuse_if_fenced("open")
             require_no_older(context, self._layout.newest_run() or FencingEpoch(0), self.describe())
-            self._published_beside(context, self._layout.newest_run())
-            self._require_own_claim()
+            published_beside(self._place, self.describe(), context, self._layout.newest_run())
+            self._owner.require_own_claim()
             if not context.accept:
-                self._require_published_files("open", folded=True)
-            self._take(life)
+                self._owner.require_published_files("open", folded=True)
+            self._owner.opens()
+            self._owner.take(life)
             self._layout.write_schema(self._epoch, schema.json())
-            self._refuse_if_fenced("open")
+            self._owner.refuse_if_fenced("open")
         self._gap_allowed = context.accept
 
     def published(self) -> BatchId | None:
         with storage_errors(f"read what is published in {self.describe()}"):
-            return _newest_published(self._layout.markers()).batch_id
+            return newest_published(self._layout.markers()).batch_id
 
     def stage(self, batch: DataFrame, batch_id: BatchId) -> StagedBatch:
         self._layout.require_no_links(self._epoch)
@@ -143,7 +141,7 @@ class Files:
                     files = staged_files(self._place, directory, written)
                 self._require_opened(batch_id)
             except HoldfastError:
-                self._refuse_if_fenced("stage")  # a newer run discards what older ones stage
+                self._owner.refuse_if_fenced("stage")  # a newer run discards what older ones stage
                 raise
         return StagedBatch(batch_id, self._epoch, files)
 
@@ -156,7 +154,7 @@ class Files:
             published = marker.batch_id
             if published is not None and published >= upto:
                 return
-            self._require_published_files("publish", folded=False)
+            self._owner.require_published_files("publish", folded=False)
             if not self._gap_allowed:
                 require_unbroken(published, upto, ledger)
             batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
@@ -169,9 +167,9 @@ class Files:
             for source, target in (move for batch in batches for move in moves[batch.batch_id]):
                 self._show(source, target)
             flush(self._place)
-            self._refuse_if_fenced("publish")
+            self._owner.refuse_if_fenced("publish")
             self._step("publish: all visible")
-            self._write(msgspec.structs.replace(marker, batch_id=upto, record=page))
+            self._owner.write(msgspec.structs.replace(marker, batch_id=upto, record=page))
             self._gap_allowed = False
             self._step("publish: recorded")
             # Published files are not there any more.
@@ -181,7 +179,7 @@ class Files:
 
     def first_made_after(self, run: FencingEpoch) -> BatchId | None:
         with storage_errors(f"look at {self.describe()}"):
-            marker = _newest_published(self._layout.markers())
+            marker = newest_published(self._layout.markers())
             if (published := marker.batch_id) is None:
                 return None
             made = [(batch.batch_id, batch.made_by) for batch in files_proof.recorded(self._layout, marker).batches]
@@ -190,7 +188,7 @@ class Files:
 
     def lost(self, batches: tuple[StagedBatch, ...]) -> tuple[str, ...]:
         with storage_errors(f"look at {self.describe()}"):
-            marker = _newest_published(self._layout.markers())
+            marker = newest_published(self._layout.markers())
             going = [batch for batch in batches if _is_being_taken_back(batch, marker)]
             found = self._found(batch for batch in batches if batch not in going)
             gone = [file.path for file, _, size in found if size != file.size]
@@ -198,7 +196,7 @@ class Files:
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         with storage_errors(f"plan a rewind of {self.describe()}"):
-            marker = _newest_published(self._layout.markers())
+            marker = newest_published(self._layout.markers())
             after = -1 if upto is None else upto
             if marker.batch_id is None or marker.batch_id <= after:
                 return RewindPlan()
@@ -211,7 +209,7 @@ class Files:
                 batches=marker.batch_id - after,
                 files=len(known) + len(folded),
                 rows=sum(file.rows for file in known) + files_proof.rows_in(folded),
-                obstacle=self._obstacle(marker, after),
+                obstacle=self._owner.obstacle(marker, after),
             )
 
     def rewind(self, upto: BatchId | None) -> None:
@@ -220,13 +218,13 @@ class Files:
             published = marker.batch_id
             if published is None or (upto is not None and published <= upto):
                 return
-            if obstacle := self._obstacle(marker, -1 if upto is None else upto):
-                self._refuse_if_fenced("rewind")
+            if obstacle := self._owner.obstacle(marker, -1 if upto is None else upto):
+                self._owner.refuse_if_fenced("rewind")
                 raise Conflict(
                     f"could not rewind {self.describe()} to batch {-1 if upto is None else upto}: {obstacle}",
                     hint="put the files back as they were, or resume from a newer checkpoint",
                 )
-            self._write(msgspec.structs.replace(marker, batch_id=upto, taken_back_by=self._epoch))
+            self._owner.write(msgspec.structs.replace(marker, batch_id=upto, taken_back_by=self._epoch))
             self._step("rewind: target recorded")
             self._finish_rewind("rewind")
 
@@ -240,7 +238,7 @@ class Files:
             self._take_away_staged(lambda directory, _: directory not in kept, self._epoch)
             self._take_away_what_past_lives_staged()
             self._hide_visible(marker.batch_id, self._epoch, {target: source for source, target in moves})
-            self._refuse_if_fenced("discard")
+            self._owner.refuse_if_fenced("discard")
             self._layout.forget_runs_before(self._epoch, {batch.fencing_epoch for batch in keep})
             self._layout.record.keep_only(marker.record, pages)
             self._empty_trash()
@@ -252,86 +250,14 @@ class Files:
                 return
             batches = files_proof.recorded(self._layout, marker).batches
             folded = files_proof.folded_further(marker, batches, bound)
-            self._write(msgspec.structs.replace(marker, folded=folded))
+            self._owner.write(msgspec.structs.replace(marker, folded=folded))
             self._step("forget: folded")
-            self._refuse_if_fenced("forget")  # a newer run that did not read that marker needs the pages
+            self._owner.refuse_if_fenced("forget")  # a newer run that did not read that marker needs the pages
             self._layout.record.forget(bound)
-
-    def _survey(self, context: SinkContext, schema_json: str) -> Life | None:
-        """The life of the job whose output is here. Refuses a directory of another writer, and columns that do not
-        fit."""
-        require_no_table(self._place, self.describe())
-        life = current_life(self._place, context.job, context.lineage)
-        if life is None and not context.accept:
-            require_no_foreign_file(self._place, self.describe())
-        files_columns.require_fit(self.describe(), schema_json, self._written(context))
-        return life
-
-    def _published_beside(self, context: SinkContext, known: FencingEpoch | None) -> BatchId | None:
-        """`known` is the newest run under the job's own name."""
-        others = tuple(self._other_names(context))
-        return require_one_name(context, known or FencingEpoch(0), others, self.describe())
-
-    def _other_names(self, context: SinkContext) -> Iterator[OtherName]:
-        own = life_of(context.lineage)
-        for name in sorted(jobs_at(self._place) - {context.job}):
-            life = current_life(self._place, JobName(name), context.lineage)
-            if life is not None and life.life == own.life:
-                markers = FilesLayout(self._place, JobName(name), life).markers()
-                newest = next(iter(markers), FencingEpoch(0))
-                yield OtherName(name, newest, _newest_published(markers).batch_id)
-
-    def _written(self, context: SinkContext) -> list[str]:
-        """Schemas with every column that a visible file of holdfast has, of any job and life."""
-        jobs = {JobName(name) for name in jobs_at(self._place)} | {context.job}
-        layouts = [layout for job in sorted(jobs) for layout in self._lives(job)]
-        return [schema for layout in layouts for schema in layout.columns() or _columns_of_0_1_0(layout)]
-
-    def _lives(self, job: JobName) -> list[FilesLayout]:
-        return [FilesLayout(self._place, job, Life(0, name)) for name in sorted(lives_of(self._place, job))]
-
-    def _take(self, life: Life | None) -> None:
-        """Take ownership of the place: from now on neither an older run nor another life can publish."""
-        context, before = self._state
-        layout = before.carry_over()
-        self._opened = (context, layout)
-        layout.make()
-        if life is None or life.life != layout.life.life or before.own != layout.own:
-            layout.write_life(self._unique())
-        marker = layout.own_marker(self._epoch)
-        if marker is not None and not marker.claim:
-            if context.accept:
-                self._write(files_proof.accepted(layout, marker))
-            return
-        self._write(Marker(claim=True))
-        self._step("open: claimed")
-        self._write(self._left_by_older_runs())
-        self._step("open: carried over")
-
-    def _left_by_older_runs(self) -> Marker:
-        older = {epoch: marker for epoch, marker in self._layout.markers().items() if epoch < self._epoch}
-        marker = _newest_published(older)
-        if not older and self._state[0].accept:
-            shown = max((file.batch_id for file in self._layout.visible()), default=None)
-            marker = Marker(shown)
-        if not self._layout.columns() and (schemas := _columns_of_0_1_0(self._layout)):
-            self._layout.write_columns(self._epoch, files_columns.union(schemas))
-        unproved = self._state[0].accept or marker.without_record
-        return files_proof.accepted(self._layout, marker) if unproved else marker
 
     def _finish_rewind(self, operation: str) -> Marker:
         """What is published, after completing a rewind that this run or an older one began."""
-        self._layout.require_no_links(self._epoch)
-        self._refuse_if_fenced(operation)
-        marker = self._layout.own_marker(self._epoch)
-        if marker is None or marker.claim:
-            self._refuse_if_fenced(operation)  # a newer run deletes the markers of older ones
-            raise Conflict(
-                f"could not {operation} {self.describe()}: it does not know run {self._epoch} of job {self._job!r} any "
-                "more; the directory was replaced, emptied or put back from a copy meanwhile",
-                hint="bring the directory back; or, when this is meant, start once with --accept-sink",
-            )
-        self._require_own_claim()
+        marker = self._owner.own_marker(operation)
         if marker.taken_back_by is None:
             return marker
         after = marker.batch_id
@@ -341,45 +267,17 @@ class Files:
         page = self._layout.record.write(Page(upto, (), marker.record))
         folded = marker.folded if marker.folded.upto <= upto else files_proof.fold(self._layout, upto)
         done = msgspec.structs.replace(marker, taken_back_by=None, record=page, folded=folded)
-        self._write(done)
+        self._owner.write(done)
         self._step("rewind: done")
         self._empty_trash()
         return done
-
-    def _obstacle(self, marker: Marker, after: int) -> str | None:
-        """Why batches after `after` cannot be taken back: their rows may be in files that holdfast did not write."""
-        found = files_proof.loss(self._layout, marker, after, accepted_too=True)
-        if found is None:
-            return None
-        stranger = next(foreign_files(self._place), None)
-        if stranger is None and self._state[0].accept:
-            return None
-        beside = f"; {stranger.name} lies beside them, which holdfast did not write" if stranger else ""
-        return f"{found}{beside}. Another writer has compacted, deleted or replaced them; their rows would appear twice"
-
-    def _require_published_files(self, operation: str, *, folded: bool) -> None:
-        """Refuse to continue when published files are missing. A rewind of another run may be in progress."""
-        before: Marker | None = None
-        while before != (marker := _newest_published(self._layout.markers())):
-            found = files_proof.loss(self._layout, marker, folded=folded)
-            if found is None:
-                return
-            if operation != _LOOKING:
-                self._refuse_if_fenced(operation)
-            before = marker
-        raise Conflict(
-            f"could not {operation} {self.describe()}: job {self._job!r} has published batches up to {marker.batch_id} "
-            f"there, but {found}",
-            hint="bring the files back; or, when this is meant (rows deleted on request, an older copy put back), "
-            "start once with --accept-sink",
-        )
 
     def _require_staged(self, batches: Iterable[StagedBatch]) -> None:
         """Refuse, before the first file becomes visible, if one is missing or is not what was staged."""
         attempt = f"publish to {self.describe()}"
         for file, source, size in self._found(batches):
             if size != file.size:
-                self._refuse_if_fenced("publish")
+                self._owner.refuse_if_fenced("publish")
                 if size is None:
                     raise lost(attempt, source)
                 require_size(attempt, source, size, file)
@@ -394,38 +292,38 @@ class Files:
 
     def _remember_columns(self, staged_by: set[FencingEpoch]) -> None:
         """Every publish uses checked columns, even for batches that another run staged."""
-        written = self._written(self._state[0])
+        known = written(self._place, self._owner.context)
         for epoch in sorted(staged_by):
             if (schema := self._layout.schema_of(epoch)) is not None:
-                files_columns.require_fit(self.describe(), schema, written)
-                written.append(schema)
+                files_columns.require_fit(self.describe(), schema, known)
+                known.append(schema)
         if staged_by:
-            self._layout.write_columns(self._epoch, files_columns.union(written))
+            self._layout.write_columns(self._epoch, files_columns.union(known))
 
     def _show(self, source: Path, target: Path) -> None:
-        self._refuse_if_fenced("publish")
+        self._owner.refuse_if_fenced("publish")
         self._step("publish: file next")
         try:
             os.rename(source, target)
         except FileNotFoundError as error:
             if not target.exists():
-                self._refuse_if_fenced("publish")
+                self._owner.refuse_if_fenced("publish")
                 raise lost(f"publish to {self.describe()}", source) from error
 
     def _take_away_staged(self, unwanted: Callable[[Path, BatchId], bool], newest: FencingEpoch) -> None:
         """Move unwanted staged directories to the trash, each in one step, so that no run can publish from them."""
         for directory in self._layout.staged():
             if directory.fencing_epoch <= newest and unwanted(directory.path, directory.batch_id):
-                self._refuse_if_fenced("discard")
+                self._owner.refuse_if_fenced("discard")
                 self._step("staged directory next")
                 with suppress(FileNotFoundError):
                     os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
 
     def _take_away_what_past_lives_staged(self) -> None:
         """They are fenced, so it can never become visible. Their visible files stay."""
-        for layout in self._lives(self._state[0].job):
+        for layout in lives(self._place, self._owner.context.job):
             for directory in layout.staged() if layout.life.name != self._layout.life.name else ():
-                self._refuse_if_fenced("discard")
+                self._owner.refuse_if_fenced("discard")
                 with suppress(FileNotFoundError):
                     os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
 
@@ -434,7 +332,7 @@ class Files:
         for file in list(self._layout.visible()):
             if file.fencing_epoch > newest or (after is not None and file.batch_id <= after):
                 continue
-            self._refuse_if_fenced("discard")
+            self._owner.refuse_if_fenced("discard")
             self._step("visible file next")
             with suppress(FileNotFoundError):
                 if file.path in wanted:
@@ -448,67 +346,23 @@ class Files:
         for path in self._layout.trash.iterdir():
             shutil.rmtree(path, ignore_errors=True)
 
-    def _refuse_if_fenced(self, operation: str) -> None:
-        context, layout = self._state
-        newest = layout.newest_run()
-        if newest is not None and newest > self._epoch:
-            raise Fenced(
-                f"could not {operation} {self.describe()} as run {self._epoch}: run {newest} has opened it since",
-                hint="stop this run; the newer one owns the job",
-            )
-        life = current_life(self._place, context.job, context.lineage)
-        if life is not None and life.life != layout.life.life and operation != "open":
-            raise Fenced(
-                f"could not {operation} {self.describe()} as run {self._epoch}: another life of job {self._job!r} has "
-                "taken it over",
-                hint="stop this run; the new life owns the directory",
-            )
-
-    def _require_own_claim(self) -> None:
-        marker, claim = self._layout.own_marker(self._epoch), self._state[0].claim
-        if marker is not None and marker.run is not None and claim and marker.run != fingerprint(claim):
-            raise Conflict(
-                f"could not use {self.describe()} as run {self._epoch} of job {self._job!r}: another run with the same "
-                "number has opened it, so the home was put back from a backup",
-                hint="bring the newer home back, or claim above what the sink knows: --accept-older-home",
-            )
-
-    def _another_life(self, context: SinkContext, life: Life) -> Conflict:
-        published = _newest_published(FilesLayout(self._place, context.job, life).markers()).batch_id
-        shown = "nothing yet" if published is None else f"batches up to {published}"
-        return Conflict(
-            f"could not open {self.describe()}: it holds the output of another life of job {context.job!r} ({shown}), "
-            "whose home is not this one; this life would write the same input once more",
-            hint="put the home of that life back; or write to another directory; or leave its rows and begin anew "
-            "beside them: --new-life",
-        )
-
-    def _write(self, marker: Marker) -> None:
-        claim = self._state[0].claim
-        run = fingerprint(claim) if claim else None
-        self._layout.write_marker(self._epoch, msgspec.structs.replace(marker, run=run))
-
-    @property
-    def _job(self) -> str:
-        return self._state[0].job
+    def _owned(self, context: SinkContext, life: Life) -> FilesOwnership:
+        layout = FilesLayout(self._place, context.job, life)
+        return FilesOwnership(context, layout, self.describe(), self._step, self._unique)
 
     @property
     def _epoch(self) -> FencingEpoch:
-        return self._state[0].fencing_epoch
+        return self._owner.epoch
 
     @property
     def _layout(self) -> FilesLayout:
-        return self._state[1]
+        return self._owner.layout
 
     @property
-    def _state(self) -> tuple[SinkContext, FilesLayout]:
+    def _owner(self) -> FilesOwnership:
         if self._opened is None:
             raise HoldfastError(f"{self.describe()} was used before it was opened")
         return self._opened
-
-
-def _newest_published(markers: dict[FencingEpoch, Marker]) -> Marker:
-    return next((marker for marker in markers.values() if not marker.claim), Marker())
 
 
 def _is_being_taken_back(batch: StagedBatch, marker: Marker) -> bool:
@@ -529,12 +383,3 @@ def _written_down(
         targets = (target.name for _, target in moves[number])
         found[number] = recorded(batch, dict(zip((file.path for file in batch.files), targets, strict=True)))
     return tuple((missing | found).values())
-
-
-def _columns_of_0_1_0(layout: FilesLayout) -> list[str]:
-    """Version 0.1.0 recorded the columns of its newest run only; one file of each run has the columns of that run."""
-    one_of_each = {file.fencing_epoch: file.path for file in layout.visible()}
-    found = [schema for path in one_of_each.values() if (schema := files_columns.schema_in(path)) is not None]
-    published = _newest_published(layout.markers()).batch_id is not None
-    newest = layout.newest_schema()
-    return [*found, *([newest] if published and newest is not None else [])]

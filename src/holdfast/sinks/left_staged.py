@@ -3,13 +3,12 @@
 The next start discards them too. This is for a job that does not start again, or not soon.
 """
 
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from pathlib import Path
 
-from holdfast.identifiers import FencingEpoch
 from holdfast.sinks.delta_log import DeltaLog
+from holdfast.sinks.delta_place import batch_directory, directories_of_batches, staging_folder
 from holdfast.sinks.files_layout import FilesLayout, life_of
-from holdfast.sinks.place import owner_name
 from holdfast.sinks.protocol import SinkContext
 from holdfast.storage.durable import storage_errors
 
@@ -40,19 +39,6 @@ def _of_delta(place: Path, owner: SinkContext, named: Set[str]) -> list[Path]:
     if table is None:
         return []
     used = named | {file.path for file in log.live_files(table)} | log.tombstones(table)
-    kept = {place.joinpath(*path.split("/")[:3]) for path in used}
-    staging = place / f"holdfast-{owner_name(owner)}"
-    return [path for path in _batches(staging, owner.fencing_epoch) if path not in kept]
-
-
-def _batches(staging: Path, upto: FencingEpoch) -> Iterator[Path]:
-    for epoch in _directories(staging):
-        if epoch.name.isdecimal() and int(epoch.name) <= upto:
-            yield from _directories(epoch)
-
-
-def _directories(folder: Path) -> list[Path]:
-    """Without symbolic links: their targets do not belong to the sink."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    kept = {batch_directory(place, path) for path in used}
+    staged = directories_of_batches(place / staging_folder(owner), owner.fencing_epoch)
+    return [path for path in staged if path not in kept]

@@ -30,13 +30,13 @@ it in an attribute `output_modes`, such as `("append", "update")`; holdfast star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from blake3 import blake3
 
-from holdfast.errors import Conflict
+from holdfast.errors import Conflict, Fenced
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 
 if TYPE_CHECKING:
@@ -139,6 +139,19 @@ def require_one_name(
                 f"if {other.name!r} does not run again: --accept-sink",
             )
     return max((BatchId(-1) if other.published is None else other.published for other in others), default=None)
+
+
+def require_still_last(
+    attempt: str, job: JobName, when_opened: Mapping[str, FencingEpoch], others: Iterable[OtherName]
+) -> None:
+    """Raises `Fenced` when the place was opened under another name since: the user said that the job goes on there."""
+    for other in others:
+        if other.fencing_epoch > when_opened.get(other.name, FencingEpoch(0)):
+            raise Fenced(
+                f"could not {attempt} as job {job!r}: job {other.name!r} has opened it since, and one of the two is a "
+                "copy of the other",
+                hint=f"stop this run; job {other.name!r} goes on from here",
+            )
 
 
 class SinkState(msgspec.Struct, frozen=True):

@@ -58,6 +58,8 @@ class ShardCopy:
     files: tuple[ManifestFile, ...]
     bytes_new: int
     objects_written: int
+    host: str = ""
+    """That copied it, when it was not the driver's."""
 
 
 class Carrier(Protocol):

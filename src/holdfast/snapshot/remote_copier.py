@@ -149,6 +149,11 @@ def _copies(
                 raise key_being_deleted(shard.shard, file.path, key)
     written = {shard: (size, objects) for shard, size, objects in report.written}
     return tuple(
-        ShardCopy(shard.shard, tuple(where[file.path] for file in shard.files), *written.get(shard.shard, (0, 0)))
+        ShardCopy(
+            shard.shard,
+            tuple(where[file.path] for file in shard.files),
+            *written.get(shard.shard, (0, 0)),
+            host=report.host if shard.shard in written else "",
+        )
         for shard in group
     )

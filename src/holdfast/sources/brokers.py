@@ -71,6 +71,9 @@ class Brokers(Protocol):
     def ends(self, partitions: Collection[Partition]) -> Positions:
         """The next record of each partition to be written, as the source sees it. Those that are gone are left out."""
 
+    def begins(self, partitions: Collection[Partition]) -> Positions:
+        """The oldest record of each that is kept. Those that are gone are left out."""
+
     def look(self, topics: Collection[str]) -> Cluster: ...
 
     def kept(self, partitions: Collection[Partition], now: float) -> Kept:

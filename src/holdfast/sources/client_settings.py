@@ -97,7 +97,7 @@ def _login(given: Mapping[str, str]) -> tuple[dict[str, str], Mapping[str, str] 
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
     text = given.get("sasl.jaas.config")
     if text is None:
-        raise NotTranslatable(f"the brokers want a login ({mechanism}), and the reader has none", _ELSEWHERE)
+        raise NotTranslatable(f"the brokers require a login ({mechanism}), and the reader has none", _ELSEWHERE)
     try:
         login = jaas.parsed(text)
     except jaas.NotJaas as error:
@@ -111,7 +111,9 @@ def _login(given: Mapping[str, str]) -> tuple[dict[str, str], Mapping[str, str] 
         return {"sasl.mechanism": mechanism} | _bearer(login, given), None
     if mechanism == "GSSAPI":
         return {"sasl.mechanism": mechanism} | _kerberos(login), None
-    raise NotTranslatable(f"the login mechanism {mechanism} is not known here", "one of PLAIN, SCRAM, OAUTHBEARER, IAM")
+    raise NotTranslatable(
+        f"holdfast does not know the login mechanism {mechanism}", "one of PLAIN, SCRAM, OAUTHBEARER, IAM"
+    )
 
 
 def _password(login: jaas.Login) -> dict[str, str]:

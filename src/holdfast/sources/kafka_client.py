@@ -112,6 +112,9 @@ class KafkaClient:
     def ends(self, partitions: Collection[Partition]) -> Positions:
         return self._offsets(partitions, "latest", read_committed=self._read_committed)
 
+    def begins(self, partitions: Collection[Partition]) -> Positions:
+        return self._offsets(partitions, "earliest")
+
     def look(self, topics: Collection[str]) -> Cluster:
         from confluent_kafka import TopicCollection
 

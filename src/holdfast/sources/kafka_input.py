@@ -16,5 +16,9 @@ class KafkaInput:
     topics: tuple[str, ...]
     """Those that the reader names; none where it gives a pattern."""
     fail_on_data_loss: bool
+    min_partitions: int | None = field(default=None, kw_only=True)
+    """So many tasks read it at least."""
+    max_offsets: int | None = field(default=None, kw_only=True)
+    """A batch reads no more."""
     open: Callable[[], Brokers] = field(repr=False, compare=False)
     """A client with the options of the reader. Raises `BrokersFailed`."""

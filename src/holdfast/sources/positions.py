@@ -43,15 +43,15 @@ def parsed(offset: str) -> Positions:
     try:
         topics = _DECODER.decode(offset)
     except msgspec.DecodeError as error:
-        raise NotUnderstood(f"these are no offsets of Kafka: {error}") from error
+        raise NotUnderstood(f"these are not offsets of Kafka: {error}") from error
     return {_partition(topic, number, at): at for topic, found in topics.items() for number, at in found.items()}
 
 
 def _partition(topic: str, number: str, at: int) -> Partition:
     if not (number.isascii() and number.isdigit()):
-        raise NotUnderstood(f"{number!r} is no partition of {topic}")
+        raise NotUnderstood(f"{number!r} is not a partition of {topic}")
     if at < 0:
-        raise NotUnderstood(f"{at} is no offset of {topic}[{number}]")
+        raise NotUnderstood(f"{at} is not an offset of {topic}[{number}]")
     return Partition(topic, int(number))
 
 

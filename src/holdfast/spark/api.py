@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
-from holdfast.job_log import about, begin_step, log
+from holdfast.job_log import about, begin_step, enter_step, log
 from holdfast.monitoring.metrics_server import metrics_of
+from holdfast.monitoring.traces import require_traces
 from holdfast.notifying.channels import receivers_of
 from holdfast.options import Options
 from holdfast.repository.self_report import NAME as STATE_FILE
@@ -108,6 +109,8 @@ def _started(
     receivers = receivers_of(settings.alarms)
     if settings.metrics_port is not None:
         metrics_of(list)  # refuses where prometheus-client is missing
+    if settings.traces_url is not None:
+        require_traces()
     if settings.commit_offsets_to is not None:
         require_client()
     _require_pipeline(build)
@@ -122,13 +125,16 @@ def _started(
     # Only now: preflight refuses a job that another run owns, before Spark spends seconds on its start.
     try:
         from holdfast.spark.carrying import carrier_for
+        from holdfast.spark.object_work import make_safe
         from holdfast.spark.query import SparkQuery, built_by
+        from holdfast.spark.query_facts import frame_and_mode
         from holdfast.spark.runnable import require_runnable
     except ImportError as error:
         raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
     spark = settings.spark or _new_session(name, settings.spark_log)
     take_signals_back()
     log.info("Spark %s runs as application %s", spark.version, spark.sparkContext.applicationId)
+    enter_step("building the query")
     try:
         built = built_by(build, spark, sink)
     except Exception as error:
@@ -137,6 +143,7 @@ def _started(
         # The user's code failed, not the settings. What it depends on may work at the next start.
         failure = failure_of_start(error)
         raise JobFailed(f"could not build the pipeline: {failure.message}", hint=failure.hint) from error
+    make_safe(frame_and_mode(built, settings.output_mode)[0].sparkSession, work)
     require_runnable(built, settings.output_mode, begins=location.begins)
     carry = carrier_for(spark, location)
     query = SparkQuery(spark, name, built, sink, settings, around.step, settings.sink_position)

@@ -35,7 +35,8 @@ def files_of(
 ) -> AbstractContextManager[None]:
     """Inside this context, a query that starts writes the files of this directory in the right way. `manager` as in
     `quick_files`."""
-    return quick_files(session, manager) if directory.scheme == "file" else nullcontext()
+    ours = directory.scheme == "file" or manager is not None
+    return quick_files(session, manager) if ours else nullcontext()
 
 
 @contextmanager

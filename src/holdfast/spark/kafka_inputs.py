@@ -44,8 +44,14 @@ def _input(spark: SparkSession, place: int, leaf: Any) -> KafkaInput:
         subscribed=next((options[name] for name in _SUBSCRIPTIONS if name in options), ""),
         topics=_topics(options),
         fail_on_data_loss=options.get("failondataloss", "true").strip().lower() != "false",
+        min_partitions=_number(options.get("minpartitions")),
+        max_offsets=_number(options.get("maxoffsetspertrigger")),
         open=lambda: _opened(spark, options),
     )
+
+
+def _number(given: str | None) -> int | None:
+    return int(given) if given is not None and given.strip().isdecimal() else None
 
 
 def _topics(options: Mapping[str, str]) -> tuple[str, ...]:

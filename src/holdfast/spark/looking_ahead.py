@@ -7,7 +7,6 @@ start is refused here only when both would refuse it.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,14 +14,17 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile
-from holdfast.errors import Corrupt, HoldfastError, NewerFormat, StorageError
-from holdfast.identifiers import BatchId
+from holdfast.errors import Conflict, Corrupt, HoldfastError, NewerFormat, StorageError
+from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import begin_step, log
+from holdfast.plans.log import Standing
 from holdfast.runtime.ahead import Ahead
+from holdfast.runtime.own_writer import Taken, WriterRecord
 from holdfast.workdir.barriers import newest_barrier
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.restorer import restore
+from holdfast.workdir.unfinished import temporary_directory
 
 _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
 
@@ -31,16 +33,29 @@ _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
 class PlaceAhead:
     directory: WorkDirectory
     barrier: BatchId
-    newest_plan: BatchId
-    """Up to there the home has the plans of all batches behind the barrier."""
+    standing: Standing
+    """The plans that the home has of the batches behind the barrier."""
+    broken: Callable[[Taken, str, BatchId], Conflict]
+    """As in `Ahead`."""
     may_have_more: Callable[[BatchId], bool]
     """As in `Ahead`."""
-    plan: Callable[[], bytes | None]
-    """The offsets of that newest plan, None when there is none behind the barrier."""
+    recorded: WriterRecord
+    other: Callable[[], JobName | None]
+    """As in `Ahead`."""
     new_line: bool = False
     """As in `Ahead`, where the home has no plan of it yet."""
     may_be_empty: bool = False
     """As in `Ahead`."""
+
+    @property
+    def newest_plan(self) -> BatchId:
+        """Up to there the home has the plans of all batches behind the barrier."""
+        return self.standing.plans[-1].batch_id if self.standing.plans else self.barrier
+
+    @property
+    def plan(self) -> bytes | None:
+        """The offsets of that newest plan, None when there is none behind the barrier."""
+        return self.standing.plans[-1].offsets.encode() if self.standing.plans else None
 
 
 Ask = Callable[[PlaceAhead], HoldfastError | None]
@@ -63,15 +78,17 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
     barrier = newest_barrier(directory)
     if barrier is None:
         return None
-    planned = ahead.newest_plan(barrier)
+    standing = ahead.standing(barrier)
     return ask(
         PlaceAhead(
             directory,
             barrier,
-            planned,
+            standing,
+            ahead.broken,
             lambda planned: ahead.may_have_more(planned, True),
-            lambda: ahead.plan_offsets(planned) if planned > barrier else None,
-            ahead.new_line and planned == barrier,
+            ahead.recorded(True),
+            ahead.other,
+            ahead.new_line and not standing.plans,
             ahead.may_be_empty,
         )
     )
@@ -79,17 +96,19 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
 
 def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
     begin_step("comparing the query with its checkpoint")
-    with tempfile.TemporaryDirectory(prefix="holdfast-ahead-") as scratch:
-        directory = work_directory(scratch).at("described")
+    with temporary_directory("holdfast-ahead-") as scratch:
+        directory = work_directory(str(scratch)).at("described")
         _fetch_description(ahead, directory)
-        planned = ahead.newest_plan(ahead.barrier)
+        standing = ahead.standing(ahead.barrier)
         place = PlaceAhead(
             directory,
             ahead.barrier,
-            planned,
+            standing,
+            ahead.broken,
             lambda planned: ahead.may_have_more(planned, False),
-            lambda: ahead.plan_offsets(planned) if planned > ahead.barrier else None,
-            ahead.new_line and planned == ahead.barrier,
+            ahead.recorded(False),
+            ahead.other,
+            ahead.new_line and not standing.plans,
             ahead.may_be_empty,
         )
         refused = ask(place)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import msgspec
@@ -21,8 +22,8 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log
 from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
-from holdfast.runtime.own_writer import Taken, require_earlier, require_no_skips
-from holdfast.runtime.ports import KeepPlan, RunDirectory, Supervisor
+from holdfast.runtime.own_writer import Taken, ours, require_alone, require_earlier, require_no_skips
+from holdfast.runtime.ports import BatchReports, KeepPlan, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
@@ -33,17 +34,22 @@ from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.sources.kafka_client import is_installed
 from holdfast.sources.kafka_input import KafkaInput
+from holdfast.sources.reading import BatchRead
+from holdfast.spark import object_work
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import files_of
 from holdfast.spark.failure_text import exception_text, failure_text
+from holdfast.spark.finished_batches import finished_batches
 from holdfast.spark.held_plans import HeldPlans, plans_refusal
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.kafka_inputs import kafka_inputs
+from holdfast.spark.kafka_progress import batches_read
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.repeating import repeat_batches
 from holdfast.spark.writer_position import Position, taken_by
 from holdfast.storage.durable import storage_errors
+from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.query_record import held_facts, write_record
 
@@ -105,6 +111,9 @@ class SparkQuery:
     def batches_retained(self) -> int | None:
         return self._batches_retained
 
+    def batch_reports(self) -> BatchReports:
+        return lambda after: finished_batches(self.query, after)
+
     def describe(self) -> dict[str, str]:
         return self._described
 
@@ -120,22 +129,40 @@ class SparkQuery:
         if not self._settings.force:
             with storage_errors(f"read the description of the query in {place.directory.location}"):
                 held = held_facts(place.directory, place.barrier)
+            if (unsafe := self._unsafe_state(held)) is not None:
+                return unsafe
             self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
             if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
                 return refused
-        if (away := self._refused_by_brokers(place.directory, place.barrier, place.plan())) is not None:
+        if (away := self._refused_by_brokers(place.directory, place.barrier, place.plan)) is not None:
             return away
-        if (taken := self._taken(place.directory, new_line=place.new_line)) is None:
+        taken = self._taken(place.directory, new_line=place.new_line)
+        if (broken := place.standing.broken) is not None:
+            writer = taken if taken is not None or self._sink is None else ours(self._sink, None)
+            return None if writer is None else place.broken(writer, broken, place.barrier)
+        if taken is None:
             return None
         try:
             taken = replace(taken, planned=max(taken.planned, place.newest_plan))
             more = place.may_have_more(taken.planned)
             require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more)
-            accept, may_be_empty = self._settings.accept_sink, place.may_be_empty
-            require_earlier(self._job, taken, place.barrier, may_be_empty=may_be_empty, accept=accept, warn=log.debug)
+            require_alone(self._job, taken, self._settings.repeats, place.other)
+            require_earlier(
+                self._job,
+                taken,
+                place.barrier,
+                place.recorded,
+                may_be_empty=place.may_be_empty,
+                accept=self._settings.accept_sink,
+                warn=log.debug,
+            )
         except Conflict as error:
             return error
         return None
+
+    def _unsafe_state(self, held: QueryFacts) -> HoldfastError | None:
+        work = self._settings.work
+        return None if work is None else object_work.unsafe_state(work_directory(work), held)
 
     def _refused_by_brokers(
         self, directory: WorkDirectory, barrier: BatchId, plan: bytes | None = None
@@ -149,6 +176,8 @@ class SparkQuery:
     def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
         with storage_errors(f"read the description of the query in {directory.location}"):
             held = QueryFacts() if barrier is None else held_facts(directory.files, barrier)
+        if (unsafe := self._unsafe_state(held)) is not None:
+            raise unsafe
         (conf, coming), self._coming = self._coming or (None, None), None
         if coming is None or conf != held.conf:
             coming = facts_of(self._built, self._settings.output_mode, held.conf)
@@ -181,6 +210,12 @@ class SparkQuery:
     def kafka_inputs(self) -> tuple[KafkaInput, ...]:
         return self._kafka
 
+    def batches_read(self, since: datetime | None) -> tuple[BatchRead, ...]:
+        return () if self.query is None else batches_read(self.query, since)
+
+    def cores(self) -> int | None:
+        return int(self._spark.sparkContext.defaultParallelism)
+
     def skipped_input(self) -> tuple[str, ...]:
         return self._source_check.skipped
 
@@ -198,7 +233,7 @@ class SparkQuery:
     def repeat(self, directory: RunDirectory, steps: Sequence[Repeat]) -> None:
         session = self._session()
         self._directory = directory.files
-        repeat_batches(self._writer(), directory, steps, lambda: files_of(directory.files, session))
+        repeat_batches(self._writer(), directory, steps, lambda: files_of(directory.files, session, self._on_objects()))
 
     def open_sink(self, context: SinkContext) -> None:
         assert self._sink is not None
@@ -213,7 +248,8 @@ class SparkQuery:
         self._staging_failed = None
         self._hold_plans(supervisor.keep_plan, directory.location)
         try:
-            with files_of(self._directory, self._session(), self._held.name if self._held is not None else None):
+            manager = self._on_objects() or (self._held.name if self._held is not None else None)
+            with files_of(self._directory, self._session(), manager):
                 self.query = writer.start()
         except Exception as error:
             raise StartFailed(exception_text(error)) from error
@@ -252,6 +288,15 @@ class SparkQuery:
         if port is not None:
             close_callback(self._spark.sparkContext, port)
 
+    def commits_told(self) -> int | None:
+        if self._directory is None or self._directory.scheme != object_work.SCHEME or self._held is None:
+            return None
+        try:
+            return self._held.commits()
+        except Exception as error:
+            log.debug("the JVM does not say what was committed: %s", error)
+            return None
+
     def end(self) -> QueryEnd | None:
         assert self.query is not None
         if not self._over.is_set():
@@ -273,6 +318,14 @@ class SparkQuery:
     def _session(self) -> SparkSession:
         """The session in which the query was built."""
         return frame_and_mode(self._built, self._settings.output_mode)[0].sparkSession
+
+    def _on_objects(self) -> str | None:
+        """The file manager for a work directory on an object store; None elsewhere."""
+        if self._directory is None or self._directory.scheme != object_work.SCHEME:
+            return None
+        self._held = self._held or HeldPlans(self._session())
+        self._held.write_here()
+        return self._held.name
 
     def _hold_plans(self, keep: KeepPlan | None, directory: str) -> None:
         if keep is not None:

@@ -13,6 +13,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.spark.stop_signals import take_signals_back
 from holdfast.spark.user_name import require_a_name
 
 _FAIR = ("spark.scheduler.mode", "FAIR")
@@ -37,6 +38,8 @@ def session_for(job: str, spark_log: Path | None = None) -> SparkSession:
         require_a_name()
     if spark_log is not None and SparkContext._gateway is None:
         _start_jvm(settings, spark_log)
+    SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+    take_signals_back()  # at once: what PySpark does on Ctrl-C fails while it still talks to the JVM
     return SparkSession.builder.config(map=settings).getOrCreate()
 
 

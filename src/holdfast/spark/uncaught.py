@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from holdfast.errors import HoldfastError, StopOverdue
+from holdfast.workdir.unfinished import remove_unfinished
 
 _Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
@@ -40,6 +41,7 @@ class _Explaining:
 
 def leave_at_once(code: int) -> NoReturn:
     """Exit without waiting for threads: one of them hangs."""
+    remove_unfinished()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

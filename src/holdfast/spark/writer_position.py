@@ -44,7 +44,7 @@ def taken_by(
     planned = newest_planned(directory)
     if position is not None:
         name, newest = "the sink of the query's own writer", _asked(position)
-        return Taken(name, newest, known=True, without_earlier="warn", planned=planned)
+        return Taken(name, newest, known=True, earlier="reported", planned=planned)
     if source in REPEATING:
         return Taken(f"the {source} sink", None, known=True, planned=planned)
     if (sink := _sink(writer, spark, source)) is not None:
@@ -57,8 +57,8 @@ def taken_by(
             log.warning("could not read the newest batch of %s: %s", sink.name, str(error).partition("\n")[0])
         else:
             # Spark's file sink has an entry for each batch, also for one without rows.
-            lacking: Literal["warn", "refuse"] = "refuse" if isinstance(sink, _FileSink) else "warn"
-            return Taken(sink.name, newest, known=True, always_skips=True, without_earlier=lacking, planned=planned)
+            earlier: Literal["reported", "all"] = "all" if isinstance(sink, _FileSink) else "reported"
+            return Taken(sink.name, newest, known=True, always_skips=True, earlier=earlier, planned=planned)
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
 
 

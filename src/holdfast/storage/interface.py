@@ -31,6 +31,8 @@ class StoredObject:
     size: int
     modified_at: float
     """Seconds since 1970 by the store's clock; only good for grace periods, decides nothing."""
+    version: str = ""
+    """The ETag, where the store has one: other bytes have another."""
 
 
 class Uploads(Protocol):

@@ -21,7 +21,7 @@ from holdfast.storage.object_store_answers import Answer, Effect, named
 from holdfast.storage.whole import not_whole
 
 if TYPE_CHECKING:
-    from obstore import GetResult, ObjectMeta
+    from obstore import GetOptions, GetResult, ObjectMeta
 
 T = TypeVar("T")
 Client = S3Store | GCSStore | AzureStore
@@ -47,6 +47,15 @@ class Clients:
     """A long time-out for one request to be sent and answered."""
     receiving: Client
     """A short time-out for the first piece, and from each piece to the next."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes of an object, with what they are part of."""
+
+    data: bytes
+    size: int
+    version: str
 
 
 class RemoteStore:
@@ -181,13 +190,67 @@ class RemoteStore:
             for item in page:
                 path = item["path"]
                 if path.startswith(whole) and path[base:] > after:
-                    yield StoredObject(path[base:], item["size"], item["last_modified"].timestamp())
+                    yield _found(path[base:], item)
                 elif path > whole and not path.startswith(whole):
                     return
 
     def children(self) -> tuple[str, ...]:
         found = self._tried("list", "", lambda: self._clients.quick.list_with_delimiter(self._within or None))
         return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]))
+
+    # --- for checkpoint directories (`object_files`) ---
+
+    def look(self, key: str) -> StoredObject:
+        def look() -> StoredObject:
+            try:
+                return _found(key, self._clients.quick.head(self._below(key)))
+            except FileNotFoundError:
+                # As in `_require_object`.
+                return _found(key, self._clients.quick.get(self._below(key)).meta)
+
+        return self._tried("look for", key, look)
+
+    def part(self, key: str, offset: int, length: int, version: str | None) -> Part | None:
+        def part() -> Part | None:
+            options: GetOptions = {"range": (offset, offset + length)}
+            if version is not None:
+                options["if_match"] = f'"{version}"'
+            try:
+                found = self._clients.receiving.get(self._below(key), options=options)
+                return Part(bytes(found.bytes()), _size(found.meta), _version(found.meta))
+            except PreconditionError:
+                return None
+            except BaseError as error:
+                if not Answer.of(error).beyond_the_end:
+                    raise
+                meta = self._clients.quick.head(self._below(key))
+                return Part(b"", _size(meta), _version(meta)) if version in (None, _version(meta)) else None
+
+        found = self._tried("read", key, part)
+        if found is not None and len(found.data) != (expected := min(length, max(0, found.size - offset))):
+            raise not_whole(self._shown(key), len(found.data), expected)
+        return found
+
+    def copy(self, key: str, to: str) -> None:
+        """Inside the store, over what is at `to`."""
+
+        def copy() -> None:
+            self._clients.sending.copy(self._below(key), self._below(checked_key("copy", to, self.url)))
+
+        self._tried("copy", key, copy)
+
+    def folder(self, folder: str) -> tuple[tuple[StoredObject, ...], tuple[str, ...]]:
+        """Objects and names of folders directly in it. Asked twice when there are none, as in `list`."""
+        whole = self._below(checked_prefix(folder, self.url)) if folder else self._within
+        base = len(self._below(""))
+
+        def folder_() -> tuple[tuple[StoredObject, ...], tuple[str, ...]]:
+            found = self._clients.quick.list_with_delimiter(whole or None)
+            objects = tuple(_found(item["path"][base:], item) for item in found["objects"])
+            return objects, tuple(path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"])
+
+        found = self._tried("list", folder, folder_)
+        return found if any(found) else self._tried("list", folder, folder_)
 
     def delete(self, key: str) -> None:
         def delete() -> None:
@@ -236,6 +299,15 @@ def _size(meta: "ObjectMeta") -> int:
     if not meta["e_tag"] and meta["last_modified"].timestamp() == 0:
         raise ConnectionError("an answer with neither ETag nor time")
     return meta["size"]
+
+
+def _version(meta: "ObjectMeta") -> str:
+    """Some services quote it in a listing, some do not."""
+    return (meta["e_tag"] or "").strip('"')
+
+
+def _found(key: str, meta: "ObjectMeta") -> StoredObject:
+    return StoredObject(key, _size(meta), meta["last_modified"].timestamp(), _version(meta))
 
 
 def put_requests(size: int) -> int:

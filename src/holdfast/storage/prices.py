@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from holdfast.storage.metered import Usage
 
-AS_OF = "2025-01"
 SECONDS_A_MONTH = 30.4 * 86400
 
 
@@ -32,6 +31,12 @@ PRICES = {
     "gs": Prices(put=0.005, get=0.0004, list=0.005),
     "az": Prices(put=0.0065, get=0.0005, list=0.0065),
 }
+
+
+def dollars_for(url: str, *, put: int, get: int, list: int, delete: int) -> float | None:
+    """What these requests cost; None where requests cost nothing."""
+    prices = PRICES.get(url.partition("://")[0])
+    return None if prices is None else prices.of(Usage(put=put, get=get, list=list, delete=delete))
 
 
 def dollars_a_month(url: str, usage: Usage) -> float | None:

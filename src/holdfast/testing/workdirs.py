@@ -17,6 +17,7 @@ one asks for the other behaviour where the ability is missing. Nothing here need
 from __future__ import annotations
 
 import pickle
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -46,7 +47,8 @@ CONTENTS = {
 }
 ODD_NAMES = ("with space", "per%20cent", "plus+", "hash#1", "equals=1", "ümläut", "..dots..", ".hidden", "_under")
 NOT_PLAIN = (".", "..", "/", "/a", "a/", "a//b", "./a", "../a", "a/..", "a/../../b", "a/./b", "a\0b")
-
+CLOCKS_DIFFER = 3600.0
+"""Seconds: far more than clocks of two machines, far less than anything is kept."""
 USES: dict[str, Callable[[WorkDirectory, str], object]] = {
     "at": lambda directory, path: directory.at(path),
     "exists": lambda directory, path: directory.exists(path),
@@ -121,10 +123,11 @@ class WorkDirectoryConformance:
         for look in (directory.read, directory.stat, lambda path: list(pieces_of(directory, path))):
             with pytest.raises(FileNotFoundError):
                 look("metadata")
-        with pytest.raises(FileNotFoundError):
-            directory.identity()
+        for ask in (directory.identity, directory.changed_at, lambda: directory.changed_at("metadata")):
+            with pytest.raises(FileNotFoundError):
+                ask()
         directory.remove("metadata")
-        directory.remove_tree()
+        assert directory.remove_tree() is None
         directory.remove_if_empty()
 
     def test_a_scan_finds_every_file_as_it_is(self, directory: WorkDirectory) -> None:
@@ -138,6 +141,14 @@ class WorkDirectoryConformance:
             "state/0/0/SSTs/large.sst",
         }
         assert {file.path for file in directory.scan(skip="state")} == {"metadata", "commits/0", "sources/0/0"}
+
+    def test_it_is_told_when_something_was_written(self, directory: WorkDirectory) -> None:
+        put(directory, {"commits/0": b""})
+        first = directory.changed_at("commits/0")
+        assert abs(time.time() - first) < CLOCKS_DIFFER
+        put(directory, {"commits/1": b""})
+        assert directory.changed_at("commits") >= first
+        assert directory.changed_at("commits/1") >= first
 
     def test_names_and_folders_are_those_directly_in_it(self, directory: WorkDirectory) -> None:
         put(directory, CONTENTS)
@@ -181,7 +192,9 @@ class WorkDirectoryConformance:
         build(directory, {"metadata": b"1"})
         before = directory.identity()
         directory.move_to(work.at("away"))
-        build(directory, {"metadata": b"1"})
+        # Objects have no number of their own: there the query's id must tell.
+        same_query = directory.abilities.pins or directory.abilities.takes_over_by_rename
+        build(directory, {"metadata": b"1" if same_query else b"2"})
         assert directory.identity() != before
 
     # -- writing
@@ -401,7 +414,7 @@ class WorkDirectoryConformance:
         put(work, {"1-10/kept": b"mine", "1-1.aside": b"why"})
         directory.remove_if_empty()
         assert content(directory) == CONTENTS, "it is not empty"
-        directory.remove_tree()
+        assert directory.remove_tree() is None
         assert content(work) == {"1-10/kept": b"mine", "1-1.aside": b"why"}
         assert not directory.exists()
 

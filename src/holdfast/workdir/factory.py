@@ -13,7 +13,7 @@ from holdfast.storage.location import SCHEMES
 from holdfast.workdir.hdfs import HdfsCluster, HdfsDirectory
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.mounted import MountedDirectory
-from holdfast.workdir.object_place import ObjectDirectory
+from holdfast.workdir.object_place import ObjectDirectory, ObjectPlace
 
 
 def work_directory(given: str | Path) -> WorkDirectory:
@@ -31,7 +31,7 @@ def readable_directory(given: str | Path) -> WorkDirectory:
     """For a directory that holdfast only reads: it may be on an object store, too."""
     scheme, colon, _ = str(given).partition("://")
     if colon and scheme in SCHEMES:
-        return ObjectDirectory(str(given))
+        return _object_store(str(given))
     if colon and scheme not in _PLACES:
         raise InvalidSettings(
             f"could not read {given}: holdfast does not know {scheme}://",
@@ -71,15 +71,20 @@ def _hdfs(url: str) -> WorkDirectory:
     return HdfsDirectory(HdfsCluster(f"hdfs://{parts.netloc}"), f"/{parts.path.strip('/')}")
 
 
-_PLACES: dict[str, Callable[[str], WorkDirectory]] = {"file": _mounted, "hdfs": _hdfs}
+def _object_store(url: str) -> WorkDirectory:
+    return ObjectDirectory(ObjectPlace(url))
+
+
+_PLACES: dict[str, Callable[[str], WorkDirectory]] = {"file": _mounted, "hdfs": _hdfs, "s3a": _object_store}
 
 
 def _not_usable(given: str) -> InvalidSettings:
     return InvalidSettings.of(
         "work",
         given,
-        "must be a path, or file:///path, of a file system that this machine has mounted; or hdfs://host:port/path",
-        hint="on a cluster, mount a volume or NFS on every machine at the same path: --work /mnt/shared/holdfast",
+        "must be a path, or file:///path, of a file system that this machine has mounted; or hdfs://host:port/path, "
+        "or s3a://bucket/path",
+        hint="on a cluster, use S3, or mount a volume on every machine at the same path: docs/cluster.md",
     )
 
 

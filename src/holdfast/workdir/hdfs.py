@@ -76,6 +76,10 @@ class HdfsDirectory:
         return f"{self._cluster.address}{self._path}"
 
     @property
+    def url(self) -> str:
+        return self.location
+
+    @property
     def spark_root(self) -> str:
         return self.location
 
@@ -108,6 +112,9 @@ class HdfsDirectory:
 
     def stat(self, path: str) -> WorkFile:
         return _file(path, self._below(path).stat())
+
+    def changed_at(self, path: str = "") -> float:
+        return self._below(path).stat().st_mtime_ns / 1e9
 
     def scan(self, folder: str = "", skip: str | None = None) -> Iterator[WorkFile]:
         for path, status in self._below(folder).files(skip):
@@ -179,9 +186,12 @@ class HdfsDirectory:
     def move_to(self, to: HdfsDirectory) -> None:
         self._below("").rename(to._below(""))
 
-    def remove_tree(self) -> None:
-        with suppress(OSError):
+    def remove_tree(self) -> str | None:
+        try:
             self._below("").remove_tree()
+        except OSError as error:
+            return str(error)
+        return None
 
     def remove_if_empty(self) -> None:
         with suppress(OSError):

@@ -82,6 +82,10 @@ class WorkDirectory(Protocol):
         """Spark's `checkpointLocation`, also shown in messages."""
 
     @property
+    def url(self) -> str:
+        """What the factory makes the same directory of: the location, with options where it has some."""
+
+    @property
     def scheme(self) -> str:
         """The URL scheme of the file system that Spark uses for it."""
 
@@ -103,7 +107,8 @@ class WorkDirectory(Protocol):
 
     def identity(self) -> str:
         """The same in every process for the same directory, and different for a directory that replaced it under its
-        name. `FileNotFoundError` when Spark has written no `metadata` yet, or the directory does not exist."""
+        name; without pins and renames only if that one is of another query. `FileNotFoundError` when Spark has written
+        no `metadata` yet, or the directory does not exist."""
 
     def exists(self, path: str = "") -> bool: ...
 
@@ -114,6 +119,10 @@ class WorkDirectory(Protocol):
         """Names of folders only."""
 
     def stat(self, path: str) -> WorkFile: ...
+
+    def changed_at(self, path: str = "") -> float:
+        """When a file was written, or something appeared directly in a folder or left it: Unix time by the clock of the
+        place. A rename counts where the place notes it. `FileNotFoundError` when it does not exist."""
 
     def scan(self, folder: str = "", skip: str | None = None) -> Iterator[WorkFile]:
         """Every file below `folder`, including hidden ones, without those below its subfolder `skip`. Files that appear
@@ -153,8 +162,8 @@ class WorkDirectory(Protocol):
     def move_to(self, to: Self) -> None:
         """Rename it to its sibling `to`. `FileExistsError` when that exists. Atomic with `takes_over_by_rename`."""
 
-    def remove_tree(self) -> None:
-        """Removes it recursively, as far as possible."""
+    def remove_tree(self) -> str | None:
+        """Removes it recursively, as far as possible. Says why something is left; None when nothing is."""
 
     def remove_if_empty(self) -> None:
         """Harmless when it is not empty."""

@@ -43,6 +43,10 @@ class MountedDirectory:
         return str(self._path)
 
     @property
+    def url(self) -> str:
+        return self.location
+
+    @property
     def spark_root(self) -> str:
         """Hadoop writes a local path with its scheme, one slash, and no escapes."""
         return f"file:{self._path}"
@@ -81,6 +85,11 @@ class MountedDirectory:
 
     def stat(self, path: str) -> WorkFile:
         return _file(path, self._below(path).stat())
+
+    def changed_at(self, path: str = "") -> float:
+        """A rename changes the inode's time, not that of the contents."""
+        status = self._below(path).stat()
+        return max(status.st_mtime, status.st_ctime)
 
     def scan(self, folder: str = "", skip: str | None = None) -> Iterator[WorkFile]:
         try:
@@ -157,8 +166,10 @@ class MountedDirectory:
             raise FileExistsError(errno.EEXIST, "exists already", to.location)
         self._path.rename(to._path)
 
-    def remove_tree(self) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+    def remove_tree(self) -> str | None:
+        problems: list[str] = []
+        shutil.rmtree(self._path, onerror=lambda function, path, info: problems.append(f"{path}: {info[1]}"))
+        return (problems or [f"{self._path} still exists"])[0] if self._path.exists() else None
 
     def remove_if_empty(self) -> None:
         with suppress(OSError):

@@ -18,10 +18,8 @@ from holdfast.storage.durable import flush
 from holdfast.workdir.hadoop_checksum import checksum_name
 from holdfast.workdir.interface import BUILDING, Changed
 from holdfast.workdir.planned_file import require_same
+from holdfast.workdir.unfinished import removed_afterwards
 
-_UNFINISHED: set[Path] = set()
-"""Directories that this process is building."""
-_TRIES = 20
 _DEAD_AFTER_S = 86_400.0
 _FLUSHED_AT_ONCE = 16
 _LARGE = 1 << 20
@@ -34,9 +32,7 @@ def built_whole(
 ) -> Iterator[MountedBuilding]:
     """`look` returns the identity of a file."""
     _require_free(to)
-    hidden = _new_sibling(to)
-    _UNFINISHED.add(hidden)
-    try:
+    with removed_afterwards(_new_sibling(to)) as hidden:
         with ThreadPoolExecutor(_FLUSHED_AT_ONCE, "flush") as flushing:
             building = MountedBuilding(hidden, look, taking_from, flushing)
             yield building
@@ -44,18 +40,6 @@ def built_whole(
         if taking_from is None:
             _flush_directories(hidden)
         _rename(hidden, to)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-        _UNFINISHED.discard(hidden)
-
-
-def remove_unfinished() -> None:
-    """For a process that must exit while its threads still write there."""
-    for building in tuple(_UNFINISHED):
-        for _ in range(_TRIES):
-            shutil.rmtree(building, ignore_errors=True)
-            if not building.exists():
-                break
 
 
 class MountedBuilding:

@@ -97,7 +97,7 @@ def _require_table(directory: WorkDirectory, file: WorkFile) -> None:
     with directory.open(file.path) as table:
         table.seek(max(0, file.size - length))
         if (found := table.read(length)) not in _TABLE_MAGIC:
-            raise _Damaged(f"{file.path} ends in {found.hex()}, which is no RocksDB table's magic number")
+            raise _Damaged(f"{file.path} ends in {found.hex()}, which is not the magic number of a RocksDB table")
 
 
 def _require_archive(directory: WorkDirectory, store: str, path: str) -> None:

@@ -1,17 +1,23 @@
 package holdfast;
 
 import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.net.URI;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BiFunction;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Writes a query's checkpoint files as Spark does, but holds `offsets/N` back until the plan of batch N is kept.
+ * Writes a query's checkpoint files as Spark does, on S3 by one PUT each, but holds `offsets/N` back until the plan of
+ * batch N is kept.
  *
  * <p>Spark runs a batch when its offsets are written. So no sink sees a batch before its keeper has answered. Where no
  * keeper is registered for a directory, as on an executor, nothing is held.
@@ -20,8 +26,14 @@ public class HeldPlans extends FileSystemBasedCheckpointFileManager {
   /** By checkpoint directory. A keeper answers with nothing, or with why the batch must not run. */
   private static final Map<String, BiFunction<String, byte[], String>> KEEPERS = new ConcurrentHashMap<>();
 
+  /** Of queries in this JVM that write to S3. Whoever waits for the next one need not list what is there. */
+  private static final AtomicLong COMMITS = new AtomicLong();
+
+  private final Path directory;
+
   public HeldPlans(Path path, Configuration configuration) {
     super(path, configuration);
+    directory = path;
   }
 
   public static void hold(String directory, BiFunction<String, byte[], String> keeper) {
@@ -32,15 +44,61 @@ public class HeldPlans extends FileSystemBasedCheckpointFileManager {
     KEEPERS.remove(directory);
   }
 
+  public static long commits() {
+    return COMMITS.get();
+  }
+
   @Override
   public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
-    CancellableFSDataOutputStream file = super.createAtomic(path, overwriteIfPossible);
     Path folder = path.getParent();
+    CancellableFSDataOutputStream file =
+        onObjects() ? onObjects(path, overwriteIfPossible) : super.createAtomic(path, overwriteIfPossible);
     if (!folder.getName().equals("offsets")) {
       return file;
     }
-    BiFunction<String, byte[], String> keeper = KEEPERS.get(folder.getParent().toUri().getPath());
+    BiFunction<String, byte[], String> keeper = KEEPERS.get(nameOf(folder.getParent()));
     return keeper == null ? file : new Held(file, path.getName(), keeper, new ByteArrayOutputStream());
+  }
+
+  /** Mounted directories are known by their path alone. */
+  private static String nameOf(Path directory) {
+    URI uri = directory.toUri();
+    return uri.getAuthority() == null ? uri.getPath() : directory.toString();
+  }
+
+  private CancellableFSDataOutputStream onObjects(Path path, boolean overwrite) {
+    return overwrite
+        ? ObjectWrites.replacing(fs(), path)
+        : ObjectWrites.creating(fs(), path, path.getParent().getName().equals("commits") ? COMMITS : new AtomicLong());
+  }
+
+  private boolean onObjects() {
+    return ObjectWrites.areFor(fs());
+  }
+
+  /** There are no folders among objects: one without files does not exist, and is not made. */
+  @Override
+  public void mkdirs(Path path) {
+    if (!onObjects()) {
+      super.mkdirs(path);
+    }
+  }
+
+  @Override
+  public Path createCheckpointDirectory() {
+    return onObjects() ? fs().makeQualified(directory) : super.createCheckpointDirectory();
+  }
+
+  @Override
+  public FileStatus[] list(Path path, PathFilter filter) throws IOException {
+    try {
+      return super.list(path, filter);
+    } catch (FileNotFoundException error) {
+      if (onObjects()) {
+        return new FileStatus[0];
+      }
+      throw error;
+    }
   }
 
   private static final class Held extends CancellableFSDataOutputStream {

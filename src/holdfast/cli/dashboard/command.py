@@ -93,14 +93,17 @@ def _check_token(token: str | None, actions: bool) -> None:
 
 
 @contextmanager
-def serving(home: str, port: int, address: str, guard: Guard, limit: float = 600.0) -> Iterator[int]:
-    """The pages of the home, in threads, until the end of the block; the port that they are at."""
+def serving(
+    home: str, port: int, address: str, guard: Guard, limit: float = 600.0, looked_at_s: float | None = None
+) -> Iterator[int]:
+    """The pages of the home, in threads, until the end of the block; the port that they are at. While somebody looks,
+    the home is read every `looked_at_s`."""
     from holdfast.cli.dashboard.actions import Actions
-    from holdfast.cli.dashboard.live import Live
+    from holdfast.cli.dashboard.live import LOOKED_AT_S, Live
     from holdfast.cli.dashboard.server import DashboardServer, Site
 
     reader = HomeReader(home)
-    live = Live(reader)
+    live = Live(reader, looked_at_s or LOOKED_AT_S)
     actions = Actions(home, limit) if guard.actions else None
     try:
         server = DashboardServer(address, port, Site(live, guard, _metrics(reader), examine, actions))

@@ -25,7 +25,7 @@ class Judged:
     def fingerprint(self) -> tuple[object, ...]:
         """What makes a page look different."""
         report = self.seen.report
-        told = (report.batch, report.published) if report else ()
+        told = (report.batch, report.published, report.kafka_lag) if report else ()
         codes = tuple((finding.code, finding.severity) for finding in self.findings)
         return (self.seen.job, self.seen.state.head, self.view.state, codes, self.view.consecutive_failures, told)
 

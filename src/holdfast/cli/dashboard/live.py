@@ -3,6 +3,7 @@
 import threading
 import time
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from holdfast.cli.dashboard.judging import Judged, judge, worst_first
 from holdfast.cli.home_reader import HomeReader, HomeReading
@@ -13,6 +14,7 @@ ALONE_S = 30.0
 """How often otherwise."""
 _PROGRESS_S = 0.5
 """How often a page shows how far the first reading of the home has come."""
+_CONTENTS_KEPT = 32
 _JUDGED_AGAIN_S = 15.0
 """Findings depend on the time, too."""
 
@@ -35,6 +37,8 @@ class Live:
         self._judged_at: dict[str, float] = {}
         self._progress_at = 0.0
         reader.on_progress = self._progressed
+        self.contents = lru_cache(_CONTENTS_KEPT)(reader.contents)
+        """Of a checkpoint, by job and manifest: by shard, bytes and files. Raises what reading it raises."""
         self._thread = threading.Thread(target=self._run, name="holdfast-dashboard", daemon=True)
 
     def start(self) -> None:

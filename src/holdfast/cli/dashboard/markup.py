@@ -17,7 +17,9 @@ _VOID = frozenset(("link", "meta", "input", "br"))
 
 def tag(element: str, /, *children: Child, **attributes: object) -> Markup:
     """`class_` and `data_x` become `class` and `data-x`. An attribute that is None or False is left out."""
-    shown = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    shown = "".join(
+        _attribute(key, value) for key, value in attributes.items() if value is not None and value is not False
+    )
     if element in _VOID:
         return Markup(f"<{element}{shown}>")
     return Markup(f"<{element}{shown}>{text_of(children)}</{element}>")

@@ -18,7 +18,7 @@ from holdfast.cli.dashboard.actions import Actions, status_of
 from holdfast.cli.dashboard.guard import COOKIE, Guard
 from holdfast.cli.dashboard.live import Live, now
 from holdfast.cli.dashboard.pages.checkpoint import checkpoint_page
-from holdfast.cli.dashboard.pages.compare import compare_page
+from holdfast.cli.dashboard.pages.compare import Contents, compare_page
 from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
@@ -26,7 +26,7 @@ from holdfast.cli.dashboard.pages.layout import error_page, loading_page, path_t
 from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
-from holdfast.repository.views import checkpoint_detail
+from holdfast.repository.views import CheckpointDetail, checkpoint_detail
 
 _HTML = "text/html; charset=utf-8"
 _JSON = "application/json"
@@ -133,7 +133,7 @@ class Site:
             return self._missing(f"There is no job {name!r} in this home.")
         match rest:
             case []:
-                return self._page(job_page(self.live.reading, job, now(), word))
+                return self._page(job_page(self.live.reading, job, now(), word, _number(query, "last")))
             case ["checkpoints", id] if id.isdigit():
                 found = checkpoint_detail(job.seen, int(id))
                 if found is not None:
@@ -141,8 +141,17 @@ class Site:
             case ["compare"]:
                 a, b = (checkpoint_detail(job.seen, _number(query, name) or 0) for name in ("a", "b"))
                 if a is not None and b is not None:
-                    return self._page(compare_page(self.live.reading, job, a, b, now()))
+                    return self._page(compare_page(self.live.reading, job, (a, b), self._contents(name, a, b), now()))
         return self._missing("There is no such checkpoint.")
+
+    def _contents(self, job: str, a: CheckpointDetail, b: CheckpointDetail) -> tuple[Contents, Contents] | str:
+        """The only page for which the home is read on request, once per checkpoint."""
+        if a.manifest is None or b.manifest is None:
+            return "one of them was not completed"
+        try:
+            return self.live.contents(job, a.manifest), self.live.contents(job, b.manifest)
+        except HoldfastError as error:
+            return error.message
 
     def _api(self, rest: list[str], query: dict[str, list[str]]) -> Served:
         found: Any = None

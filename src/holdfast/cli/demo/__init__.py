@@ -1,8 +1,9 @@
-"""`holdfast demo`: a real pipeline, three production failures, and a proof that the output is exact.
+"""`holdfast demo`: a real pipeline, five production failures, and a proof that the output is exact.
 
 command        the command: creates the directory, runs the acts, cleans up
 orders         the pipeline; copied into the directory and run there by `holdfast run`, like any pipeline
 arrivals       the orders that arrive, file by file
+deployments    what an operator changes and types, besides starting and stopping it
 driver         the pipeline's process
 watching       observes the pipeline from outside: work directory, journal, table, log
 picture        everything observed so far

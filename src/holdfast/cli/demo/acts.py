@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from holdfast.cli.demo.batch_answer import compare, read_table, recompute
+from holdfast.cli.demo.deployments import rolled_back, swap_sums
 from holdfast.cli.demo.driver import Driver, shown_command
 from holdfast.cli.demo.picture import Picture
+from holdfast.cli.demo.places import JOB
 from holdfast.cli.demo.show import ActFailed, Show
-from holdfast.errors import OwnedByAnotherRun
+from holdfast.errors import Incompatible, OwnedByAnotherRun
 from holdfast.repository.entries import CheckpointCompleted
 
 _FIRST_CHECKPOINTS = 3
@@ -123,17 +125,60 @@ def start_a_second_deployment(show: Show) -> Outcome:
     )
 
 
+def deploy_swapped_sums(show: Show) -> Outcome:
+    """Spark's state has the columns of the output, in its order. Both are whole numbers: it adds money to counts."""
+    seen, places = show.picture, show.places
+    show.stop_driver()
+    epoch, rows = seen.epoch, seen.rows
+    swap_sums(places.pipeline)
+    show.show_pipeline()
+    show.action(shown_command(places))
+    log = places.root / "swapped.log"
+    swapped = Driver(places, work=places.work, log=log)
+    try:
+        show.until(lambda: swapped.exit_code is not None, "the changed deployment to end")
+    finally:
+        swapped.kill()
+    show.quote("\n".join(_refusal(log.read_text())))
+    show.look()
+    held = swapped.exit_code == Incompatible.exit_code and (seen.epoch, seen.rows) == (epoch, rows)
+    result = f"refused with exit code {swapped.exit_code}, table unchanged"
+    return Outcome("a deployment reordered two sums", held, result)
+
+
+def roll_back(show: Show) -> Outcome:
+    """Somebody forces it through all the same, and an hour later the numbers look odd."""
+    seen, places = show.picture, show.places
+    good = _newest(seen)
+    show.action(shown_command(places, "--force"))
+    show.start_driver("--force")
+    show.until(lambda: _wrong_rows(show) > 0, "wrong rows in the table")
+    wrong = _wrong_rows(show)
+    show.find(f"{wrong} rows of the table are wrong", held=False)
+    show.stop_driver()
+    swap_sums(places.pipeline)
+    show.action(f"holdfast rollback {JOB}@{good.id} --home home")
+    show.answer(rolled_back(places, good.id))
+    show.action(shown_command(places))
+    before = seen.epoch
+    show.start_driver()
+    show.until(lambda: seen.epoch > before and _wrong_rows(show) == 0, "a table without wrong rows")
+    completed = len(seen.completed)
+    show.until(lambda: len(seen.completed) > completed, "a checkpoint of the new run")
+    left = _wrong_rows(show)
+    show.find(f"{left} rows of the table are wrong", held=left == 0)
+    return Outcome(
+        f"forced through: {wrong} wrong rows", left == 0, f"rolled back to checkpoint {good.id}, {left} wrong rows"
+    )
+
+
 def stop(show: Show) -> Outcome:
     seen = show.picture
     closed = show.end_input() - _WATERMARK_DELAY
     closed_ms = int(closed.timestamp() * 1000)
     show.until(lambda: bool(seen.batches) and seen.batches[-1].watermark_ms >= closed_ms, "the last window to close")
-    show.action(f"kill -TERM {show.driver.pid}")
-    driver = show.expect_end()
-    driver.ask_to_stop()
-    show.until(lambda: driver.exit_code is not None, "the driver to stop")
-    show.look()
-    last = _newest(seen)
+    show.stop_driver()
+    driver, last = show.driver, _newest(seen)
     held = driver.exit_code == 0 and seen.ended is not None and last.barrier_batch_id == seen.batch
     result = f"checkpoint {last.id} holds batch {last.barrier_batch_id} of {seen.batch}, exit code {driver.exit_code}"
     return Outcome("stopped with SIGTERM", held, result)
@@ -160,6 +205,8 @@ ACTS = (
         "The home is unreachable for a while", "checkpoints fail, the pipeline must keep running", make_home_unreachable
     ),
     Act("The job is started a second time", "two writers would corrupt the table", start_a_second_deployment),
+    Act("A deployment reorders two sums", "Spark would silently add money to counts", deploy_swapped_sums),
+    Act("Forced through, and rolled back", "wrong rows must leave the table, right ones must stay", roll_back),
     Act("A clean stop", "the last batches must not be lost", stop),
     Act("Was it exact?", "the same answer without Spark, from the input files", compare_with_batch),
 )
@@ -187,6 +234,18 @@ def _newest(seen: Picture) -> CheckpointCompleted:
     if newest is None:
         raise ActFailed("there is no checkpoint")
     return newest
+
+
+def _wrong_rows(show: Show) -> int:
+    """Rows that the input does not give; what is not written yet is no mistake."""
+    return len(compare(recompute(show.places.input), read_table(show.places.table)).unexpected)
+
+
+def _refusal(log: str) -> list[str]:
+    """What the user is told, without the lines of the start before it."""
+    lines = log.strip().splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith("holdfast: ")), 0)
+    return lines[first:]
 
 
 def _beyond(seen: Picture) -> int:

@@ -19,6 +19,9 @@ from holdfast.cli.demo.places import JOB, Places, make_places
 from holdfast.cli.output import print_message
 from holdfast.cli.requirements import require_java_and_packages
 
+_LOOKED_AT_S = 1.0
+"""How often the page reads the demo's home: an outage of a few seconds is to be seen."""
+
 Directory = Annotated[
     Path | None,
     typer.Option(
@@ -33,14 +36,15 @@ Page = Annotated[bool, typer.Option("--dashboard", help="Serve the web page of t
 def demo(directory: Directory = None, dashboard: Page = False) -> int:
     """Watch a pipeline survive production failures.
 
-    A real pipeline, in about a minute: its driver is killed, its disk and its home are removed, its output is checked
-    row by row. Needs Java and no server, and leaves its files for inspection.
+    A real pipeline, in about two minutes: its driver is killed, its disk and its home are removed, a query with a
+    mistake is deployed and rolled back, its output is checked row by row. Needs Java and no server, and leaves its
+    files for inspection.
     """
     require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
     places = make_places(directory)
     if not dashboard:
         return _shown(places)
-    with serving(places.home_url, 0, "127.0.0.1", Guard(frozenset())) as port:
+    with serving(places.home_url, 0, "127.0.0.1", Guard(frozenset()), looked_at_s=_LOOKED_AT_S) as port:
         print_message(f"the page is at http://127.0.0.1:{port}/")
         code = _shown(places)
         if sys.stdout.isatty():

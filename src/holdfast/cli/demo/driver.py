@@ -24,12 +24,13 @@ _NOT_INHERITED = (
 """The user's own settings of Spark and of a home must not affect the demo."""
 
 
-def shown_command(places: Places) -> str:
+def shown_command(places: Places, *options: str) -> str:
     """The main part of the command, as a user would type it in the demo's directory."""
-    return f"holdfast run {places.pipeline.name} --home home --sink delta:table --interval {INTERVAL}"
+    given = ("--home", "home", "--sink", "delta:table", "--interval", INTERVAL, *options)
+    return f"holdfast run {places.pipeline.name} {' '.join(given)}"
 
 
-def _command(places: Places, work: Path) -> Sequence[str]:
+def _command(places: Places, work: Path, options: Sequence[str]) -> Sequence[str]:
     return (
         *(sys.executable, "-m", "holdfast.cli", "run", str(places.pipeline)),
         *("--job", JOB, "--home", places.home_url, "--sink", f"delta:{places.table}", "--work", str(work)),
@@ -39,17 +40,18 @@ def _command(places: Places, work: Path) -> Sequence[str]:
         # In a run of a minute the JVM's second compiler costs more than it gains, on two cores.
         *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+        *options,
     )
 
 
 class Driver:
     """One process of the driver: Python and the JVM that it starts, in their own process group."""
 
-    def __init__(self, places: Places, *, work: Path, log: Path) -> None:
+    def __init__(self, places: Places, *options: str, work: Path, log: Path) -> None:
         inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         with log.open("ab") as file, _interrupts_noted() as noted:
             self._process = subprocess.Popen(
-                _command(places, work),
+                _command(places, work, options),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,

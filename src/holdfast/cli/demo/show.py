@@ -44,14 +44,18 @@ class Show:
         assert self._driver is not None, "the first act starts it"
         return self._driver
 
-    def start_driver(self) -> None:
+    def start_driver(self, *options: str) -> None:
+        self._may_end = False
         self._batches_before = len(self.picture.batches)
-        self._driver = Driver(self.places, work=self.places.work, log=self.places.log)
+        self._driver = Driver(self.places, *options, work=self.places.work, log=self.places.log)
 
-    def expect_end(self) -> Driver:
-        """From here on the driver may end."""
+    def stop_driver(self) -> None:
+        """As an operator would, and wait for its end."""
+        self.action(f"kill -TERM {self.driver.pid}")
         self._may_end = True
-        return self.driver
+        self.driver.ask_to_stop()
+        self.until(lambda: self.driver.exit_code is not None, "the driver to stop")
+        self.look()
 
     def end_input(self) -> datetime:
         """No more orders but one, long after all others. Returns its time."""
@@ -103,6 +107,11 @@ class Show:
         """Output of another process, verbatim."""
         for line in words.splitlines():
             self._screen.print_event(Line(line, "bad"))
+
+    def answer(self, words: str) -> None:
+        """Of a command that did what it was asked."""
+        for line in words.splitlines():
+            self._screen.print_event(Line(line, "good"))
 
     def close(self) -> None:
         """End all processes, and move the home back."""

@@ -24,7 +24,7 @@ Directory = Annotated[
     typer.Argument(metavar="DIR", show_default=False, help="The directory to create; must be empty or not exist."),
 ]
 NewJob = Annotated[
-    str, typer.Option("--job", metavar="NAME", help="The job's name, which Python takes as a name, too.")
+    str, typer.Option("--job", metavar="NAME", help="The job's name. It must be a valid name in Python, too.")
 ]
 
 
@@ -38,7 +38,7 @@ def init(directory: Directory, job: NewJob = "orders", as_json: AsJson = False) 
     """Write a pipeline to begin with, which runs as it is."""
     job_name(job)
     if not job.isidentifier() or keyword.iskeyword(job) or not job.islower():
-        raise InvalidSettings.of("job", job, "must also be a name in Python: lower case letters, digits and _")
+        raise InvalidSettings.of("job", job, "must also be a valid name in Python: lower case letters, digits and _")
     place = directory.absolute()
     _require_empty(place)
     texts = {name.replace("{{job}}", job): _filled(text, job, place) for name, text in _templates()}

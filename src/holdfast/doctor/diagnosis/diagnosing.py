@@ -67,7 +67,9 @@ def _other_causes(case: Case, trouble: Trouble, ranked: list[tuple[Cause, Suppor
     supported = [other.text for other, less in ranked[1:] if less.weight > 1]
     if ranked[0][1].weight > 1:
         return tuple(supported)
-    fits = [cause for cause in trouble.knowledge.causes if cause.tell]
+    first = [cause for cause, _ in ranked]
+    rest = [cause for cause in trouble.knowledge.causes if cause not in first]
+    fits = [cause for cause in (*first[1:], *rest) if cause.tell]
     return (*supported, *(_to_tell(cause, case, trouble) for cause in fits if cause.text not in supported))
 
 

@@ -17,8 +17,9 @@ _SLACK_MS = 2 * 60 * 1000
 
 _FAILED_CHECKPOINTS = ("snapshot-write-failed", "metadata-exists", "checkpoint-expired")
 _LOST_WORKERS = ("out-of-memory", "executor-lost")
-_REFUSED = ("class-path-broken", "access-denied", "source-refused")
+_REFUSED = ("class-path-broken", "access-denied", "source-refused", "resources-refused")
 _LOST_WORK = (
+    "local-disk-full",
     "kafka-transaction-failed",
     "table-commit-failed",
     "input-changed",

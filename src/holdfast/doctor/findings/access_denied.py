@@ -15,7 +15,7 @@ _KAFKA = re.compile(
 _STORAGE = re.compile(
     r"AccessDenied|Access Denied|AccessControlException|Status Code: 403|403 Forbidden|InvalidAccessKeyId"
     r"|SignatureDoesNotMatch|ExpiredToken|does not have storage\.objects|AuthorizationPermissionMismatch"
-    r"|Unable to load (?:AWS )?credentials"
+    r"|Unable to load (?:AWS )?credentials|Failed to connect to service endpoint|Permission denied: user="
 )
 _OTHER_FINDINGS = re.compile(r"[Cc]heckpoint|[Ss]avepoint|[Ss]napshot|chk-\d|[Ss]tate ?[Ss]tore|[Oo]ffset commit|ommit")
 
@@ -51,6 +51,8 @@ KNOWLEDGE = Knowledge(
                 "ExpiredToken",
                 "does not have storage.objects",
                 "AuthorizationPermissionMismatch",
+                "Failed to connect to service endpoint",
+                "Permission denied: user=",
             ),
             _recognise,
         ),

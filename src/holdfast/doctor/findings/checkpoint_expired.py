@@ -3,7 +3,7 @@
 import math
 import re
 
-from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_context
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, Weigh, always, for_context
 from holdfast.doctor.findings.known_bugs import bugs_of
 from holdfast.doctor.matching.case import CONTEXT, Case, mentioned
 from holdfast.doctor.matching.clues import Clue, Rule
@@ -19,6 +19,7 @@ _DEFAULT_TIMEOUT_MS = 600_000
 _SHORT_MS = 60_000
 
 
+_DESCRIBED_AS = "described:"
 _DESCRIBED = (
     "acknowledge completed checkpoints",
     "checkpoint completion",
@@ -29,18 +30,46 @@ _DESCRIBED = (
     "state size of your checkpoints",
     "frequency of large checkpoints",
     "checkpointing coordination",
+    "-running savepoint",
+    "asynchronous savepoint cleanup",
+    "performance of your state backend",
+    "checkpointing mechanism",
+    "CPU and memory usage",
 )
 """Words of a guide about late acknowledgements, not of a runtime."""
+_TOPICS = (
+    ("version", re.compile(r"[Vv]ersion [Bb]ugs|known issues")),
+    ("slow-cleanup", re.compile(r"savepoint cleanup")),
+    ("state-too-large", re.compile(r"[Ll]arge [Ss]tate|state size|large checkpoints")),
+    ("slow-storage", re.compile(r"[Bb]ottleneck|slow (?:S3|write)")),
+    ("pause", re.compile(r"JobManager CPU|JVM heap|overloaded|garbage collection")),
+    ("network", re.compile(r"packet loss|[Nn]etwork (?:[Ll]atency|partition|blips)")),
+)
 
 
 def _described(event: LogEvent) -> Clue | None:
     """Nothing happened as far as this text shows: what is known about it is told, as possible."""
     bare = event.logger is None and event.level is None and not event.exceptions
-    return Clue(shown(event), "described") if bare else None
+    if not bare:
+        return None
+    topic = next((name for name, pattern in _TOPICS if pattern.search(event.message)), "")
+    return Clue(shown(event), _DESCRIBED_AS + topic)
+
+
+def _or_described(weigh: Weigh, topic: str) -> Weigh:
+    """What a guide is about comes before what it does not mention; it is no evidence that anything happened."""
+
+    def weigh_both(case: Case, seen: Sightings) -> Support:
+        support = weigh(case, seen)
+        if support.weight or not any(sighting.key.variant == _DESCRIBED_AS + topic for sighting in seen):
+            return support
+        return Support(1)
+
+    return weigh_both
 
 
 def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
-    return "info" if all(sighting.key.variant == "described" for sighting in seen) else severity
+    return "info" if all(sighting.key.variant.startswith(_DESCRIBED_AS) for sighting in seen) else severity
 
 
 def _recognise(event: LogEvent) -> Clue | None:
@@ -204,6 +233,14 @@ KNOWLEDGE = Knowledge(
     ),
     causes=(
         Cause(
+            "network",
+            "connections between the workers and the JobManager or driver were lost or slow, so acknowledgements came "
+            "late",
+            _network_fix,
+            _or_described(for_context(CONTEXT + "network", weight=48), "network"),
+            tell="ping and traceroute from a TaskManager to the JobManager; retransmissions by netstat -s",
+        ),
+        Cause(
             "pause",
             "the JobManager, driver or workers paused (garbage collection, or too little CPU) and could not process "
             "acknowledgements",
@@ -217,15 +254,8 @@ KNOWLEDGE = Knowledge(
                 spark=("spark.driver.memory=8g", "spark.driver.cores=4"),
                 holdfast=('timeout="15m"',),
             ),
-            for_context(CONTEXT + "pause", weight=60),
+            _or_described(for_context(CONTEXT + "pause", weight=60), "pause"),
             tell="CPU above 80 % or long pauses of the JobManager: its gc log, or Status.JVM.GarbageCollector",
-        ),
-        Cause(
-            "slow-storage",
-            "the checkpoint storage is slow to write the snapshots",
-            _storage_fix,
-            for_context(CONTEXT + "slow-storage", weight=55),
-            tell="asynchronous duration in the checkpoint's details; PUT latency, or hdfs dfsadmin -report",
         ),
         Cause(
             "slow-cleanup",
@@ -240,22 +270,29 @@ KNOWLEDGE = Knowledge(
                 spark=("spark.sql.streaming.minBatchesToRetain=100",),
                 holdfast=("# deletes run in the background at a limited rate and never delay a checkpoint",),
             ),
-            for_context(CONTEXT + "cleanup", weight=50),
+            _or_described(for_context(CONTEXT + "cleanup", weight=50), "slow-cleanup"),
             tell="many files in state.checkpoints.dir; jobmanager-io threads that delete, in a thread dump",
         ),
         Cause(
-            "network",
-            "connections between the workers and the JobManager or driver were lost or slow, so acknowledgements came "
-            "late",
-            _network_fix,
-            for_context(CONTEXT + "network", weight=48),
-            tell="ping and traceroute from a TaskManager to the JobManager; retransmissions by netstat -s",
+            "slow-storage",
+            "the checkpoint storage is slow to write the snapshots",
+            _storage_fix,
+            _or_described(for_context(CONTEXT + "slow-storage", weight=55), "slow-storage"),
+            tell="asynchronous duration in the checkpoint's details; PUT latency, or hdfs dfsadmin -report",
         ),
         Cause(
-            "short-timeout",
-            "the time-out is much shorter than a checkpoint may need",
-            _timeout_fix,
-            _short_timeout,
+            "state-too-large",
+            "the state is too large to be written within the time-out",
+            _interval_fix,
+            _or_described(_large_state, "state-too-large"),
+            tell="lastCheckpointSize and lastCheckpointDuration against interval and time-out",
+        ),
+        Cause(
+            "version",
+            "this version has known bugs that delay or lose checkpoints",
+            _upgrade,
+            _or_described(_known_bug, "version"),
+            tell="the release notes of the versions after this one; the same version on every host",
         ),
         Cause(
             "backpressure-or-skew",
@@ -278,18 +315,10 @@ KNOWLEDGE = Knowledge(
             tell="busyTimeMsPerSecond of the subtasks, and alignment duration in the checkpoint's details",
         ),
         Cause(
-            "state-too-large",
-            "the state is too large to be written within the time-out",
-            _interval_fix,
-            _large_state,
-            tell="lastCheckpointSize and lastCheckpointDuration against interval and time-out",
-        ),
-        Cause(
-            "version",
-            "this version has known bugs that delay or lose checkpoints",
-            _upgrade,
-            _known_bug,
-            tell="the release notes of the versions after this one; the same version on every host",
+            "short-timeout",
+            "the time-out is much shorter than a checkpoint may need",
+            _timeout_fix,
+            _short_timeout,
         ),
         Cause(
             "network-likely",

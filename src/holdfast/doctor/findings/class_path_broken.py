@@ -14,6 +14,7 @@ _FILE_SYSTEM = re.compile(
 )
 _CONNECTOR = re.compile(
     r"Failed to find data source|DATA_SOURCE_NOT_FOUND|any factory for identifier|NoMatchingTableFactory"
+    r"|suitable table factory"
 )
 _VERSION = re.compile(
     r"NoSuchMethodError|NoSuchFieldError|AbstractMethodError|IncompatibleClassChange|UnsupportedClassVersion"
@@ -61,6 +62,8 @@ KNOWLEDGE = Knowledge(
                 "file system implementation for scheme",
                 "Hadoop is not in the classpath",
                 "Failed to find data source",
+                "NoMatchingTableFactory",
+                "find a suitable table factory",
                 "DATA_SOURCE_NOT_FOUND",
                 "any factory for identifier",
             ),

@@ -5,7 +5,7 @@ It looks like a failed write; only the checkpoint's id distinguishes the two.
 
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_context
 from holdfast.doctor.findings.snapshot_write_failed import CODE as WRITE_FAILED
-from holdfast.doctor.findings.snapshot_write_failed import was_aborted
+from holdfast.doctor.findings.snapshot_write_failed import only_told, was_aborted
 from holdfast.doctor.matching.case import CONTEXT
 
 CODE = "discarded-checkpoint-failed-task"
@@ -43,4 +43,5 @@ KNOWLEDGE = Knowledge(
     references=("FLINK-11662", "FLINK-10724"),
     seen_as=WRITE_FAILED,
     enough=was_aborted,
+    grade=only_told,
 )

@@ -21,6 +21,8 @@ _BY_EXIT_CODE = {
     "53": "local-disk",
     "50": "uncaught",
     "51": "uncaught",
+    "55": "local-disk",
+    "56": "heartbeat",
 }
 _EXIT_CODE = re.compile(
     r"[Ee]xit(?:ed)?(?: with)?(?: a non-zero)?(?: exit)? ?(?:[Cc]ode|status)?:? (?:is )?(\d{1,3})\b"
@@ -29,7 +31,8 @@ _HEARTBEAT = re.compile(
     r"[Hh]eartbeat|no longer reachable|Remote RPC client disassociated|remote task manager was lost"
 )
 _TAKEN = re.compile(
-    r"decommission|preempt|\bspot\b|deleted by a user|deleted or lost|node.{0,20}(?:lost|terminated|not ready)|evicted",
+    r"decommission|preempt|status: -10[02]\b|\*lost\* node|\bspot\b"
+    r"|deleted by a user|deleted or lost|node.{0,20}(?:lost|terminated|not ready)|evicted",
     re.IGNORECASE,
 )
 
@@ -75,6 +78,8 @@ KNOWLEDGE = Knowledge(
                 "code is 137",
                 "Executor Process Lost",
                 "worker lost",
+                "Marking as slave lost",
+                "Marking as agent lost",
                 "Worker lost",
                 "did not exit gracefully within",
             ),

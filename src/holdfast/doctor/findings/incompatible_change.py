@@ -87,6 +87,7 @@ KNOWLEDGE = Knowledge(
                 "ROW_FORMAT_VALIDATION_FAILURE",
                 "InvalidUnsafeRowException",
                 "StateMigrationException",
+                "Error while getting state",
                 "must not be incompatible",
                 "Cannot map checkpoint/savepoint state",
                 "There is no operator for the state",

@@ -18,17 +18,24 @@ _DATA_FILE = re.compile(
     r"\.(?:parquet|orc|avro|json|csv|gz|snappy)\b",
     re.DOTALL,
 )
+_LOCAL_PATH = re.compile(r"FileNotFoundException: (?:File )?file:/{1,3}\S+ (?:does not|doesn't) exist")
+_OBJECT = re.compile(
+    r"FileNotFoundException: (?:No such file or directory:? |File does not exist:? |File )'?(?:hdfs|s3\w?|gs|abfss?|wasbs?|oss)://"
+)
 _OF_A_CHECKPOINT = re.compile(
-    r"Could not restore|chk-\d|/state/\d|/(?:offsets|commits|sources|_spark_metadata)/|CANNOT_LOAD_STATE"
+    r"Could not restore|chk-\d|/shared/|/taskowned|savepoint|StateBackend|\.sst\b"
+    r"|/state/\d|/(?:offsets|commits|sources|_spark_metadata)/|CANNOT_LOAD_STATE"
     r"|\.(?:delta|changelog)\b"
 )
+
+_VARIANTS = (("changed", _CHANGED), ("log", _LOG), ("local", _LOCAL_PATH), ("file", _DATA_FILE), ("file", _OBJECT))
 
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
     if _OF_A_CHECKPOINT.search(text):
         return None
-    for name, pattern in (("changed", _CHANGED), ("log", _LOG), ("file", _DATA_FILE)):
+    for name, pattern in _VARIANTS:
         if pattern.search(text):
             return Clue(shown(event, link_with(event, pattern)), name)
     return None
@@ -71,6 +78,18 @@ KNOWLEDGE = Knowledge(
                 ),
             ),
             for_variant("changed", weight=65),
+        ),
+        Cause(
+            "local",
+            "the path is on the disk of one host, and the task that looks for it runs on another one",
+            Fix(
+                spark=(
+                    "# a path that driver and all executors reach: hdfs://, s3a://, abfss:// or a shared mount",
+                    "spark.master=local[*]",
+                    "# the last line only where everything fits on one host",
+                ),
+            ),
+            for_variant("local", weight=60),
         ),
         Cause(
             "log",

@@ -28,6 +28,12 @@ def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
     return "warning" if all(sighting.key.variant == "alone" for sighting in seen) else severity
 
 
+def _task_failed(event: LogEvent) -> Clue | None:
+    """Flink may run it again: only where nothing else is known."""
+    last = root(event)
+    return Clue(shown(event), "alone", {"exception": last.class_name}) if last else None
+
+
 def _recognise(event: LogEvent) -> Clue | None:
     last = root(event)
     if "Recovery is suppressed by" in whole(event) and "NoRestartBackoffTimeStrategy" not in whole(event):
@@ -57,9 +63,11 @@ KNOWLEDGE = Knowledge(
                 "ExceptionInChainedOperatorException",
                 "Error running job streaming job",
                 "with failure cause: ",
+                "AM Container for appattempt",
             ),
             _recognise,
         ),
+        Rule(CODE, ("switched from RUNNING to FAILED",), _task_failed),
         Rule(CODE, ("Exception", "Error"), _trace_alone, short_only=True),
     ),
     causes=(

@@ -20,12 +20,16 @@ _NO_BROKERS = (
     "Failed to update metadata after",
     "expired before the position for partition",
     "expired before the last committed offset for partition",
+    "Failed to get records for ",
+    "while awaiting InitProducerId",
+    "while awaiting AddOffsetsToTxn",
 )
 
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if event.exceptions and has_phrase(event, _NO_BROKERS):
+    thrown = event.exceptions or "errors.TimeoutException: " in text
+    if thrown and has_phrase(event, _NO_BROKERS):
         return Clue(shown(event), _GAVE_UP)
     kafka = "org.apache.kafka" in (event.logger or "") or "NetworkClient" in (event.logger or "") or "clientId=" in text
     return Clue(shown(event)) if kafka and ("isconnected" in text or "could not be established" in text) else None

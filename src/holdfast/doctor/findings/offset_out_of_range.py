@@ -19,6 +19,7 @@ _RECREATED = re.compile(
 _HISTORY = re.compile(
     r"is less than the received seqNo|supplied (?:offset|sequence number) '\S*' is invalid"
     r"|no longer available on the server|could not find next log"
+    r"|Could not find first log file name"
     r"|purged (?:required )?binary logs|resume point may no longer be in the oplog|ChangeStreamHistoryLost"
     r"|WAL segment \S+ has already been removed|can no longer get changes from replication slot"
     r"|snapshot was expired or removed|query is lagging behind"
@@ -56,6 +57,7 @@ KNOWLEDGE = Knowledge(
             (
                 "OffsetOutOfRangeException",
                 "could not find next log",
+                "Could not find first log file name",
                 "NoOffsetForPartitionException",
                 "KAFKA_DATA_LOSS",
                 "ata may have been lost because they are not available in Kafka",

@@ -11,6 +11,9 @@ CODE = "out-of-memory"
 _OOM = re.compile(r"OutOf(?:Direct)?Memory|OUT_OF_MEMORY|OOM")
 _DIRECT = re.compile(r"[Dd]irect buffer|OutOfDirectMemory|of direct memory")
 _NETWORK = re.compile(r"Insufficient number of network buffers")
+_THREADS = re.compile(r"unable to create (?:new )?native thread|pthread_create failed")
+_RESULTS = re.compile(r"bigger than (?:local )?(?:\S+ )?spark\.driver\.maxResultSize")
+_MANAGED = re.compile(r"MemoryAllocationException|MemoryReservationException")
 _CONTAINER = re.compile(
     r"OOMKilled|for exceeding (?:physical |virtual )?memory limits|beyond (?:the )?.{0,40}memory limit"
     r"|possible container OOM"
@@ -22,6 +25,9 @@ def _recognise(event: LogEvent) -> Clue | None:
     link = link_with(event, _OOM)
     if _NETWORK.search(text):
         return Clue(shown(event, link_with(event, _NETWORK)), "network")
+    for name, pattern in (("threads", _THREADS), ("results", _RESULTS), ("managed", _MANAGED)):
+        if pattern.search(text):
+            return Clue(shown(event, link_with(event, pattern)), name)
     if "Metaspace" in text:
         return Clue(shown(event, link), "metaspace")
     if _DIRECT.search(text):
@@ -52,6 +58,9 @@ KNOWLEDGE = Knowledge(
                 "memory limit. ",
                 "OUT_OF_MEMORY",
                 "GC overhead limit exceeded",
+                "spark.driver.maxResultSize",
+                "MemoryAllocationException",
+                "MemoryReservationException",
             ),
             _recognise,
         ),
@@ -104,6 +113,49 @@ KNOWLEDGE = Knowledge(
                 ),
             ),
             for_variant("direct"),
+        ),
+        Cause(
+            "threads",
+            "the process may start no more threads: the limit of its user or container is reached, or threads leak; a "
+            "larger heap makes it worse",
+            Fix(
+                flink=(
+                    "# ulimit -u of its user, pids.max of its cgroup; on Kubernetes: podPidsLimit of the kubelet",
+                    "taskmanager.numberOfTaskSlots: <fewer>",
+                    "env.java.opts.taskmanager: -Xss512k",
+                ),
+                spark=(
+                    "# ulimit -u of its user, pids.max of its cgroup; on Kubernetes: podPidsLimit of the kubelet",
+                    "spark.executor.cores=<fewer>",
+                    "spark.executor.extraJavaOptions=-Xss512k",
+                ),
+            ),
+            for_variant("threads", weight=62),
+        ),
+        Cause(
+            "results",
+            "the results of all tasks together are larger than the driver accepts: collect(), toPandas(), a broadcast, "
+            "or very many tasks",
+            Fix(
+                spark=(
+                    "spark.driver.maxResultSize=4g",
+                    "spark.driver.memory=<more than that>",
+                    "# write results instead of collecting them; fewer spark.sql.shuffle.partitions for a new query",
+                )
+            ),
+            for_variant("results", weight=62),
+        ),
+        Cause(
+            "managed",
+            "the managed memory of a TaskManager is used up: RocksDB, sorting and Python share it, by slot",
+            Fix(
+                flink=(
+                    "taskmanager.memory.managed.fraction: 0.6",
+                    "taskmanager.memory.process.size: <half as much again>",
+                    "taskmanager.numberOfTaskSlots: <fewer>",
+                )
+            ),
+            for_variant("managed", weight=60),
         ),
         Cause(
             "metaspace",

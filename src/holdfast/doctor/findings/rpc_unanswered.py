@@ -10,7 +10,9 @@ from holdfast.doctor.reading.text import shown, whole
 
 CODE = "rpc-unanswered"
 _OVERSIZED = re.compile(r"OversizedPayload|maximum (?:akka|pekko) framesize|frame ?size")
-_SILENT = re.compile(r"Remote system has been silent")
+_SILENT = re.compile(r"Remote system has been silent|remote system has quarantined this system")
+_ADDRESS = re.compile(r"inbound addresses are \[")
+_REGISTRATION = re.compile(r"RegistrationTimeoutException|Could not register at the ResourceManager within")
 _DEPLOYING = re.compile(r"Cannot deploy task|submitTask")
 
 
@@ -21,6 +23,10 @@ def _recognise(event: LogEvent) -> Clue | None:
         return None
     if _OVERSIZED.search(text) and "oversized payload or" not in text:
         return Clue(shown(event), "oversized")
+    if _ADDRESS.search(text):
+        return Clue(shown(event), "address")
+    if _REGISTRATION.search(text):
+        return Clue(shown(event), "registration")
     if _SILENT.search(text):
         return Clue(shown(event), "silent")
     return Clue(shown(event), "deploying" if _DEPLOYING.search(text) else "")
@@ -38,8 +44,12 @@ KNOWLEDGE = Knowledge(
                 "Ask timed out on [",
                 "not responding after a rpcTimeout",
                 "Remote system has been silent",
+                "remote system has quarantined this system",
                 "OversizedPayloadException",
                 "framesize",
+                "inbound addresses are [",
+                "RegistrationTimeoutException",
+                "Could not register at the ResourceManager within",
             ),
             _recognise,
         ),
@@ -63,6 +73,31 @@ KNOWLEDGE = Knowledge(
                 )
             ),
             for_context(CONTEXT + "pause", weight=60),
+        ),
+        Cause(
+            "address",
+            "the process is called under another name than it listens under, so it drops every message",
+            Fix(
+                flink=(
+                    "jobmanager.rpc.address: <the name under which the TaskManagers reach it>",
+                    "taskmanager.host: <the address under which the JobManager reaches it>",
+                    "jobmanager.bind-host: 0.0.0.0",
+                    "taskmanager.bind-host: 0.0.0.0",
+                )
+            ),
+            for_variant("address", weight=60),
+        ),
+        Cause(
+            "registration",
+            "a TaskManager did not find the JobManager in time and ended itself: wrong address, closed port, no leader",
+            Fix(
+                flink=(
+                    "jobmanager.rpc.address: <the name under which the TaskManagers reach it>",
+                    "taskmanager.registration.timeout: 10 min",
+                    "# nc -z <that name> 6123 from the TaskManager's pod or host",
+                )
+            ),
+            for_variant("registration", weight=55),
         ),
         Cause(
             "silent",

@@ -27,7 +27,18 @@ KNOWLEDGE = Knowledge(
     code=CODE,
     severity="warning",
     symptom="shuffle files of a lost executor could not be fetched, and stages run again",
-    rules=(Rule(CODE, ("FetchFailedException", "FetchFailed(", "Missing an output location for shuffle"), _recognise),),
+    rules=(
+        Rule(
+            CODE,
+            (
+                "FetchFailedException",
+                "FetchFailed(",
+                "Missing an output location for shuffle",
+                "Failed to get block(s) from ",
+            ),
+            _recognise,
+        ),
+    ),
     causes=(
         Cause(
             "memory",

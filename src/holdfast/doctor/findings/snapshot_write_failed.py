@@ -2,12 +2,14 @@
 
 import re
 
+from holdfast.doctor.findings import local_disk_full
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
 from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
 from holdfast.doctor.matching.case import CONTEXT, Case
 from holdfast.doctor.matching.clues import Clue, Rule
 from holdfast.doctor.reading.events import ExceptionLink, LogEvent
 from holdfast.doctor.reading.text import link_with, root, shown, whole
+from holdfast.finding import Severity
 
 CODE = "snapshot-write-failed"
 
@@ -37,13 +39,24 @@ _SPARK = (
     "Error doing snapshots",
     "Error performing snapshot maintenance",
     "Cannot perform commit during state checkpoint",
+    "Could not write checkpoint for time",
+    "Error writing stream metadata",
 )
 _REFUSED = (
     "CANNOT_WRITE_STATE_STORE",
     "STREAMING_CHECKPOINT_LOG_WRITE_FAILURE",
     "STATE_STORE_UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP",
+    "Could not write checkpoint for time",
 )
 _WRITING = re.compile(r"CheckpointFileManager\S*\.(?:close|renameTempFile|create\w*|mkdirs)$")
+_DISCARDS = (
+    "discards an ongoing checkpoint",
+    "belonging to a discarded checkpoint",
+    "caused by an already discarded checkpoint",
+    "disable failTaskOnCheckpointError",
+    "some time before they accept a checkpoint request",
+)
+_TOLD = "told"
 _BARE = (
     "Mkdirs failed to create",
     "Could not flush and close the file system output stream",
@@ -58,8 +71,9 @@ _BARE = (
     "No space left on device",
 )
 """What a runtime says when it cannot write, pasted without the lines that tell what it wrote."""
+_OF_HDFS = re.compile(r"(?:^|\.)hdfs\.(?:DFSClient|LeaseRenewer|DataStreamer|DFSOutputStream)")
 _ENGINES = ("org.apache.flink.", "org.apache.spark.", "org.apache.hadoop.", "org.rocksdb.")
-_DISK_FULL = "No space left on device"
+_DISK_FULL = local_disk_full.NEEDLE
 """Counts whatever a query was writing: state rows are written one by one, far below the code that logs it."""
 _BY_OPERATOR = ("Could not perform checkpoint", "Could not complete snapshot", "Could not materialize checkpoint")
 _ABORTED = re.compile(r"Cancel|Interrupted|aborted|CheckpointException|declined|not running|closed and discarded")
@@ -79,7 +93,11 @@ _METADATA_EXISTS = re.compile(r"_metadata\S* (?:for client \S+ )?already exists"
 
 def _recognise(event: LogEvent) -> Clue | None:
     text = whole(event)
-    if _is_another_finding(text) or _reads(text) or not (_writes_a_checkpoint(event, text) or _DISK_FULL in text):
+    if (
+        _is_another_finding(event, text)
+        or _reads(text)
+        or not (_writes_a_checkpoint(event, text) or _DISK_FULL in text)
+    ):
         return None
     trouble = storage_trouble(text)
     if trouble is not None:
@@ -94,8 +112,8 @@ def _recognise_bare(event: LogEvent) -> Clue | None:
     """A trace alone, or a failure that the runtime itself reports: nothing says that something else was written."""
     text = whole(event)
     alone = event.logger is None and event.level is None and bool(event.exceptions)
-    told = event.level is not None and "avepoint" in text
-    if _is_another_finding(text) or _reads(text) or not (alone or told) or _of_another_program(event):
+    told = event.level is not None and ("avepoint" in text or _OF_HDFS.search(event.logger or "") is not None)
+    if _is_another_finding(event, text) or _reads(text) or not (alone or told) or _of_another_program(event):
         return None
     trouble = storage_trouble(text)
     if trouble is not None:
@@ -122,8 +140,10 @@ def _reads(text: str) -> bool:
     return " exist" in text and FILE_OF_SPARKS_CHECKPOINT_GONE.search(text) is not None
 
 
-def _is_another_finding(text: str) -> bool:
+def _is_another_finding(event: LogEvent, text: str) -> bool:
     if "OutOfMemoryError" in text or "StateMigrationException" in text:
+        return True
+    if _DISK_FULL in text and local_disk_full.of_a_worker(event):
         return True
     return "already exists" in text and _METADATA_EXISTS.search(text) is not None
 
@@ -147,10 +167,24 @@ def _in_checkpoint_code(event: LogEvent) -> bool:
     return any("execution.streaming" in frame or "CheckpointFileManager" in frame for frame in event.frames)
 
 
+def _described(event: LogEvent) -> Clue | None:
+    """A report on how Flink before 1.9 deletes a checkpoint that is still being written: nothing happened here."""
+    bare = event.logger is None and event.level is None and not event.exceptions
+    return Clue(shown(event), _TOLD) if bare else None
+
+
+def only_told(case: Case, seen: Sightings, severity: Severity) -> Severity:
+    return "info" if all(sighting.key.variant == _TOLD for sighting in seen) else severity
+
+
 def was_aborted(case: Case, seen: Sightings) -> Sightings:
     """Writes that failed because their checkpoint was discarded: that is another finding."""
     gone = {checkpoint for sighting in case.of(CONTEXT + "aborted") for checkpoint in sighting.checkpoints}
-    return [s for s in seen if s.key.variant == "missing-path" and gone.intersection(s.checkpoints)]
+    return [
+        s
+        for s in seen
+        if s.key.variant == _TOLD or (s.key.variant == "missing-path" and gone.intersection(s.checkpoints))
+    ]
 
 
 def _of_other_checkpoints(case: Case, seen: Sightings) -> Sightings:
@@ -164,7 +198,11 @@ KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
     symptom="a snapshot could not be written to the checkpoint storage",
-    rules=(Rule(CODE, _FLINK + _SPARK, _recognise), Rule(CODE, _BARE, _recognise_bare)),
+    rules=(
+        Rule(CODE, _FLINK + _SPARK, _recognise),
+        Rule(CODE, _BARE, _recognise_bare),
+        Rule(CODE, _DISCARDS, _described),
+    ),
     causes=(
         Cause(
             "hdfs-datanodes",

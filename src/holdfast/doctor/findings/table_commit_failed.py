@@ -52,6 +52,8 @@ KNOWLEDGE = Knowledge(
                 "HoodieUpsertException",
                 "HoodieCommitException",
                 "HoodieInsertException",
+                "HoodieRollbackException",
+                "Executor executes action [",
                 "Commit failed for ",
                 "commit conflict",
                 "ile deletion conflicts",

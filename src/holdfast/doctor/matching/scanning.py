@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -157,8 +156,7 @@ def _count(reading: Reading, window: Window, grouping: Grouping) -> None:
     reading.bytes += window.own_end - window.own_start
     if len(heads):
         first, last = (window.line_number(heads[place]) for place in (0, -1))
-        if lines - len(heads) > EVENT_LINES:  # otherwise no two heads can be that far apart
-            reading.beyond += sum(max(0, after - head - EVENT_LINES) for head, after in pairwise(heads))
+        reading.beyond += beyond_events(heads, 0, len(heads) - 1)
         if reading.events == 0:
             reading.leading = first
         else:
@@ -170,6 +168,18 @@ def _count(reading: Reading, window: Window, grouping: Grouping) -> None:
     else:
         reading.leading += lines
     reading.lines += lines
+
+
+def beyond_events(heads: Sequence[int], first: int, last: int) -> int:
+    """Lines between the first and the last of these heads that are too far from any. There are millions of heads:
+    halves without room for such a gap are not looked at."""
+    room = heads[last] - heads[first] - (last - first)
+    if room < EVENT_LINES:
+        return 0
+    if last - first == 1:
+        return int(heads[last] - heads[first] - EVENT_LINES)
+    middle = (first + last) // 2
+    return beyond_events(heads, first, middle) + beyond_events(heads, middle, last)
 
 
 def placed(readings: Sequence[Reading]) -> list[Sighting]:

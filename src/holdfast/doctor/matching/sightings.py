@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from msgspec import Struct
@@ -112,7 +113,7 @@ _T = TypeVar("_T", str, int, Sample)
 def observe(events: Iterable[LogEvent], rules: Iterable[Rule], engine: Engine | None = None) -> list[Sighting]:
     """What the rules recognise in these events, aggregated."""
     rules = tuple(rules)
-    wanted = _Wanted(rules, engine or fast())
+    wanted = _wanted(rules, engine or fast())
     seen: dict[Key, Sighting] = {}
     most = _AT_ONCE
     for event in events:
@@ -138,6 +139,12 @@ class _Wanted:
         if is_about_the_job(event):
             return self._needles.rules_for("\n".join((whole(event), *event.frames)))
         return self._word_for_word.rules_for(event.message) if is_loose_statement(event) else ()
+
+
+@lru_cache(maxsize=8)
+def _wanted(rules: tuple[Rule, ...], engine: Engine) -> _Wanted:
+    """Many small files have the same rules."""
+    return _Wanted(rules, engine)
 
 
 def merged(sightings: Iterable[Sighting]) -> list[Sighting]:

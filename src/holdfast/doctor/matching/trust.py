@@ -2,6 +2,7 @@
 
 import re
 
+from holdfast.doctor.reading.engines import is_a_method_of_spark
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.pasted import is_prose
 
@@ -54,6 +55,8 @@ def is_about_the_job(event: LogEvent) -> bool:
     if event.logger is None:
         return event.level is not None or _STATEMENT.match(event.message) is not None
     if "." not in event.logger or event.logger.startswith(_KNOWN) or _ABBREVIATED.match(event.logger):
+        return True
+    if is_a_method_of_spark(event.logger):
         return True
     return _complains(event) or all(name in event.message for name in _PROGRESS)
 

@@ -69,12 +69,18 @@ def engine_of(event: LogEvent) -> str:
     if engine := _by_package(logger):
         return engine
     name = logger.rpartition(".")[2].rpartition("$")[2]
-    if name in _SPARK_LOGGERS or name.endswith(_SPARK_ENDINGS):
+    if name in _SPARK_LOGGERS or name.endswith(_SPARK_ENDINGS) or is_a_method_of_spark(logger):
         return SPARK
     for name in (*(link.class_name for link in event.exceptions), *event.frames):
         if engine := _by_package(name):
             return engine
     return _by_package(event.message) or (SPARK if _EXECUTOR.search(event.message) else "")
+
+
+def is_a_method_of_spark(logger: str) -> bool:
+    """`TaskSchedulerImpl.logExecutorLoss`: patterns with the class and the method in the place of the logger."""
+    name, _, method = logger.partition(".")
+    return name in _SPARK_LOGGERS and method.isidentifier() and method[:1].islower()
 
 
 def _by_package(name: str) -> str:

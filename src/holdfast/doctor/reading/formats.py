@@ -22,6 +22,7 @@ _LEVEL = r"(?:TRACE|DEBUG|INFO|WARNING|WARN|ERROR|FATAL|SEVERE|CRITICAL)"
 _COLOUR = r"(?:\x1b\[[0-9;]*m)*"
 _LOGGER = r"[A-Za-z_][\w.$/-]*"
 _DOTTED_LOGGER = r"[a-z_][\w$]*(?:\.[\w$]+)+"
+_SPARK_LOGGER = r"(?:[a-z]+\.)?(?:Executor|Utils|(?:[A-Z]+[a-z]+){2,}[A-Z]*)(?:\$\w+)*"
 _BRACKETS = r"\[[^\]]*\]"
 _THREAD = r"\[(?P<thread>[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*)\]"
 """Spark's stream threads have brackets in their names."""
@@ -34,6 +35,7 @@ _PREFIX_PATTERNS = {
     "syslog": rf"(?:<\d+>)?(?:1 )?(?P<time>{_SYSLOG_DATE}|{_EXACT}) (?P<host>[\w.-]+) "
     r"(?P<stream>[A-Za-z_][\w./-]*(?:\[\d+\])?): ?",
     "kail": r"[a-z0-9-]+/(?P<host>[a-z0-9][a-z0-9.-]*)\[(?P<stream>[\w.-]+)\]: ",
+    "carbon": r"TID: \[-?\d+\](?: \[[^\]\d]*\])* ",
     "compose": r"(?P<host>[A-Za-z0-9][\w.-]*) +\| ?",
     "grep": r"(?P<stream>[\w./-]+\.(?:log|out|err|txt)[\w.-]*):(?:\d+:)? ?",
     "stern": r"(?P<host>[a-z0-9][a-z0-9.-]*-(?:[a-z0-9]{5}|\d{1,3})) (?P<stream>[a-z][a-z0-9-]*) ",
@@ -51,7 +53,7 @@ _LAYOUT_PATTERNS = (
     r"\[(?P<level>info|warning|error|debug|trace) *\](?:\[(?P<logger>[^\]]*)\])",
     # No time, but clearly a log line.
     rf"(?:{_THREAD}[ \t]+)?(?P<level>{_LEVEL})[ \t]+(?:{_BRACKETS}[ \t]+)?(?:{_TIME}[ \t]+)?"
-    rf"{_DOTTED_LOGGER}[ \t]*(?:{_BRACKETS}[ \t]*)*(?:- |: )",
+    rf"(?:{_DOTTED_LOGGER}[ \t]*(?:{_BRACKETS}[ \t]*)*(?:- |: )|{_SPARK_LOGGER}: )",
     # Flink's web page writes the time on a line of its own above the exception.
     rf"(?P<time>{_ISO})\s*$",
 )
@@ -71,6 +73,8 @@ AFTER_LEVEL = (
         rf"(?:\([\w.$]+:[^\s)]*(?:\(\d+\))?\)[ \t]*)?(?P<context>(?:{_BRACKETS}[ \t]*)*)- (?P<message>.*)",
         re.DOTALL,
     ),
+    # Carbon: logger in braces, before the message and behind it.
+    re.compile(rf"\{{(?P<logger>{_DOTTED_LOGGER})\}}[ \t]*-[ \t]*(?P<message>.*)", re.DOTALL),
     # Spark: logger, colon.
     re.compile(rf"(?:{_THREAD}[ \t]+)?(?P<logger>{_LOGGER}): (?P<message>.*)", re.DOTALL),
     # Kafka: message, logger in parentheses.

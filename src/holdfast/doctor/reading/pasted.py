@@ -30,6 +30,7 @@ _EXPORTED = re.compile(
     r"|[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ [\w.]+:\d+\] "  # Kubernetes' own
 )
 _GUTTER = re.compile(r"\s*\d{1,7}[:|]?\s+(?=at [\w.$]+\(|Caused by: |(?:[a-z_]\w*\.){2,}[A-Z])")
+_PROGRESS = re.compile(r"(?:\[Stage \d+:[^\]\n]*\]\s*)+")
 _CONSOLE = re.compile(r"(?:\. ){3,}> |\[ERROR\] (?=Could not execute SQL)")
 _BRACKET = re.compile(r"\s*\[+\s*[\"']?(?=\S)|\s*[\"'](?=(?:\\t|\s)*(?:at |Caused by|\.\.\. \d|\w+\.\w+\.))")
 _BRACKET_END = re.compile(r"(?:[\"'],?\s*\]*|\]+),?\s*$")
@@ -39,6 +40,8 @@ _CODE_SPAN = re.compile(r"`([^`]{12,})`")
 _SPEAKS = frozenset(
     ("i", "we", "my", "our", "us", "you", "your", "anyone", "someone", "maybe", "hi", "hello", "thanks")
 )
+_ADVICE = re.compile(r"\b(?:If you (?:want|do not want|don't want|wish)|You can|Please)\b[^.]*\.?")
+"""How Flink, Spark and Kafka end a message: such a "you" is nobody in particular."""
 _WORDS = re.compile(r"[A-Za-z']+")
 _SPLIT_FRAME = re.compile(r"at(?: [\w.$/@<>-]*)?$|at [^()]+\([^()]*$")
 _FLATTENED = re.compile(
@@ -77,7 +80,7 @@ def _bare(line: str) -> str:
         line = html.unescape(line).replace("\xa0", " ")
     line = _TAGS.sub("", line) if "<" in line else line
     line = _QUOTE.sub("", line, count=1) if _QUOTE.match(line) else line
-    for pattern in (_CONSOLE, _BUILD_TOOL, _EXPORTED, _GUTTER):
+    for pattern in (_PROGRESS, _CONSOLE, _BUILD_TOOL, _EXPORTED, _GUTTER):
         if (found := pattern.match(line)) is not None:
             line = line[found.end() :]
     line = _unbracketed(_without_ticks(line))
@@ -105,6 +108,9 @@ def _unbracketed(line: str) -> str:
 
 
 def _without_ticks(line: str) -> str:
+    """Of Markdown: code, and bold print."""
+    if line.startswith("**") and line.rstrip().endswith("**"):
+        return line.rstrip().removeprefix("**").removesuffix("**")
     if line.startswith("`") and not line.startswith("``"):
         line = line[1:]
         return line[: line.rindex("`")] if line.count("`") == 1 and line.rstrip(" .").endswith("`") else line
@@ -177,5 +183,6 @@ def is_prose(text: str) -> bool:
     """A sentence that somebody wrote, not a runtime: it asks, or speaks of itself or to somebody."""
     if starts_trace(text) or is_frame(text) or _HEAD.match(text):
         return False
+    text = _ADVICE.sub("", text)
     words = [word.lower() for word in _WORDS.findall(text)]
     return text.rstrip().endswith("?") or (len(words) >= 4 and not _SPEAKS.isdisjoint(words))

@@ -22,7 +22,7 @@ _THROWN = r"(?:[A-Za-z_][\w$-]*\.)*[\w$]*(?:Exception|Error|Throwable|Failure|In
 _AT = re.compile(r"\s*at (?:[\w.@-]*/{1,2})*([\w.$<>/-]+)\(")
 _MORE = re.compile(r"\s*\.\.\. (?:\d+ (?:more|common frames omitted)|\d+ frames)")
 _CAUSE = re.compile(
-    rf"(\s*)(Caused by|Suppressed|Wrapped by): ({_CLASS}|{_THROWN})(?:\([\w.$]+\))?(?:: ?(.*))?$", re.DOTALL
+    rf"(\s*)(Caused by|Suppressed|Wrapped by|Cause): ({_CLASS}|{_THROWN})(?:\([\w.$]+\))?(?:: ?(.*))?$", re.DOTALL
 )
 _EXCEPTION = re.compile(
     rf"(?:Exception in thread \"[^\"]*\" |: )?(?=[a-z_][\w$-]*\.|[A-Z]\w+(?:Error|Exception|Interrupt):)"
@@ -68,8 +68,10 @@ def read_trace(message: str, continuation: Iterable[str], anywhere: bool = False
     """`anywhere`: an exception also counts in the middle of the message, without frames behind it."""
     reader = _TraceReader(message)
     for line in continuation:
-        if not (reader.has_enough_frames and line.startswith(_FRAME)):
+        if not line.startswith(_FRAME):
             reader.take(line.rstrip())
+        elif not reader.has_enough_frames:
+            reader.take_frame(line)
     return reader.read(anywhere)
 
 
@@ -111,6 +113,14 @@ class _TraceReader:
         elif self._aside is None:
             self._text(line)
 
+    def take_frame(self, line: str) -> None:
+        """Of ten lines, nine: without the questions that other lines are asked."""
+        frame = _frame_of(line)
+        if frame is None:
+            self.take(line.rstrip())
+        else:
+            self._frame(frame)
+
     def read(self, anywhere: bool) -> Trace:
         if anywhere and not self._links:
             self._open_from_message()
@@ -136,7 +146,7 @@ class _TraceReader:
             self._open(found[1], found[2])
 
     def _cause(self, indent: int, kind: str, class_name: str, message: str | None) -> None:
-        if kind == "Suppressed":
+        if kind == "Suppressed" and self._links:
             self._aside = indent if self._aside is None else min(self._aside, indent)
         elif self._aside is None or indent < self._aside:
             self._open(class_name, message)

@@ -23,6 +23,8 @@ class Attempt:
     plan: SnapshotPlan | None = None
     pinned_after: float | None = None
     """Seconds from the trigger to the pins; None when nothing is pinned."""
+    writer_has: BatchId | None = None
+    """The newest batch that the sink of the query's own writer reported; None when it cannot be asked."""
     copies: dict[ShardId, ShardCopy] = field(default_factory=dict)
     failures: dict[ShardId, int] = field(default_factory=dict)
     aborted: bool = False

@@ -7,8 +7,9 @@ from holdfast.checkpoint.manifest import Manifest
 from holdfast.checkpoint.packed_plans import packed_after
 from holdfast.coordination import headroom, lifecycle
 from holdfast.coordination.history import CheckpointRecord
-from holdfast.identifiers import Digest, Sequence
+from holdfast.identifiers import BatchId, Digest, Sequence
 from holdfast.repository.entries import (
+    BatchSpan,
     CheckpointCompleted,
     CheckpointFailedEntry,
     Failure,
@@ -16,8 +17,10 @@ from holdfast.repository.entries import (
     RecordedHeadroom,
     Requests,
     ShardSummary,
+    SkippedRecords,
 )
 from holdfast.repository.journal import MakeEntry
+from holdfast.sources.skipped import Skipped
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ def completed_entry(
     requests: Requests | None,
     found: headroom.Headroom | None,
     line: Sequence,
+    batches: tuple[BatchSpan, ...],
+    writer_has: BatchId | None,
+    skipped: Skipped,
 ) -> MakeEntry:
     return lambda stamp: CheckpointCompleted(
         **stamp,
@@ -58,7 +64,10 @@ def completed_entry(
         requests=requests,
         headroom=_rounded(found),
         line=line,
+        batches=batches,
+        writer_has=writer_has,
         packed_after=packed_after((file.path for file in manifest.files()), progress.barrier),
+        skipped=tuple(SkippedRecords(part.topic, part.number, count) for part, count in sorted(skipped.items())),
     )
 
 
@@ -97,7 +106,9 @@ def _phases(record: CheckpointRecord) -> tuple[PhaseDuration, ...]:
 
 
 def _slowest(record: CheckpointRecord) -> tuple[ShardSummary, ...]:
-    return tuple(ShardSummary(s.shard, _ms(s.seconds), s.bytes_total, s.bytes_new, s.files) for s in record.slowest)
+    return tuple(
+        ShardSummary(s.shard, _ms(s.seconds), s.bytes_total, s.bytes_new, s.files, s.host) for s in record.slowest
+    )
 
 
 def _rounded(found: headroom.Headroom | None) -> RecordedHeadroom | None:

@@ -41,6 +41,7 @@ from holdfast.job_log import log
 from holdfast.repository.absence import missing
 from holdfast.repository.blobs import BeingDeleted, Blobs
 from holdfast.repository.entries import (
+    BatchSpan,
     CheckpointStarted,
     Requests,
     Stamp,
@@ -58,6 +59,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import RunDirectory
 from holdfast.sinks.protocol import Step
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, grouped
+from holdfast.sources.skipped import SkipCount, Skipped, added_since
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Usage
 
@@ -83,11 +85,18 @@ class Checkpointing:
         parallelism: int,
         step: Step,
         headroom: HeadroomWatch,
+        skipped: SkipCount,
         usage: Callable[[], Usage] | None = None,
         packer: PlanPacker | None = None,
+        ran: Callable[[BatchId], tuple[BatchSpan, ...]] = lambda barrier: (),
+        writer_has: Callable[[RunDirectory], BatchId | None] = lambda directory: None,
     ) -> None:
-        """`usage` returns the requests to the home so far. `packer` is None when no plans are kept."""
+        """`usage` returns the requests to the home so far. `packer` is None when no plans are kept. `ran` returns what
+        is known of the batches up to a barrier that no completed checkpoint has. `writer_has` returns the newest batch
+        that the sink of the query's own writer reports."""
+        self._writer_has = writer_has
         self._packer = packer
+        self._ran = ran
         self._job = job
         self._store = store
         self._journal = journal
@@ -105,6 +114,9 @@ class Checkpointing:
         self._usage = usage
         self._usage_recorded = Usage()
         """As of the newest completed checkpoint."""
+        self._skipped = skipped
+        self._skipped_recorded: Skipped = {}
+        """The same."""
         self._attempts: dict[Ticket, Attempt] = {}
         self._unrecorded: deque[tuple[CheckpointRecord, Sequence]] = deque(maxlen=_UNRECORDED_KEPT)
         self.journal_answers = True
@@ -238,6 +250,7 @@ class Checkpointing:
             if self._packer is not None:
                 self._packer.pack(attempt.directory, attempt.barrier, alone=alone)
             plan = attempt.plan = self._pinned_plan(attempt)
+            attempt.writer_has = self._writer_has(attempt.directory)
             self._step("checkpoint.planned")
         except Exception as error:
             if not isinstance(error, StorageError | NotPlannable):
@@ -311,6 +324,7 @@ class Checkpointing:
                     bytes_new=copy.bytes_new,
                     files=len(copy.files),
                     objects_written=copy.objects_written,
+                    host=copy.host,
                 )
             )
 
@@ -351,6 +365,7 @@ class Checkpointing:
         self._manifests.add(attempt.id, manifest)
         usage = self._usage() if self._usage is not None else None
         requests = Requests(**dataclasses.asdict(usage.since(self._usage_recorded))) if usage is not None else None
+        skipped = self._skipped.total
         copied_after = progress.ended_at - progress.triggered_at
         needed_s = copied_after if attempt.pinned_after is None else attempt.pinned_after
         entry = completed_entry(
@@ -362,12 +377,16 @@ class Checkpointing:
             requests,
             self._headroom.measured(needed_s, attempt.pinned_after is not None),
             line_of(self._journal.state),
+            self._ran(attempt.barrier),
+            attempt.writer_has,
+            added_since(self._skipped_recorded, skipped),
         )
         try:
             self._journal.append(entry)
         except OutcomeUnknown as error:
             raise CompletionInDoubt(error.message, hint=error.hint) from error
         self._usage_recorded = usage or self._usage_recorded
+        self._skipped_recorded = skipped
         self._blobs.commit_manifest(manifest)
         self._step("checkpoint.journal")
         self._post(CheckpointSealed(attempt.ticket))

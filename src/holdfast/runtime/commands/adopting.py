@@ -72,7 +72,7 @@ def examine(directory: WorkDirectory, above: WorkDirectory) -> Original:
     with storage_errors(f"read {shown}"):
         if not directory.exists("metadata"):
             raise NotFound(
-                f"could not adopt {shown}: there is no checkpoint directory of Spark, it has no file metadata",
+                f"could not adopt {shown}: it is not a checkpoint directory of Spark: it has no file metadata",
                 hint="give the checkpointLocation of the query, with offsets/, commits/ and metadata in it",
             )
         _require_plain(directory, above)
@@ -137,7 +137,7 @@ def require_possible(original: Original, target: JobHome, state: JobState) -> No
         raise Conflict(f"{another}that job has run, last on host {pipeline.host}, pid {pipeline.pid}", hint=hint)
     for entry in state.retained():
         if entry.adopted is None or entry.adopted.query_id != original.query:
-            raise Conflict(f"{another}that job has checkpoint {entry.id}, which is of something else", hint=hint)
+            raise Conflict(f"{another}that job has checkpoint {entry.id}, which was made of something else", hint=hint)
 
 
 def is_adopted(original: Original, state: JobState) -> CheckpointId | None:
@@ -230,7 +230,7 @@ def _complete(
             shards=len(manifest.shards),
             manifest_bytes=len(data),
             line=line_of(journal.state),
-            adopted=Adopted(original.directory.location, original.query, original.planned),
+            adopted=Adopted(original.directory.url, original.query, original.planned),
         )
     )
 

@@ -1,16 +1,14 @@
-"""What runs leave beside their work directory on this host, how long it stays, and its removal by `holdfast collect`.
+"""What runs leave in and beside their work directory, how long it stays, and its removal by `holdfast collect`.
 
 holdfast never uses any of it again: it is kept for inspection. Each kind has an age and a limit, so its size is bounded
 even when it is never removed by hand.
 """
 
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import JobName
@@ -25,7 +23,7 @@ from holdfast.sinks.left_staged import left_staged
 from holdfast.sinks.protocol import SinkContext
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.factory import work_directory
-from holdfast.workdir.interface import BUILDING
+from holdfast.workdir.interface import BUILDING, WorkDirectory
 
 DAY_S = 86_400.0
 _RUN = re.compile(r"\d+-\d+")
@@ -50,48 +48,52 @@ _NO_LIMIT = (Kind.HALF_BUILT, Kind.STAGED)
 
 @dataclass(frozen=True)
 class Leftover:
-    path: Path
+    place: WorkDirectory
     kind: Kind
     bytes: int
     since: float
     """Unix time."""
+    noted_in: WorkDirectory | None = None
+    """The folder that has a note about it."""
     wait_s: float = 0.0
     """For how many more seconds it is kept; 0: it may be removed."""
 
 
-def leftovers(root: Path, lineage: str, now: float) -> tuple[Leftover, ...]:
-    """Leftovers of the job whose work directories are in `root`. Empty when the marker there belongs to another job, or
-    is missing."""
+def leftovers(root: WorkDirectory, work: WorkDirectory, lineage: str, now: float) -> tuple[Leftover, ...]:
+    """Leftovers of the job whose work directories are in `root`, a folder of `work`. Empty when the marker there
+    belongs to another job or is missing, or the place does not answer."""
     try:
-        marker = read_marker(work_directory(root))
-    except HoldfastError:
+        marker = read_marker(root)
+        if marker is None or marker.lineage != lineage:
+            return ()
+        found = [*_stale(work, marker.job), *_set_aside(root), *_half_built(root)]
+    except (HoldfastError, OSError) as error:
+        log.warning("what earlier runs left in %s is not listed: %s", root.location, error)
         return ()
-    if marker is None or marker.lineage != lineage:
-        return ()
-    found = [*_stale(root, marker.job), *_set_aside(root), *_half_built(root)]
     return tuple(item for kind in Kind for item in with_waits((each for each in found if each.kind is kind), now))
 
 
 def left_at_the_sink(
-    root: Path, run: RunStarted, state: JobState, store: ObjectStore, now: float
+    root: WorkDirectory, run: RunStarted, state: JobState, store: ObjectStore, now: float
 ) -> tuple[Leftover, ...]:
     """What is staged at the sink of the newest run and no longer needed. Empty unless every ledger could be read: those
     of the work directories in `root`, from which a start may resume, and of every retained checkpoint."""
     try:
-        marker = read_marker(work_directory(root))
+        marker = read_marker(root)
         if marker is None or marker.lineage != run.lineage or not run.sink:
             return ()
         named = frozenset(_named_by_directories(root)) | frozenset(_named_by_checkpoints(store, state))
         paths = left_staged(run.sink, SinkContext(marker.job, run.fencing_epoch, run.lineage), named)
-    except HoldfastError as error:
-        log.debug("staged output at the sink is not listed: %s", error.message)
+        found = [item for path in paths for item in _leftover(work_directory(path), Kind.STAGED)]
+    except (HoldfastError, OSError) as error:
+        log.debug("staged output at the sink is not listed: %s", error)
         return ()
-    return tuple(with_waits((_leftover(path, Kind.STAGED, path) for path in paths), now))
+    return tuple(with_waits(found, now))
 
 
-def _named_by_directories(root: Path) -> Iterator[str]:
-    for path in _directories(root, lambda name: _RUN.fullmatch(name) is not None):
-        yield from (file.path for batch in ledger.read(work_directory(path)) for file in batch.files)
+def _named_by_directories(root: WorkDirectory) -> Iterator[str]:
+    for name in _directories(root, lambda name: _RUN.fullmatch(name) is not None):
+        yield from (file.path for batch in ledger.read(root.at(name)) for file in batch.files)
 
 
 def _named_by_checkpoints(store: ObjectStore, state: JobState) -> Iterator[str]:
@@ -112,59 +114,61 @@ def with_waits(found: Iterable[Leftover], now: float) -> Iterator[Leftover]:
 
 def remove(item: Leftover) -> str | None:
     """Why it could not be removed, None when it was."""
-    problems: list[str] = []
-    shutil.rmtree(item.path, onerror=lambda function, path, info: problems.append(f"{path}: {info[1]}"))
-    if item.path.exists():
-        return problems[0] if problems else f"{item.path} still exists"
-    if item.kind is Kind.SET_ASIDE:
-        item.path.with_name(item.path.name + ASIDE).unlink(missing_ok=True)
-    return None
+    problem = item.place.remove_tree()
+    if problem is None and item.noted_in is not None:
+        item.noted_in.remove(_note(item.place))
+    return problem
 
 
-def _stale(root: Path, job: JobName) -> Iterator[Leftover]:
-    name = re.compile(rf"{re.escape(job)}\.stale-[0-9a-f]{{1,8}}(-\d+)?")
-    for path in _directories(root.parent, lambda entry: name.fullmatch(entry) is not None):
-        if not _is_a_job_of_that_name(path):
-            yield _leftover(path, Kind.STALE, path)
+def _stale(work: WorkDirectory, job: JobName) -> Iterator[Leftover]:
+    wanted = re.compile(rf"{re.escape(job)}\.stale-[0-9a-f]{{1,8}}(-\d+)?")
+    for name in _directories(work, lambda name: wanted.fullmatch(name) is not None):
+        place = work.at(name)
+        if not _is_a_job_of_that_name(place, name):
+            yield from _leftover(place, Kind.STALE)
 
 
-def _is_a_job_of_that_name(path: Path) -> bool:
+def _is_a_job_of_that_name(place: WorkDirectory, name: str) -> bool:
     try:
-        marker = read_marker(work_directory(path))
+        marker = read_marker(place)
     except HoldfastError:
         return False
-    return marker is not None and marker.job == path.name
+    return marker is not None and marker.job == name
 
 
-def _set_aside(root: Path) -> Iterator[Leftover]:
-    for path in _directories(root, lambda name: (root / f"{name}{ASIDE}").is_file()):
-        yield _leftover(path, Kind.SET_ASIDE, path.with_name(path.name + ASIDE))
+def _set_aside(root: WorkDirectory) -> Iterator[Leftover]:
+    notes = {name for name in root.names() if name.endswith(ASIDE)}
+    for name in _directories(root, lambda name: f"{name}{ASIDE}" in notes):
+        yield from _leftover(root.at(name), Kind.SET_ASIDE, noted_in=root)
 
 
-def _half_built(root: Path) -> Iterator[Leftover]:
-    for path in _directories(root, lambda name: name.startswith(".") and BUILDING in name):
-        yield _leftover(path, Kind.HALF_BUILT, path)
+def _half_built(root: WorkDirectory) -> Iterator[Leftover]:
+    for name in _directories(root, lambda name: name.startswith(".") and BUILDING in name):
+        yield from _leftover(root.at(name), Kind.HALF_BUILT)
 
 
-def _directories(folder: Path, wanted: Callable[[str], bool]) -> Iterator[Path]:
+def _directories(place: WorkDirectory, wanted: Callable[[str], bool]) -> list[str]:
     """Excludes symbolic links: their targets belong to others."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and wanted(entry.name)]
-    yield from (folder / name for name in sorted(names))
+    names = sorted(name for name in place.folders() if wanted(name))
+    mounted = place.mounted_at
+    return names if mounted is None else [name for name in names if not (mounted / name).is_symlink()]
 
 
-def _leftover(path: Path, kind: Kind, dated: Path) -> Leftover:
-    """A rename changes the inode's time, not that of the contents."""
-    status = dated.stat()
-    return Leftover(path, kind, _size(path), max(status.st_mtime, status.st_ctime))
+def _leftover(place: WorkDirectory, kind: Kind, noted_in: WorkDirectory | None = None) -> Iterator[Leftover]:
+    """Nothing if another process removes it meanwhile."""
+    with suppress(FileNotFoundError):
+        since = place.changed_at() if noted_in is None else noted_in.changed_at(_note(place))
+        yield Leftover(place, kind, _size(place), since, noted_in)
 
 
-def _size(path: Path) -> int:
+def _note(place: WorkDirectory) -> str:
+    return f"{place.location.rpartition('/')[2]}{ASIDE}"
+
+
+def _size(place: WorkDirectory) -> int:
+    """As far as it can be read."""
     total = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_size
-            except OSError:
-                continue
+    with suppress(OSError):
+        for file in place.scan():
+            total += file.size
     return total

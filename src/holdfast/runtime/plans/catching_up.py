@@ -21,12 +21,20 @@ from holdfast.plans.spark_logs import has_state, is_stateful, standing_offsets, 
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_begins, line_of
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.own_writer import NONE_YET, Repeats, Taken, is_behind, require_earlier, require_no_skips
+from holdfast.runtime.own_writer import (
+    NONE_YET,
+    Repeats,
+    Taken,
+    WriterRecord,
+    is_behind,
+    ours,
+    require_earlier,
+    require_no_skips,
+)
 from holdfast.runtime.plans.keeping import PlanKeeper
-from holdfast.runtime.plans.ways_out import ways_out
+from holdfast.runtime.plans.ways_out import broken_plans, ways_out
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.recovery import Resumed, is_copied
-from holdfast.sinks.protocol import Sink
 from holdfast.storage.durable import storage_errors
 
 _NO_PLANS = Standing(())
@@ -43,9 +51,10 @@ class CatchingUp:
         repeats: Repeats,
         host: str,
         accepts_sink: bool = False,
+        older_home: bool = False,
         clock: Clock,
     ) -> None:
-        """`keeper` is None when no plans are kept."""
+        """`keeper` is None when no plans are kept. `older_home`: the user accepts a home older than its sink."""
         self._clock = clock
         self.repeated_s: float | None = None
         """So long took each batch that was run again, the last time that some were; None when none were."""
@@ -56,6 +65,7 @@ class CatchingUp:
         self._keeper = keeper
         self._repeats = repeats
         self._accepts_sink = accepts_sink
+        self._older_home = older_home
         self._compared = NONE_YET
         """The newest batch that was planned when the plans were compared with the sink, until they are repeated."""
 
@@ -69,7 +79,7 @@ class CatchingUp:
         if (sink := self._query.sink) is not None:
             if self._keeper is not None and standing.broken is not None:
                 self._keeper.require_ours(standing.plans)
-                raise self._broken(_ours(sink, None), standing.broken, resumed.barrier)
+                raise self._broken(ours(sink, None), standing.broken, resumed.barrier)
             return None
         new_line = resumed.abandons is not None or self._begins_line(standing)
         taken = self._taken(resumed.directory, standing, new_line=new_line)
@@ -88,8 +98,11 @@ class CatchingUp:
         state = self._journal.state
         newest = state.newest_of_the_line()
         may_be_empty = new_line or (newest is not None and newest.adopted is None and is_copied(state, newest.id))
-        accept = self._accepts_sink
-        require_earlier(self._job, taken, resumed.barrier, may_be_empty=may_be_empty, accept=accept, warn=log.warning)
+        accept, warn = self._accepts_sink, log.warning
+        recorded = WriterRecord(state, resumed.checkpoint, claimed=True)
+        require_earlier(
+            self._job, taken, resumed.barrier, recorded, may_be_empty=may_be_empty, accept=accept, warn=warn
+        )
 
     def lost(self, directory: RunDirectory) -> str | None:
         """Why the directory of the previous run is not used, though it is sound: the sink of the query's own writer
@@ -99,7 +112,9 @@ class CatchingUp:
             return None
         if newest is None or (taken := self._query.own_writer(directory)) is None:
             return None
-        if not is_behind(taken, reached, newest.barrier_batch_id):
+        durable = newest.barrier_batch_id
+        had, planned = WriterRecord(self._journal.state).last(), self._keeper.planned_behind(durable)
+        if not is_behind(taken, reached, durable, had, planned):
             return None
         return f"{taken.writer} has batches up to {taken.newest}, and the directory resumes behind batch {reached}"
 
@@ -127,7 +142,7 @@ class CatchingUp:
         if standing.plans:
             _put_id(directory, standing.plans[0].metadata)
         if (sink := self._query.sink) is not None:
-            return _ours(sink, sink.published())
+            return ours(sink, sink.published())
         return self._query.own_writer(directory, new_line=new_line)
 
     def _take_new_id(self, directory: RunDirectory) -> None:
@@ -236,18 +251,11 @@ class CatchingUp:
             return Standing((newest,) if newest.batch_id == _following(barrier) else ())
 
     def _ways_out(self, taken: Taken, barrier: BatchId | None) -> str:
-        return ways_out(self._journal.state, taken, barrier, self._host)
+        return ways_out(self._journal.state, taken, barrier, self._host, older_home=self._older_home)
 
     def _broken(self, taken: Taken, broken: str, barrier: BatchId | None) -> Conflict:
-        return Conflict(
-            f"could not start job {self._job!r}: {broken}; {taken.writer} may have that batch, and it cannot be "
-            "repeated as it was: its rows would be lost, or come twice",
-            hint=f"put the plan back from a copy of the home; or {self._ways_out(taken, barrier)}",
-        )
-
-
-def _ours(sink: Sink, published: BatchId | None) -> Taken:
-    return Taken(sink.describe(), published, known=True, always_skips=True, rewinds=True)
+        state, older = self._journal.state, self._older_home
+        return broken_plans(self._job, state, taken, broken, barrier, self._host, older_home=older)
 
 
 def _metadata(directory: RunDirectory) -> str | None:

@@ -4,9 +4,10 @@
 long as the store it was given does, and no longer: then the batch goes on, its plan and those after it wait in memory,
 an alarm says so, and they are shipped when the home answers again. With `require` the batch waits instead.
 
-A batch that went on without a durable plan may meet another run's plan of the same batch. That shows when its plan is
-shipped, or when a recovery finds that the sink has more than the home has plans of. A run that takes over the directory
-of such a run ships what that one could not: later plans would stand behind a gap otherwise.
+A plan in a home that is not proved to be this run's counts as none. A batch that went on without a durable plan may
+meet another run's plan of the same batch. That shows when its plan is shipped, or when a recovery finds that the sink
+has more than the home has plans of. A run that takes over the directory of such a run ships what that one could not:
+later plans would stand behind a gap otherwise.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Literal
 
-from holdfast.errors import Fenced, HoldfastError, InvalidSettings, StorageError
+from holdfast.errors import Fenced, HoldfastError, HomeReplaced, InvalidSettings, StorageError
 from holdfast.identifiers import AttemptId, BatchId
 from holdfast.job_log import log
 from holdfast.plans.afterwards import batches_in, plans_of
-from holdfast.plans.log import PlanLog, plan_batches
+from holdfast.plans.log import PlanLog, newest_planned, plan_batches
 from holdfast.plans.plan import Plan
 from holdfast.plans.spark_logs import Directory, SourceLogs, planned
 from holdfast.repository.entries import PlansLate
@@ -38,7 +41,10 @@ LATE = "plans_late"
 """The alarm for batches that went on, or wait, without a durable plan."""
 CONFLICT = "plans_conflict"
 _SHIP_EVERY_S = 2.0
+_SHIPPED_TOGETHER = 50
 _HOLD_EVERY_S = 1.0
+_PROOF_WAITS_S = 3.0
+"""For so long ownership is asked for again before a batch that may go on without a proof."""
 _LATE_KEPT = 10_000
 """Plans that wait in memory. Should there be more, the oldest go, and a recovery would find them missing."""
 _TIMED = 1_000
@@ -122,6 +128,14 @@ class PlanKeeper:
         late = self.late_since
         return batch if late is None or late > batch else (BatchId(late - 1) if late > 0 else None)
 
+    def planned_behind(self, batch: BatchId) -> BatchId:
+        """The newest batch up to which all behind `batch` have plans; `batch` itself when the home does not answer."""
+        try:
+            return newest_planned(self._store, line_folder(self._journal.state), batch)
+        except StorageError as error:
+            log.debug("could not list the plans after batch %s: %s", batch, error.message)
+            return batch
+
     def log(self) -> PlanLog:
         """Of the line that the job is on."""
         return PlanLog(self._store, line_folder(self._journal.state), self._readers)
@@ -139,8 +153,8 @@ class PlanKeeper:
         epoch = self._journal.fencing_epoch
         plan = planned(self._directory, self._logs, batch, offsets, epoch, self._new_attempt())
         standing = self._put(self._log, plan, cancelled)
-        if standing is not None:
-            self._require_own(plan, standing)
+        if standing is not None and (unproved := self._require_own(plan, standing, cancelled)) is not None:
+            self._remember(self._log, plan, unproved)
         with self._lock:
             self._let_run.append((batch, self._clock.monotonic()))
 
@@ -171,13 +185,15 @@ class PlanKeeper:
                 self._tell_conflict(plan, standing)
         if missing:
             self._lower(_Lowered(missing[0], missing[-1], None))
-            log.info("this run ships the plans of batches %s to %s: the run before could not", missing[0], missing[-1])
+            log.info(
+                "this run uploads the plans of batches %s to %s: the previous run could not", missing[0], missing[-1]
+            )
 
     def _known(self, log_of_line: PlanLog) -> frozenset[BatchId]:
         try:
             return plan_batches(self._store, log_of_line.folder)
         except StorageError as error:
-            log.debug("which plans the home has cannot be told now: %s", error.message)
+            log.debug("could not find out which plans the home has: %s", error.message)
             return frozenset()
 
     def _late_batches(self) -> frozenset[BatchId]:
@@ -209,14 +225,13 @@ class PlanKeeper:
                     self._post(lambda: self._alarms.clear(LATE, "plans are durable again"))
                 return standing
 
-    def _require_own(self, plan: Plan, standing: Plan) -> None:
+    def _require_own(self, plan: Plan, standing: Plan, cancelled: Callable[[], bool]) -> StorageError | None:
         if standing.attempt == plan.attempt:
-            self._require_owner()
-            return
+            return self._require_owner(cancelled)
         if standing.fencing_epoch > plan.fencing_epoch:
             raise Fenced(f"run {standing.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
         raise PlannedOtherwise(
-            f"batch {plan.batch_id} was planned otherwise by run {standing.fencing_epoch}: that plan is run instead"
+            f"batch {plan.batch_id} was planned differently by run {standing.fencing_epoch}: that plan is run instead"
         )
 
     def require_ours(self, plans: Sequence[Plan]) -> None:
@@ -227,13 +242,26 @@ class PlanKeeper:
                 raise Fenced(f"run {plan.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
         self._require_owner()
 
-    def _require_owner(self) -> None:
-        """A place may be free because a newer run's plan stood there and is needed no more. So a run that slept proves
-        that its newest entry still stands in the journal, which that run has seen to."""
-        try:
-            self._journal.require_standing()
-        except StorageError as error:
-            log.debug("whether this run still owns the job cannot be told now: %s", error.message)
+    def _require_owner(self, cancelled: Callable[[], bool] | None = None) -> StorageError | None:
+        """A place may be free because a newer run's plan stood there and is needed no more, or because the home is
+        another one. So a run that slept proves that its newest entry still stands in the journal, which that run has
+        seen to. The home has just answered, so a proof that fails is asked for again. Without one a batch waits with
+        `require` until it is `cancelled`. With `prefer` it goes on, and the answer is why there is no proof."""
+        began = self._clock.monotonic()
+        while True:
+            try:
+                self._journal.require_standing()
+            except StorageError as error:
+                if self.mode == "require" and cancelled is not None:
+                    self._tell(f"the next batch waits for a proof that this run owns the job: {error.message}")
+                    if cancelled():
+                        raise
+                elif isinstance(error, HomeReplaced) or self._clock.monotonic() - began > _PROOF_WAITS_S:
+                    log.debug("could not check whether this run still owns the job: %s", error.message)
+                    return error
+                self._sleep(_HOLD_EVERY_S)
+            else:
+                return None
 
     def _remember(self, log_of_line: PlanLog, plan: Plan, error: StorageError | None) -> None:
         with self._lock:
@@ -271,30 +299,38 @@ class PlanKeeper:
             if lowered is not None:
                 self._journal.append(_late_entry(lowered))
         except Fenced as error:
-            log.debug("the newer run tells what it ships: %s", error.message)
+            log.debug("the newer run records the plans that it uploads: %s", error.message)
         except StorageError as error:
-            log.debug("which batches went on without a durable plan is recorded later: %s", error.message)
+            log.debug("could not record yet which batches ran without a durable plan: %s", error.message)
             if lowered is not None and not self._journal.undecided:
                 self._lower(lowered)
         finally:
             self._recording = False
 
     def _ship(self) -> None:
+        """A plan is durable when the home proves to be this run's after the plan was put there."""
         try:
-            while self._late:
-                log_of_line, plan = self._late[0]
-                standing = log_of_line.create(plan)
+            while late := self._next_late():
+                shipped = [(plan, log_of_line.create(plan)) for log_of_line, plan in late]
+                with suppress(Fenced):  # if the newer run has planned a batch otherwise, that is told
+                    self._journal.require_standing()
                 with self._lock:
-                    self._late.popleft()
-                self.newest = standing
-                if standing.offsets != plan.offsets:
-                    self._tell_conflict(plan, standing)
+                    for _ in shipped:
+                        self._late.popleft()
+                self.newest = shipped[-1][1]
+                for plan, standing in shipped:
+                    if standing.offsets != plan.offsets:
+                        self._tell_conflict(plan, standing)
             self._post(lambda: self._alarms.clear(LATE, "every plan is durable again"))
         except StorageError as error:
             log.debug("plans are late: %s", error.message)
         finally:
             self._ship_at = self._clock.monotonic() + _SHIP_EVERY_S
             self._shipping = False
+
+    def _next_late(self) -> list[tuple[PlanLog, Plan]]:
+        with self._lock:
+            return list(islice(self._late, _SHIPPED_TOGETHER))
 
     def _tell_conflict(self, plan: Plan, standing: Plan) -> None:
         self._disputed = True

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from holdfast.identifiers import BatchId, CheckpointId
+from holdfast.errors import Conflict
+from holdfast.identifiers import BatchId, CheckpointId, JobName
 from holdfast.repository.state import JobState
 from holdfast.runtime.own_writer import Taken
 
 _ANOTHER_JOB = "begin anew under another job name, with an empty place for its output"
 
 
-def ways_out(state: JobState, taken: Taken, barrier: BatchId | None, host: str) -> str:
-    """`barrier`: where the job would resume. `host`: where this run is."""
-    ways = [*_where_the_plans_are(state, host), *_without_the_plans(state, taken, barrier)]
+def ways_out(state: JobState, taken: Taken, barrier: BatchId | None, host: str, *, older_home: bool = False) -> str:
+    """`barrier`: where the job would resume. `host`: where this run is. `older_home`: the user has accepted that the
+    home is older than what it is compared with, and must do so again."""
+    ways = [*_where_the_plans_are(state, host), *_without_the_plans(state, taken, barrier, older_home)]
     return "; or ".join(ways or [_ANOTHER_JOB])
+
+
+def broken_plans(
+    job: JobName,
+    state: JobState,
+    taken: Taken,
+    broken: str,
+    barrier: BatchId | None,
+    host: str,
+    *,
+    older_home: bool = False,
+) -> Conflict:
+    ways = ways_out(state, taken, barrier, host, older_home=older_home)
+    return Conflict(
+        f"could not start job {job!r}: {broken}; {taken.writer} may have that batch, and it cannot be "
+        "repeated as it was: its rows would be lost, or come twice",
+        hint=f"put the plan back from a copy of the home; or {ways}",
+    )
 
 
 def _where_the_plans_are(state: JobState, host: str) -> list[str]:
@@ -22,18 +42,19 @@ def _where_the_plans_are(state: JobState, host: str) -> list[str]:
     return [f"start it on {left.host}, where run {left.fencing_epoch} left its work directory, {left.work}"]
 
 
-def _without_the_plans(state: JobState, taken: Taken, barrier: BatchId | None) -> list[str]:
+def _without_the_plans(state: JobState, taken: Taken, barrier: BatchId | None, older_home: bool) -> list[str]:
     """Going back begins a new line of batches, so that what was planned behind the gap binds nobody."""
     back = _can_go_back_to(state, barrier)
     if back is None or barrier is None:
         return []
+    go_back = f"--from-checkpoint {back}{' --accept-older-home' if older_home else ''}"
     if taken.rewinds:
-        return [f"take back what it shows after batch {barrier}: --from-checkpoint {back}"]
+        return [f"take back what it shows after batch {barrier}: {go_back}"]
     if taken.always_skips:
-        return [f"take out of it what it got after batch {barrier}, and add --from-checkpoint {back}"]
+        return [f"take out of it what it got after batch {barrier}, and add {go_back}"]
     return [
         f"if it accepts batch ids that it has seen, and rows after batch {barrier} may come again: "
-        f"--from-checkpoint {back} --repeats accept"
+        f"{go_back} --repeats accept"
     ]
 
 

@@ -92,6 +92,8 @@ class QueryLife:
         self._blind = False
         """The work directory did not answer, and this was logged."""
         self._looking = False
+        self._told: tuple[RunDirectory, int | None] | None = None
+        """What Spark had told when the directory was last looked at."""
         self._looks = 0
         """Number of checks begun."""
         self._look_again = False
@@ -132,10 +134,15 @@ class QueryLife:
         """
         directory = self.resumed.directory
         end = self._query.end()
+        told = (directory, self._query.commits_told())
+        if end is None and told[1] is not None and told == self._told:
+            return Seen(directory, None, self.barrier)
         try:
-            return Seen(directory, end, directory.newest_barrier())
+            seen = Seen(directory, end, directory.newest_barrier())
         except StorageError as error:
             return Seen(directory, end, None, error)
+        self._told = told
+        return seen
 
     def look_then(self, event: Event) -> Happenings:
         """`event` happens when everything that was committed before this call has been seen."""

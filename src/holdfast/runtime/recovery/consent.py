@@ -109,7 +109,7 @@ class Consent:
             return
         wrong = "be there twice" if barrier < beside else "be missing, as only that name can publish what it staged"
         raise Conflict(
-            f"could not resume behind batch {barrier}: {sink.describe()} shows batches up to {beside} of this job "
+            f"could not resume after batch {barrier}: {sink.describe()} shows batches up to {beside} of this job "
             f"under another name, and the rows in between would {wrong}",
             hint="start it under that name once and stop it, copy it again, and resume from there; or give it a place "
             "of its own",

@@ -69,7 +69,7 @@ class Replaying:
             return None
         plans = self._plans(state, chosen, target)
         if not plans or plans[-1].batch_id < target:
-            log.warning("batches behind checkpoint %s cannot be repeated: their plans are not all there", chosen.id)
+            log.warning("batches after checkpoint %s cannot be repeated: some of their plans are missing", chosen.id)
             return None
         reached = {id for id in unusable if state.completed[id].barrier_batch_id <= plans[-1].batch_id}
         return Replay(
@@ -114,7 +114,7 @@ class Replaying:
         try:
             files = self._files_of(id)
         except (Corrupt, NewerFormat, StorageError) as error:
-            log.debug("checkpoint %s does not tell the plans of its batches: %s", id, error.message)
+            log.debug("could not read from checkpoint %s which plans its batches have: %s", id, error.message)
             return
         for file in files:
             if (found := packed_range(file.path)) is not None and found[1] > after:

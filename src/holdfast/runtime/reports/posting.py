@@ -89,7 +89,7 @@ class Posting:
 
     def _failed(self, alarms: tuple[Alarm, ...], why: str) -> None:
         if self._failure is None:
-            log.warning("could not deliver an alarm to %r: %s; it is tried again", self, why)
+            log.warning("could not deliver an alarm to %r, retrying: %s", self, why)
         self._failure = why
         with self._changed:
             if not self._closing:

@@ -15,12 +15,14 @@ from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
-from holdfast.repository.entries import Failure, Process, RunStarted
+from holdfast.repository.batch_spans import summed_up
+from holdfast.repository.entries import Failure, Process, RunStarted, SkippedRecords
 from holdfast.repository.self_report import (
     LocalState,
     ReportedAlarm,
     ReportedLag,
     ReportedPartition,
+    ReportedReading,
     ReportedRecovery,
     ReportedRestorable,
     SelfReport,
@@ -32,6 +34,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ownership.ownership_watch import Beats
 from holdfast.runtime.reports.status import JobStatus
 from holdfast.showing import masked
+from holdfast.sources.reading import KafkaReading
 from holdfast.sources.restorable import Restorable
 
 
@@ -146,7 +149,10 @@ def report_of(status: JobStatus, state: JobState) -> SelfReport:
         alarms=tuple(_alarm(alarm) for alarm in status.alarms),
         recovery=_recovery(status.recovery),
         kafka_lag=_lag(status),
+        kafka_reading=_reading(status.kafka_reading),
+        kafka_skipped=_skipped(status.kafka_reading),
         restorable=tuple(map(_restorable, status.restorable)),
+        batches=summed_up(status.batches),
     )
 
 
@@ -204,6 +210,31 @@ def _lag(status: JobStatus) -> ReportedLag | None:
             for each in largest
         ),
     )
+
+
+def _reading(seen: KafkaReading | None) -> ReportedReading | None:
+    if seen is None or seen.lately is None or not seen.lately.records:
+        return None
+    lately = seen.lately
+    hottest = max(lately.records, key=lambda part: lately.records[part])
+    return ReportedReading(
+        batches=lately.batches,
+        every_s=round(lately.every_s, 2),
+        batch_s=round(lately.batch_s, 2),
+        records=lately.total,
+        partitions=len(lately.records),
+        tasks=seen.tasks,
+        idle=sum(1 for count in lately.records.values() if not count),
+        cores=seen.cores,
+        hottest=str(hottest),
+        hottest_records=lately.records[hottest],
+        max_offsets=seen.max_offsets,
+    )
+
+
+def _skipped(seen: KafkaReading | None) -> tuple[SkippedRecords, ...]:
+    most = sorted(seen.skipped.items(), key=lambda item: -item[1])[:_PARTITIONS_TOLD] if seen is not None else ()
+    return tuple(SkippedRecords(part.topic, part.number, count) for part, count in most)
 
 
 def _recovery(estimate: RecoveryEstimate | None) -> ReportedRecovery | None:

@@ -9,8 +9,10 @@ from holdfast.coordination.history import CheckpointRecord, Statistics
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.repository.entries import BatchSpan
 from holdfast.runtime.reports.notebook import as_html
 from holdfast.sources.lag import Lag
+from holdfast.sources.reading import KafkaReading
 from holdfast.sources.restorable import Restorable
 from holdfast.storage.metered import Latency, Meter, StoreRequest, Usage
 from holdfast.storage.prices import dollars_a_month
@@ -80,6 +82,10 @@ class JobStatus:
     kafka_lag: Lag | None = None
     """How far the query is behind its Kafka topics; None when that is not known."""
     kafka_lag_at: datetime | None = None
+    batches: tuple[BatchSpan, ...] = ()
+    """That no completed checkpoint has, as far as Spark has told; several in one record where there are many."""
+    kafka_reading: KafkaReading | None = None
+    """How it reads them; None when it reads none."""
     recovery: RecoveryEstimate | None = None
     """How long a recovery on an empty disk would take now; None when no plans of batches are kept."""
 

@@ -104,12 +104,12 @@ class _Waiting:
             void = void or (isinstance(entry, JournalFolded) and entry.answers_lost_upto > self._request.head)
         if void:
             raise CheckpointFailed(
-                f"could not have it done: job {self._job!r} has answered so much since that this request is void",
-                hint="look whether it was done (holdfast checkpoints), and ask again if not",
+                f"could not get an answer: job {self._job!r} has answered so many others since that this one is void",
+                hint="check whether it was done (holdfast checkpoints), and ask again if not",
             )
         if ended is not None:
             raise CheckpointFailed(
-                f"could not have it done: job {self._job!r} ended before it answered: {ended.reason}",
+                f"could not get an answer: job {self._job!r} ended before it answered: {ended.reason}",
                 hint="start the job and ask again",
             )
         return None
@@ -120,6 +120,6 @@ class _Waiting:
         else:
             why = "its run takes up requests with its heartbeat, and does nothing later than asked"
         return CheckpointFailed(
-            f"could not have it done: job {self._job!r} did not answer within {timeout:g} s; {why}",
+            f"could not get an answer: job {self._job!r} did not answer within {timeout:g} s; {why}",
             hint="holdfast status shows whether the run is alive; a longer --timeout waits longer",
         )

@@ -88,10 +88,12 @@ class Serving:
             self._lanes.submit("journal", self._finish)
             return
         if state.is_void(request.id, request.head):
-            log.warning("removed a request that may already have an answer; its sender must ask again")
+            log.warning("removed a request that may have been answered already; its sender must ask again")
             self._lanes.submit("journal", self._finish)
             return
-        log.info("asked by %s, pid %s: %s %s", request.asker.host, request.asker.pid, request.kind, request.name or "")
+        log.info(
+            "request from %s, pid %s: %s %s", request.asker.host, request.asker.pid, request.kind, request.name or ""
+        )
         if self._clock.wall() > request.expires_at:
             self._reply(_refused("expired", "it came too late by this host's clock", "ask again; compare the clocks"))
         else:

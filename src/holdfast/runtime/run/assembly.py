@@ -7,6 +7,8 @@ from holdfast.coordination.limits import Limits
 from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.recovery_time import RecoveryTime
 from holdfast.errors import HomeReplaced
+from holdfast.identifiers import BatchId
+from holdfast.monitoring.traces import Traces
 from holdfast.notifying.channels import call
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunStarted
@@ -16,10 +18,11 @@ from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.checkpoints.plan_packer import PlanPacker
+from holdfast.runtime.own_writer import asked
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
 from holdfast.runtime.plans.catching_up import CatchingUp
 from holdfast.runtime.plans.keeping import PlanKeeper
-from holdfast.runtime.ports import Query, Supervisor, Workplace
+from holdfast.runtime.ports import Query, RunDirectory, Supervisor, Workplace
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.query_life import QueryLife
 from holdfast.runtime.query.supervision import Supervision
@@ -29,6 +32,7 @@ from holdfast.runtime.recovery.replaying import Replaying
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.runtime.reports.alive_calls import AliveCalls
+from holdfast.runtime.reports.batch_watch import BatchWatch
 from holdfast.runtime.reports.history_watch import HistoryWatch
 from holdfast.runtime.reports.state_reporter import StateFile, StateReporter
 from holdfast.runtime.reports.stuck_watch import StuckWatch
@@ -38,9 +42,10 @@ from holdfast.runtime.run.comparing import Outside, planned_behind
 from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, QueryParts, StorageParts, Threads
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
-from holdfast.runtime.run.publishing import Publisher
+from holdfast.runtime.run.publisher import Publisher
 from holdfast.runtime.sources.lag_watch import LagWatch
 from holdfast.runtime.sources.offset_commits import OffsetCommits
+from holdfast.runtime.sources.reading_watch import ReadingWatch
 from holdfast.runtime.sources.retention_watch import RetentionWatch
 from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
 from holdfast.runtime.upkeep.index_loading import IndexLoader
@@ -48,6 +53,7 @@ from holdfast.runtime.upkeep.retiring import Retiring
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.settings import RunSettings
 from holdfast.sources.kafka_client import is_installed
+from holdfast.sources.skipped import SkipCount
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.urls import open_store
@@ -114,7 +120,13 @@ def storage_parts(
         reporter=reporter,
         history=history,
         stuck=StuckWatch(alarms.raise_alarm, alarms.clear),
+        traces=_traces(location),
     )
+
+
+def _traces(location: JobLocation) -> Traces | None:
+    url = location.settings.traces_url
+    return None if url is None else Traces(url, location.job)
 
 
 def _alive_calls(location: JobLocation) -> AliveCalls | None:
@@ -128,7 +140,8 @@ def checkpoint_parts(
     """`leftovers` are the manifests that existed before the claim."""
     settings, around, journal = storage.location.settings, storage.location.around, storage.journal
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, storage.alarms)
-    meter = storage.location.meter
+    meter, skipped = storage.location.meter, SkipCount()
+    batches = _batch_watch(query, threads)
     checkpointing = Checkpointing(
         job=storage.location.job,
         store=storage.store,
@@ -143,8 +156,11 @@ def checkpoint_parts(
         parallelism=settings.parallelism,
         step=around.step,
         headroom=headroom,
+        skipped=skipped,
         usage=(lambda: meter.usage) if meter is not None else None,
         packer=_packer(storage),
+        ran=batches.upto if batches is not None else lambda barrier: (),
+        writer_has=lambda directory: _writer_has(query, directory),
     )
     scrubbing = _scrubbing(storage, threads)
     rule = retention_of(settings)
@@ -197,7 +213,14 @@ def checkpoint_parts(
         retiring=retiring,
         scrubbing=scrubbing,
         serving=serving,
+        batches=batches,
+        skipped=skipped,
     )
+
+
+def _writer_has(query: Query, directory: RunDirectory) -> BatchId | None:
+    taken = asked(lambda: query.own_writer(directory))
+    return None if taken is None else taken.newest
 
 
 def query_parts(
@@ -231,6 +254,7 @@ def query_parts(
         repeats=settings.repeats,
         host=around.process.host,
         accepts_sink=settings.accept_sink,
+        older_home=outside.agreement.older_home,
         clock=around.clock,
     )
     recovery = Recovery(
@@ -273,6 +297,7 @@ def query_parts(
         plans,
         _offset_commits(storage, query, threads),
         _lag_watch(storage, query, threads),
+        _reading_watch(storage, checkpoints, query, threads),
         _retention_watch(storage, query, threads),
     )
 
@@ -292,11 +317,31 @@ def _offset_commits(storage: StorageParts, query: Query, threads: Threads) -> Of
     )
 
 
+def _batch_watch(query: Query, threads: Threads) -> BatchWatch | None:
+    ask = query.batch_reports()
+    return BatchWatch(ask, threads.lanes, threads.post) if ask is not None else None
+
+
 def _lag_watch(storage: StorageParts, query: Query, threads: Threads) -> LagWatch | None:
     inputs = query.kafka_inputs()
     if not inputs or not is_installed():
         return None
     return LagWatch(inputs=inputs, clock=storage.location.around.clock, lanes=threads.lanes, post=threads.post)
+
+
+def _reading_watch(
+    storage: StorageParts, checkpoints: CheckpointParts, query: Query, threads: Threads
+) -> ReadingWatch | None:
+    if not query.kafka_inputs() or not is_installed():
+        return None
+    return ReadingWatch(
+        query=query,
+        count=checkpoints.skipped,
+        alarms=storage.alarms,
+        clock=storage.location.around.clock,
+        lanes=threads.lanes,
+        post=threads.post,
+    )
 
 
 def _retention_watch(storage: StorageParts, query: Query, threads: Threads) -> RetentionWatch | None:

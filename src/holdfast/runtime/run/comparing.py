@@ -11,19 +11,21 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
-from holdfast.identifiers import AttemptId, BatchId, FencingEpoch
+from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 from holdfast.job_log import log
-from holdfast.plans.log import newest_planned, planned_offsets
+from holdfast.plans.log import PlanLog, Standing, newest_planned
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
-from holdfast.repository.going_back import GoBack, Wanted, decide
+from holdfast.repository.going_back import GoBack, Wanted, decide, naming_the_request
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_begins, line_folder, line_of
 from holdfast.repository.ownership import read_heartbeat
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.job_folder import left_by
-from holdfast.runtime.own_writer import may_have_more
+from holdfast.runtime.own_writer import Taken, WriterRecord, may_have_more
+from holdfast.runtime.plans.keeping import Mode
+from holdfast.runtime.plans.ways_out import broken_plans
 from holdfast.runtime.ports import Query
 from holdfast.runtime.recovery.consent import Consent, is_new_place
 from holdfast.runtime.recovery.memory import (
@@ -40,7 +42,7 @@ from holdfast.runtime.recovery.memory import (
 from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
-from holdfast.runtime.run.original import require_original_at_rest
+from holdfast.runtime.run.original import adopted_by, other_that_went_on, require_original_at_rest
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState, StagedBatch
 from holdfast.storage.home_identity import read_home_identity
@@ -114,15 +116,17 @@ def compare(location: JobLocation, state: JobState, sink: SinkState | None, desc
     return Outside(agreement, sink, new_place, sink is not None and location.settings.accept_sink, reported)
 
 
-def compare_outside(location: JobLocation, journal: Journal, query: Query) -> Outside:
+def compare_outside(location: JobLocation, journal: Journal, query: Query, plans: Mode | None) -> Outside:
     """The other records are read after the journal. When one has more, the journal may have advanced since, so it is
     read again."""
     described = query.sink.describe() if query.sink is not None else ""
+    wanted = Wanted(location.settings.from_savepoint, location.settings.from_checkpoint)
 
     def compared(state: JobState) -> Outside:
         context = known_to(location, state)
         outside = compare(location, state, query.look_at_sink(context), described)
-        ask_beforehand(location, journal, query, outside, context)
+        with naming_the_request(location.job, lambda: state, wanted):
+            ask_beforehand(location, journal, query, outside, context, plans)
         return outside
 
     return agreed(location, journal, compared)
@@ -142,7 +146,7 @@ def compare_again(location: JobLocation, journal: Journal, query: Query, before:
 
 
 def ask_beforehand(
-    location: JobLocation, journal: Journal, query: Query, outside: Outside, context: SinkContext
+    location: JobLocation, journal: Journal, query: Query, outside: Outside, context: SinkContext, plans: Mode | None
 ) -> None:
     """Asks sink, source and query about what the journal alone can predict, so that a refusal comes before the
     claim."""
@@ -164,7 +168,7 @@ def ask_beforehand(
         consent.ask(point)
         consent.require_staged(point, lambda: _ledger_as_far_as_readable(known, point))
         if not journal.state.passed_over:  # a passed-over checkpoint may become usable again
-            query.look_ahead(_ahead(location, journal.state, known, outside, point))
+            query.look_ahead(_ahead(location, journal.state, known, outside, point, plans))
 
 
 def planned_behind(location: JobLocation, state: JobState, after: BatchId | None) -> BatchId | None:
@@ -206,7 +210,9 @@ def _ledger_as_far_as_readable(known: Known, point: Point) -> tuple[StagedBatch,
         return ()
 
 
-def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outside, point: Point) -> Ahead:
+def _ahead(
+    location: JobLocation, state: JobState, known: Known, outside: Outside, point: Point, plans: Mode | None
+) -> Ahead:
     checkpoint, barrier = point.durable_id, point.barrier
     assert checkpoint is not None
     assert barrier is not None
@@ -217,10 +223,15 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
             return None
         return left_by(location.work.at(location.job), run.fencing_epoch)
 
-    repeats = point.abandons is None and location.settings.plans != "off"
+    repeats = point.abandons is None and plans is not None
 
-    def newest_plan(after: BatchId) -> BatchId:
-        return newest_planned(location.store, line_folder(state), after) if repeats else after
+    def standing(after: BatchId) -> Standing:
+        log_of_line = PlanLog(location.store, line_folder(state), location.around.readers)
+        return log_of_line.behind(after) if repeats else Standing(())
+
+    def broken(taken: Taken, why: str, barrier: BatchId) -> Conflict:
+        host, older = location.around.process.host, outside.agreement.older_home
+        return broken_plans(location.job, state, taken, why, barrier, host, older_home=older)
 
     def more(planned: BatchId, local: bool) -> bool:
         reported = outside.reported
@@ -232,12 +243,21 @@ def _ahead(location: JobLocation, state: JobState, known: Known, outside: Outsid
         store=location.store,
         manifest=lambda: known.manifest(checkpoint),
         left=left,
-        newest_plan=newest_plan,
+        standing=standing,
+        broken=broken,
         may_have_more=more,
-        plan_offsets=lambda batch: planned_offsets(location.store, line_folder(state), batch),
+        recorded=lambda local: WriterRecord(state, None if local else checkpoint),
+        other=lambda: _other_of_the_same(location, state),
         new_line=new_line,
         may_be_empty=new_line or is_copied(state, checkpoint),
     )
+
+
+def _other_of_the_same(location: JobLocation, state: JobState) -> JobName | None:
+    adopted = adopted_by(state)
+    if adopted is None or location.root is None:
+        return None
+    return other_that_went_on(location.root, location.job, adopted)
 
 
 def _memories_here(location: JobLocation) -> list[Memory]:

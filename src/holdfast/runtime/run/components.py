@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import Event
+from holdfast.monitoring.traces import Traces
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.journal import Journal
@@ -22,6 +23,7 @@ from holdfast.runtime.query.supervision import Supervision
 from holdfast.runtime.recovery.recovery import Recovery
 from holdfast.runtime.recovery.resuming import Resuming
 from holdfast.runtime.reports.alarms import Alarms
+from holdfast.runtime.reports.batch_watch import BatchWatch
 from holdfast.runtime.reports.history_watch import HistoryWatch
 from holdfast.runtime.reports.state_reporter import StateReporter
 from holdfast.runtime.reports.stuck_watch import StuckWatch
@@ -30,11 +32,13 @@ from holdfast.runtime.requests.wanted import CheckpointWanted, StopWanted
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.sources.lag_watch import LagWatch
 from holdfast.runtime.sources.offset_commits import OffsetCommits
+from holdfast.runtime.sources.reading_watch import ReadingWatch
 from holdfast.runtime.sources.retention_watch import RetentionWatch
 from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.runtime.upkeep.retiring import Retiring
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
+from holdfast.sources.skipped import SkipCount
 from holdfast.storage.interface import ObjectStore
 
 
@@ -72,6 +76,8 @@ class StorageParts:
     reporter: StateReporter
     history: HistoryWatch
     stuck: StuckWatch
+    traces: Traces | None
+    """None when nobody wants them."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,9 @@ class CheckpointParts:
     retiring: Retiring
     scrubbing: Scrubbing
     serving: Serving
+    batches: BatchWatch | None
+    """None when nobody tells of finished batches."""
+    skipped: SkipCount
 
 
 @dataclass(frozen=True)
@@ -105,5 +114,7 @@ class QueryParts:
     """None when offsets are not committed to a consumer group."""
     lag: LagWatch | None = None
     """None when the query has no Kafka source that can be asked about."""
+    reading: ReadingWatch | None = None
+    """The same."""
     retention: RetentionWatch | None = None
     """The same."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from holdfast.alarm import Receiver
 from holdfast.errors import StopAsked, StorageError
 from holdfast.identifiers import BatchId
-from holdfast.job_log import begin_step, log
+from holdfast.job_log import begin_step, enter_step, log
 from holdfast.repository.entries import RunStarted
-from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide
+from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide, naming_the_request
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import listed_manifests
@@ -76,6 +76,7 @@ def launch(
     begun = _Begun()
     try:
         log.info("run %s owns the job", claimed.entry.fencing_epoch)
+        enter_step("finding where to resume")
         outside = claimed.outside
         if storage.journal.moved_before_claim:
             outside = compare_again(location, storage.journal, query, outside)
@@ -97,12 +98,12 @@ def _claimed(location: JobLocation, query: Query) -> _Claimed:
     around = location.around
     journal = Journal(location.store, new_attempt=around.new_attempt, now=around.clock.wall, readers=around.readers)
     require_claimable(location, journal)
-    outside = compare_outside(location, journal, query)
+    plans = mode_of(location.settings.plans, query, location.settings.publish)
+    outside = compare_outside(location, journal, query, plans)
     _remind_of_acceptances(location.settings)
     leftovers = _stored_manifests(location.store)
     home_id = home_identity(location)
     described = query.sink.describe() if query.sink is not None else ""
-    plans = mode_of(location.settings.plans, query, location.settings.publish)
     return _Claimed(journal, claim(location, journal, outside.agreement, described, plans), outside, home_id, leftovers)
 
 
@@ -119,7 +120,10 @@ def _keep_beating(storage: StorageParts, threads: Threads) -> None:
 
 
 def _started(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
-    recovered = _recover(storage, parts, outside, begun)
+    settings, journal = storage.location.settings, storage.journal
+    wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
+    with naming_the_request(storage.location.job, lambda: journal.state, wanted):
+        recovered = _recover(storage, parts, outside, begun)
     begin_step("starting the query")
     return parts.candidates.start(recovered)
 

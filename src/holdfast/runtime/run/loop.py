@@ -6,6 +6,7 @@ comes back as an item: an event, or a function to call on the loop's thread.
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 from holdfast.coordination.commands import (
     AbortCheckpoint,
@@ -45,14 +46,12 @@ from holdfast.runtime.reports.state_reporter import report_of
 from holdfast.runtime.reports.status import JobStatus, storage_use, under_way
 from holdfast.runtime.requests.wanted import Answer, CheckpointWanted, StopWanted
 from holdfast.runtime.run.components import CheckpointParts, Item, QueryNoticed, QueryParts, StorageParts, Threads
-from holdfast.runtime.run.publishing import Publisher
+from holdfast.runtime.run.publisher import Publisher
 from holdfast.runtime.run.run_end import RunEnd
+from holdfast.runtime.sources.reading_watch import SKIPPED, SKIPPED_HINT
 
 POLL_S = 0.2
 """How often to check the work directory for a new barrier, and whether the query still runs."""
-
-SKIPPED = "kafka_records_skipped"
-_SKIPPED_HINT = "failOnDataLoss=false gives them up; keep records as long as the oldest checkpoint that may be needed"
 
 Finished = Callable[[HoldfastError | None], None]
 """Called when the run has ended, with its failure, if any."""
@@ -100,7 +99,7 @@ class Runtime:
             self.turn(CheckpointDamaged(newest))
         if skipped := self._query.query.skipped_input():
             message = f"records were passed over: {'; '.join(skipped)}"
-            self._storage.alarms.raise_alarm(SKIPPED, "warning", message, _SKIPPED_HINT)
+            self._storage.alarms.raise_alarm(SKIPPED, "warning", message, SKIPPED_HINT)
         self.poll()
 
     def turn(self, item: Item) -> None:
@@ -127,6 +126,8 @@ class Runtime:
         if self._query.plans is not None:
             self._query.plans.poll()
         self._poll_brokers(now)
+        if self._checkpoints.batches is not None:
+            self._checkpoints.batches.poll(self._life.barrier)
         self._storage.history.poll(now)
         self._checkpoints.scrubbing.poll(now, self._directory, busy=not self._checkpoints.checkpointing.idle)
         self._life.poll(may_restart=not self._publisher.busy)
@@ -140,6 +141,8 @@ class Runtime:
         if query.lag is not None:
             shown = published if query.query.sink is not None else None
             query.lag.poll(now, self._life.barrier, shown, self._directory)
+        if query.reading is not None:
+            query.reading.poll(now)
         if query.retention is not None:
             query.retention.poll(now, self._storage.journal.state.restorable)
 
@@ -168,6 +171,11 @@ class Runtime:
             now=self._clock.wall(),
             liveness=Liveness(True, "this process", "process", 0.0, self._around.process, report),
         )
+
+    def close_traces(self, limit: float) -> None:
+        """The run has ended: the last traces get this many seconds to be sent."""
+        if self._storage.traces is not None:
+            self._storage.traces.close(limit)
 
     # Called by the user, from any thread.
 
@@ -208,6 +216,8 @@ class Runtime:
 
     def _take_resumed(self, item: QueryResumed) -> None:
         resumed = item.resumed
+        if self._checkpoints.batches is not None:
+            self._checkpoints.batches.resumed(resumed.barrier)
         if item.replaced:
             self._committed = self._released = None
             self._publisher.resumed_at(resumed.durable)
@@ -301,8 +311,13 @@ class Runtime:
     def _record(self, record: CheckpointRecord) -> None:
         self._checkpoints.checkpointing.record(record)
         _log_outcome(record)
+        if self._storage.traces is not None:
+            began = timedelta(seconds=self._clock.monotonic() - record.triggered_at)
+            self._storage.traces.checkpoint(record, self._clock.wall() - began)
         if record.completed:
             head = self._storage.journal.state.head
+            if self._checkpoints.batches is not None:
+                self._checkpoints.batches.recorded(record.barrier)
             self._lanes.submit("copy", lambda: self._query.workplace.remember(head))
             if not self._shows_batches:
                 self._commit_offsets(record.barrier)
@@ -341,6 +356,7 @@ class Runtime:
         coordinator, location = self._checkpoints.coordinator, self._storage.location
         history = coordinator.history
         seen = self._query.lag.latest if self._query.lag is not None else None
+        reading = self._query.reading
         return JobStatus(
             job=location.job,
             fencing_epoch=self._storage.journal.fencing_epoch,
@@ -355,9 +371,11 @@ class Runtime:
             restorable=self._query.retention.latest if self._query.retention is not None else (),
             kafka_lag=seen.lag if seen is not None else None,
             kafka_lag_at=seen.at if seen is not None else None,
+            kafka_reading=reading.latest if reading is not None else None,
             storage=storage_use(location.store.url, location.meter) if location.meter is not None else None,
             recovery=coordinator.recovery,
             under_way=tuple(under_way(each) for each in coordinator.pending),
+            batches=self._checkpoints.batches.latest if self._checkpoints.batches is not None else (),
         )
 
 

@@ -1,26 +1,31 @@
-"""Looks at the checkpoint directory of plain Spark that a job was made of, before its first run.
+"""Looks at the checkpoint directory of plain Spark that a job was made of, and at other jobs that were made of it.
+Before its first run.
 
-A query that went on there has written batches that the job would write again.
+Who went on from there has written batches that the job would write again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from holdfast.checkpoint.layout import newest_barrier
-from holdfast.errors import Conflict, StorageError
-from holdfast.identifiers import JobName
+from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
+from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
+from holdfast.repository.damage import load_manifest
+from holdfast.repository.entries import Adopted
+from holdfast.repository.jobs import job_names
+from holdfast.repository.journal import read_entries
 from holdfast.repository.state import JobState
+from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
 
 
 def require_original_at_rest(job: JobName, state: JobState, directory_at: Callable[[str], WorkDirectory]) -> None:
     """Raises `Conflict` when batches were planned there since. After the first run it may do as it likes."""
-    newest = state.newest_of_the_line()
-    if newest is None or newest.adopted is None or state.pipeline is not None:
+    newest, adopted = state.newest_of_the_line(), adopted_by(state)
+    if newest is None or adopted is None:
         return
-    adopted = newest.adopted
     try:
         found = newest_barrier(directory_at(adopted.location).names("offsets"))
     except (OSError, StorageError) as error:
@@ -35,3 +40,44 @@ def require_original_at_rest(job: JobName, state: JobState, directory_at: Callab
             "would come twice",
             hint=f"stop that query, then adopt what it has now: holdfast adopt {adopted.location} --job {job}",
         )
+
+
+def adopted_by(state: JobState) -> Adopted | None:
+    """What the job was made of, until its first run."""
+    newest = state.newest_of_the_line()
+    return None if newest is None or state.pipeline is not None else newest.adopted
+
+
+def other_that_went_on(root: ObjectStore, job: JobName, adopted: Adopted) -> JobName | None:
+    """Another job of this home that was made of the same query, and that may have written batches behind what this one
+    was made of. A job with a sink of holdfast writes to a place of its own."""
+    others = others_of(root, job, adopted.query_id)
+    return next((name for name, state in others if _went_on(state, adopted.planned)), None)
+
+
+def others_of(root: ObjectStore, job: JobName, query: str) -> Iterator[tuple[JobName, JobState]]:
+    """The other jobs of this home that were made of that query."""
+    for name in job_names(root):
+        store = root.scoped(name)
+        try:
+            state = JobState() if name == job else JobState.of(read_entries(store))
+            if _is_of(store, state, query):
+                yield name, state
+        except (Corrupt, NewerFormat, StorageError) as error:
+            log.warning("could not see whether job %r was made of the same query: %s", name, error.message)
+
+
+def _went_on(state: JobState, planned: BatchId) -> bool:
+    for run in reversed(state.runs):
+        end = state.ends.get(run.fencing_epoch)
+        if run.purpose == "pipeline" and not (end is not None and end.never_ran):
+            return not run.sink and (end is None or end.planned is None or end.planned > planned)
+    return False
+
+
+def _is_of(store: ObjectStore, state: JobState, query: str) -> bool:
+    """The journal may have dropped what it was made of long ago; each of its checkpoints tells the query."""
+    if any(entry.adopted is not None and entry.adopted.query_id == query for entry in state.completed.values()):
+        return True
+    newest = state.newest_of_the_line()
+    return newest is not None and load_manifest(store, newest).spark.get("query") == query

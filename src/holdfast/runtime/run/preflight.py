@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.identifiers import JobName
-from holdfast.repository.going_back import Wanted, decide
+from holdfast.repository.going_back import Wanted, decide, naming_the_request
 from holdfast.repository.journal import Journal
 from holdfast.runtime.job_folder import require_no_work_directory
 from holdfast.runtime.run.claiming import agreed, require_claimable
@@ -40,6 +40,8 @@ def preflight(
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
     silence = require_claimable(location, journal)
     agreed(location, journal, lambda state: compare_here(location, state))
-    decide(journal.state, Wanted(settings.from_savepoint, settings.from_checkpoint))
+    wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
+    with naming_the_request(job, lambda: journal.state, wanted):
+        decide(journal.state, wanted)
     require_create_if_absent(root)
     return replace(location, begins=not journal.state.completed, silence=silence)

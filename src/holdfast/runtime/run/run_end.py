@@ -15,9 +15,9 @@ from holdfast.job_log import log
 from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
-from holdfast.runtime.failure_reasons import end_of_run, message_of
+from holdfast.runtime.failure_reasons import end_of_run
 from holdfast.runtime.lanes import Lanes
-from holdfast.runtime.own_writer import may_have_more
+from holdfast.runtime.own_writer import Taken, asked, may_have_more
 from holdfast.runtime.ports import Query
 from holdfast.runtime.query.query_life import QueryLife
 from holdfast.runtime.reports.state_reporter import StateReporter
@@ -73,17 +73,18 @@ class RunEnd:
         self.checkpointing.write_unrecorded()
         if self.checkpointing.journal_answers:
             reason = failure.message if failure else "stopped"
-            record_run_end(self.journal, reason, self._written(), failed=failure is not None)
+            taken = self._taken()
+            has = None if taken is None else taken.newest
+            record_run_end(self.journal, reason, self._written(taken), failed=failure is not None, writer_has=has)
         else:
             log.warning("could not record the end of the run: the home has just failed to take an entry")
 
-    def _written(self) -> BatchId | None:
-        """The newest batch that the query's own writer may have, for the next run; the query has stopped."""
-        try:
-            taken = self.query.own_writer(self.life.resumed.directory)
-        except Exception as error:
-            log.debug("could not read the newest batch of the query's own writer: %s", message_of(error))
-            return None
+    def _taken(self) -> Taken | None:
+        """How far the query's own writer is; the query has stopped."""
+        return asked(lambda: self.query.own_writer(self.life.resumed.directory))
+
+    def _written(self, taken: Taken | None) -> BatchId | None:
+        """The newest batch that the query's own writer may have, for the next run."""
         if taken is None:
             return None
         state, resumed = self.journal.state, self.life.resumed
@@ -100,6 +101,7 @@ def record_run_end(
     failed: bool = False,
     never_ran: bool = False,
     untouched: bool = False,
+    writer_has: BatchId | None = None,
 ) -> None:
     """Best effort: without the entry, later runs find this one dead when its heartbeat is stale."""
     try:
@@ -111,6 +113,7 @@ def record_run_end(
                 failed=failed,
                 never_ran=never_ran,
                 untouched=untouched,
+                writer_has=writer_has,
             )
         )
     except (StorageError, Fenced) as error:

@@ -17,7 +17,8 @@ from holdfast.runtime.failure_reasons import message_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.reports.alarms import Alarms
-from holdfast.sources.brokers import Brokers, BrokersFailed, Refused
+from holdfast.runtime.sources.asking import OpenClients, by_brokers
+from holdfast.sources.brokers import BrokersFailed, Refused
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.sources.positions import Positions, least, positions_in
 
@@ -65,7 +66,7 @@ class OffsetCommits:
         self._next_try = 0.0
         self._idle = threading.Event()
         self._idle.set()
-        self._open: dict[str, Brokers] = {}
+        self._clients = OpenClients()
         self.committed: BatchId | None = None
         """The newest batch whose offsets the brokers have accepted."""
 
@@ -128,7 +129,7 @@ class OffsetCommits:
             brief = None if NOT_COMMITTED not in self._alarms.active else f"still could not commit to {self._group}"
             self._alarms.raise_alarm(NOT_COMMITTED, "warning", message, error.hint, brief)
         else:
-            log.info("%s; tried again in the background", error.message)
+            log.info("%s; retrying in the background", error.message)
         self._again()
 
     def _gone(self, wanted: _Reached) -> None:
@@ -163,8 +164,8 @@ class OffsetCommits:
             return
         try:
             data = wanted.directory.read(f"offsets/{wanted.batch}")
-            for servers in dict.fromkeys(each.servers for each in self._inputs):
-                self._commit_at([each for each in self._inputs if each.servers == servers], data)
+            for inputs in by_brokers(self._inputs):
+                self._commit_at(inputs, data)
         except BrokersFailed as error:
             failure = error
             self._post(lambda: self._failed(wanted, failure))
@@ -185,14 +186,6 @@ class OffsetCommits:
     def _commit_at(self, inputs: Sequence[KafkaInput], data: bytes) -> None:
         """These sources have the same brokers."""
         positions: Positions = least(positions_in(data, each.name) for each in inputs)
-        if not positions:
-            return
-        servers = inputs[0].servers
-        try:
-            brokers = self._open[servers] = self._open.get(servers) or inputs[0].open()
-            brokers.commit(self._group, positions)
-        except BrokersFailed:
-            # A new client asks everything anew: addresses, tokens, the group's coordinator.
-            if (failing := self._open.pop(servers, None)) is not None:
-                failing.close()
-            raise
+        if positions:
+            with self._clients.of(inputs[0]) as brokers:
+                brokers.commit(self._group, positions)

@@ -10,10 +10,9 @@ from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.failure_reasons import message_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.reports.alarms import Alarms
-from holdfast.sources.brokers import BrokersFailed
+from holdfast.runtime.sources.asking import Question, by_brokers
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.sources.positions import Partition, Positions, least, positions_in
 from holdfast.sources.restorable import Kept, Restorable, expiring, restorable
@@ -44,12 +43,10 @@ class RetentionWatch:
         self._manifests = manifests
         self._alarms = alarms
         self._clock = clock
-        self._lanes = lanes
-        self._post = post
+        self._question = Question(lanes, post)
         self._positions: dict[CheckpointId, Mapping[str, Positions]] = {}
         """By checkpoint, then by source."""
         self._next = clock.monotonic() + FIRST_S
-        self._looking = False
         self.latest: tuple[Restorable, ...] = ()
         """Oldest first; none when nothing is known."""
 
@@ -57,16 +54,14 @@ class RetentionWatch:
 
     def poll(self, now: float, retained: Callable[[], Sequence[CheckpointCompleted]]) -> None:
         """`retained`: what a start may resume from or go back to."""
-        if self._looking or now < self._next:
+        if self._question.under_way or now < self._next:
             return
         wanted = {entry.id: entry.barrier_batch_id for entry in retained()}
         self._next = now + (LOOK_S if wanted else FIRST_S)
         if wanted:
-            self._looking = True
-            self._lanes.submit("kafka", lambda: self._look(wanted))
+            self._question.ask(lambda: self._look(wanted), self._told, self._failed)
 
     def _told(self, found: tuple[Restorable, ...]) -> None:
-        self._looking = False
         self.latest = found
         ends = expiring(found, self._now())
         if ends is None or ends.until is None:
@@ -80,33 +75,19 @@ class RetentionWatch:
         self._alarms.raise_alarm(EXPIRES, "warning", message, _HINT)
 
     def _failed(self, why: str) -> None:
-        self._looking = False
         self.latest = ()
-        log.info("how long the brokers keep what checkpoints need is not known: %s", why)
+        log.info("could not find out how long the brokers keep what the checkpoints need: %s", why)
 
     def _now(self) -> float:
         return self._clock.wall().timestamp()
 
     # On the lane.
 
-    def _look(self, wanted: Mapping[CheckpointId, BatchId]) -> None:
-        try:
-            self._positions = {id: self._needs(id, batch) for id, batch in sorted(wanted.items())}
-            now = self._now()
-            found = self._restorable(now)
-        except BrokersFailed as error:
-            why = error.message
-            self._post(lambda: self._failed(why))
-        except Exception as error:
-            reason = message_of(error)
-            self._post(lambda: self._failed(reason))
-        else:
-            self._post(lambda: self._told(found))
-
-    def _restorable(self, now: float) -> tuple[Restorable, ...]:
+    def _look(self, wanted: Mapping[CheckpointId, BatchId]) -> tuple[Restorable, ...]:
+        self._positions = {id: self._needs(id, batch) for id, batch in sorted(wanted.items())}
+        now = self._now()
         found: dict[CheckpointId, Restorable] = {}
-        for servers in dict.fromkeys(each.servers for each in self._inputs):
-            inputs = [each for each in self._inputs if each.servers == servers]
+        for inputs in by_brokers(self._inputs):
             needs = {id: least(by.get(each.name, {}) for each in inputs) for id, by in self._positions.items()}
             partitions = {part for positions in needs.values() for part in positions}
             kept = _asked(inputs[0], partitions, now)
@@ -125,7 +106,7 @@ class RetentionWatch:
             data = [self._store.read(file.key, file.offset, file.size) for file in files]
             return {each.name: positions_in(one, each.name) for one in data for each in self._inputs}
         except (HoldfastError, NotUnderstood) as error:
-            log.debug("what checkpoint %s needs of Kafka is not known: %s", id, error)
+            log.debug("could not find out what checkpoint %s needs of Kafka: %s", id, error)
             return {}
 
 

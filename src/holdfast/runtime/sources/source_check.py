@@ -64,9 +64,7 @@ class SourceCheck:
         self.skipped: tuple[str, ...] = ()
         """What readers with failOnDataLoss=false pass over where the job resumes, in words."""
         if inputs and not installed:
-            log.info(
-                "whether Kafka still has what the job needs is not checked. Try: pip install 'holdfast-spark[kafka]'"
-            )
+            log.info("not checked whether Kafka still has what the job needs. Try: pip install 'holdfast-spark[kafka]'")
 
     def refusal(
         self,
@@ -134,7 +132,7 @@ class SourceCheck:
                 refused.append(trouble)
             else:
                 passed.append(trouble.message)
-                log.warning("failOnDataLoss=false: the reader passes over what is gone: %s", trouble.message)
+                log.warning("failOnDataLoss=false: the reader skips what is gone: %s", trouble.message)
         return refused, passed
 
     def _look(self, each: KafkaInput, topics: frozenset[str]) -> Cluster | None:
@@ -152,7 +150,7 @@ class SourceCheck:
                     self._sleep(_PAUSE_S)
                     continue
                 log.warning(
-                    "whether Kafka still has what %s needs could not be checked: %s. Try: %s",
+                    "could not check whether Kafka still has what %s needs: %s. Try: %s",
                     each.subscribed,
                     error.message,
                     error.hint,

@@ -11,11 +11,12 @@ Invariants
   run claimed the job: a run that stalls here can harm no newer one.
 - Journal entries are deleted in ascending order, and only those that an official fold replaces.
 - Nothing is deleted in a home that does not hold this run's newest entry: in one restored from a copy, other
-  checkpoints may need it.
+  checkpoints may need it. That is proved before each deletion, unless it was a second ago (`FreshProof`).
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
@@ -28,6 +29,7 @@ from holdfast.repository.collection import is_of_earlier_run, sparse_packs, stal
 from holdfast.repository.deletion_queue import DeletionQueue, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded, guard_of
+from holdfast.repository.fresh_proof import FreshProof
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import unneeded_plans
 from holdfast.repository.reserve import keep_reserve
@@ -107,6 +109,9 @@ class Collector:
         self._failures = 0
         self._paused_until = 0.0
         self._named: dict[CheckpointId, frozenset[str]] = {}
+        self._proof = FreshProof(journal.require_standing, clock.monotonic)
+        """Raises `HomeReplaced` when it is no longer the home that this run wrote to, `Fenced` when a newer run owns
+        it: that one continues the deletion, and the heartbeat reports it."""
 
     # Called by the loop.
 
@@ -303,8 +308,10 @@ class Collector:
 
     def _clear_folded(self) -> None:
         folded = self._journal.state.folded
-        if self._folded and folded is not None and self._owns_the_home():
-            self._folded = not clear_folded(self._store, folded.upto, SLICE, guard_of(self._journal.state))
+        if self._folded and folded is not None:
+            with suppress(Fenced):
+                guard = guard_of(self._journal.state)
+                self._folded = not clear_folded(self._store, folded.upto, SLICE, guard, self._proof.renew)
 
     def _delete_some(self) -> None:
         """Delete the chosen keys that are not needed.
@@ -314,7 +321,7 @@ class Collector:
         after `reserve_for_deletion`, when no new reference can be made.
         """
         chosen = frozenset(self._deletions.next(self._clock.monotonic(), SLICE))
-        if not chosen or not self._owns_the_home():
+        if not chosen or not self._owns_the_home():  # asked here too: what is reserved is uploaded again if needed
             return
         self._deletions.forget(needed := self._needed(chosen))
         reserved = self._blobs.reserve_for_deletion(chosen - needed)
@@ -322,26 +329,29 @@ class Collector:
         self._deletions.forget(needed := self._needed(reserved))
         doubtful: set[str] = set()
         try:
-            self._delete(sorted(reserved - needed, key=objects_first), doubtful)
+            with suppress(Fenced):
+                self._delete(sorted(reserved - needed, key=objects_first), doubtful)
         finally:
             self._blobs.deleted(reserved - doubtful)
 
     def _owns_the_home(self) -> bool:
         """Raises `HomeReplaced` when it is no longer the home that this run wrote to."""
         try:
-            self._journal.require_standing()
+            self._proof.renew()
         except Fenced:
-            return False  # the heartbeat reports it; the newer run continues the deletion
+            return False
         return True
 
     def _delete(self, keys: Sequence[str], doubtful: set[str]) -> None:
-        """Raises the last error after all keys were tried, or at once when the store seems to be down."""
+        """Raises the last error after all keys were tried, or at once when the store seems to be down, or when the home
+        is not proved to be this run's."""
         in_a_row = 0
         last: StorageError | None = None
         for key in keys:
             if not self._is_safe(key):
                 self._deletions.forget([key])  # the next run's sweep finds it, when the manifest can be read
                 continue
+            self._proof.renew()
             try:
                 self._store.delete(key)
             except StorageError as error:

@@ -11,17 +11,18 @@ from holdfast.repository.collection import Unneeded, Why
 from holdfast.repository.deletion_queue import objects_first
 from holdfast.repository.entries import CheckpointsRetired
 from holdfast.repository.folding import clear_folded, guard_of
+from holdfast.repository.fresh_proof import FreshProof
 from holdfast.repository.journal import Journal
 from holdfast.repository.overtaking import require_unchanged
 from holdfast.repository.retention import in_grace, plan_fold
 from holdfast.repository.state import JobState
+from holdfast.runtime.clock import SystemClock
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.limited import Allowance, LimitedStore
 
 _DELETERS = 8
-_BETWEEN_LOOKS = 200
-"""Deletions between two checks of ownership and home. A newer run could not be harmed: the check only lets it proceed
-sooner. But a home that was restored from a copy may need what would be deleted."""
+_SLICE = 200
+"""Deletions that are begun together: so many may still look at the home when it is another one."""
 
 Progress = Callable[[int], None]
 Look = Callable[[], None]
@@ -52,10 +53,8 @@ def fold(journal: Journal, grace_s: float, now: datetime) -> bool:
 def clear(store: ObjectStore, journal: Journal) -> None:
     """Delete the entries that the newest fold replaces. Raises what `Look` raises: in a home that was restored from a
     backup, they may be all there is."""
-    folded, cleared = journal.state.folded, False
-    while folded is not None and not cleared:
-        journal.require_standing()
-        cleared = clear_folded(store, folded.upto, _BETWEEN_LOOKS, guard_of(journal.state))
+    if (folded := journal.state.folded) is not None:
+        clear_folded(store, folded.upto, guard=guard_of(journal.state), prove=_fresh(journal.require_standing).renew)
 
 
 def free_without_owning(
@@ -77,26 +76,35 @@ def free(
 ) -> Freed:
     """Delete these, no faster than allowed; one that cannot be deleted does not block the others.
 
-    Raises what `look` raises.
+    Raises what `look` raises. A newer run could not be harmed: that check only lets it proceed sooner.
     """
-    freed = Freed()
+    freed, proof = Freed(), _fresh(look)
     paced = LimitedStore(store, requests=allowance)
     ordered = sorted(objects, key=lambda item: objects_first(item.key))
     with ThreadPoolExecutor(_DELETERS, thread_name_prefix="collect") as pool:
-        for start in range(0, len(ordered), _BETWEEN_LOOKS):
+        for start in range(0, len(ordered), _SLICE):
             try:
-                look()
+                _free_some(pool, paced, ordered[start : start + _SLICE], proof, freed, progress)
             except Fenced as error:
                 hint = "that run continues the collection"
                 raise Fenced(f"could not continue the collection: {error.message}", hint=hint) from error
-            _free_some(pool, paced, ordered[start : start + _BETWEEN_LOOKS], freed, progress)
     return freed
 
 
+def _fresh(look: Look) -> FreshProof:
+    return FreshProof(look, SystemClock().monotonic)
+
+
 def _free_some(
-    pool: ThreadPoolExecutor, store: ObjectStore, items: Sequence[Unneeded], freed: Freed, progress: Progress
+    pool: ThreadPoolExecutor,
+    store: ObjectStore,
+    items: Sequence[Unneeded],
+    proof: FreshProof,
+    freed: Freed,
+    progress: Progress,
 ) -> None:
     def delete(item: Unneeded) -> str | None:
+        proof.renew()
         try:
             store.delete(item.key)
         except StorageError as error:

@@ -7,8 +7,10 @@ from holdfast.cli import figures
 from holdfast.cli.dashboard.charts import waterfall
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
-from holdfast.cli.dashboard.pages.layout import cell, copyable, path_of, table, whole_page
+from holdfast.cli.dashboard.pages.layout import cell, copyable, path_of, table, time_of, whole_page
+from holdfast.cli.dashboard.pages.timeline import batch_table
 from holdfast.cli.home_reader import HomeReading
+from holdfast.repository.entries import CheckpointRepaired
 from holdfast.repository.views import CheckpointDetail
 from holdfast.showing import masked, shown
 
@@ -28,11 +30,35 @@ def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, n
         content += [tag("h2", "Phases"), waterfall(phases, figures.duration)]
     if each.slowest_shards:
         content += [tag("h2", "Slowest shards"), _shards(each)]
+    if each.batches:
+        content += [tag("h2", "Batches since the checkpoint before"), batch_table("batches", each.batches)]
+    named_job = f"--home {masked(reading.home)} --job {job.view.job}"
+    if each.status == "completed":
+        command = f"holdfast verify {named_job} --checkpoint {each.id}"
+        content += [tag("h2", "Is it whole?"), tag("p", _verified(job, each), id="verified"), copyable(command)]
     if each.usable:
-        named_job = f"--home {masked(reading.home)} --job {job.view.job}"
         command = f"holdfast restore {named_job} --checkpoint {each.id} --to ./restored"
-        content += [tag("h2", "Restore it"), copyable(command)]
+        content += [tag("h2", "Restore it"), _source(each), copyable(command)]
     return whole_page(f"{job.view.job} {named}", reading, now, *content, stream=f"?job={quote(job.view.job)}")
+
+
+def _verified(job: Judged, each: CheckpointDetail) -> str:
+    """By what the journal says; reading its bytes is left to the command."""
+    if each.corrupt is not None:
+        return f"No: {shown(each.corrupt)}"
+    repairs = (entry for _, entry in reversed(job.seen.state.sequences) if isinstance(entry, CheckpointRepaired))
+    repaired = next((entry for entry in repairs if entry.id == each.id), None)
+    if repaired is not None:
+        return f"Every byte was read and was right at {repaired.at:%Y-%m-%d %H:%M:%S} UTC, after a repair."
+    return "No damage is known. This command reads every byte:"
+
+
+def _source(each: CheckpointDetail) -> Child:
+    if each.source_gone:
+        return tag("p", "Its source is gone: Kafka's brokers have deleted records that a restore would read again.")
+    if each.source_until is not None:
+        return tag("p", "Kafka's brokers keep what it needs until about ", time_of(each.source_until), ".")
+    return None
 
 
 def _failure(each: CheckpointDetail) -> Markup:
@@ -70,6 +96,7 @@ def _shards(each: CheckpointDetail) -> Markup:
         tag(
             "tr",
             cell("shard", shard.id, sort=shard.id),
+            cell("copied by", shown(shard.host) or "driver", sort=shard.host),
             cell("took", figures.duration(shard.ms), sort=shard.ms, title=f"{shard.ms} ms"),
             cell("new", figures.size(shard.bytes_new), sort=shard.bytes_new),
             cell("size", figures.size(shard.bytes_total), sort=shard.bytes_total),
@@ -77,4 +104,4 @@ def _shards(each: CheckpointDetail) -> Markup:
         )
         for shard in each.slowest_shards
     ]
-    return table("shards", ("shard", "took", "new", "size", "files"), rows)
+    return table("shards", ("shard", "copied by", "took", "new", "size", "files"), rows)

@@ -1,39 +1,41 @@
 """One job: owner, findings, charts, what can be restored, checkpoints, events."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
 from holdfast.cli import figures
-from holdfast.cli.dashboard.charts import Mark, bars
 from holdfast.cli.dashboard.guard import FORM_WORD
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.lag import lag_section
 from holdfast.cli.dashboard.pages.layout import (
     STATES,
     cell,
     finding_article,
     finished,
     path_of,
-    requests_of,
-    size,
     table,
     time_of,
     whole_page,
 )
+from holdfast.cli.dashboard.pages.measures import CHOICES, POINTS, measures
+from holdfast.cli.dashboard.pages.restorable import restorable
+from holdfast.cli.dashboard.pages.timeline import batches_of, timeline
 from holdfast.cli.happenings import happenings
 from holdfast.cli.home_reader import HomeReading
 from holdfast.finding import Finding
 from holdfast.repository.views import CheckpointDetail
 from holdfast.showing import shown
 
-_POINTS = 120
-"""How many checkpoints the charts show."""
 _ROWS = 100
 
 
-def job_page(reading: HomeReading, job: Judged, now: datetime, form_word: str | None = None) -> str:
-    """`form_word` makes a form of this page an action; None for a reader who may not act."""
+def job_page(
+    reading: HomeReading, job: Judged, now: datetime, form_word: str | None = None, last: int | None = None
+) -> str:
+    """`form_word` makes a form of this page an action; None for a reader who may not act. `last`: so many checkpoints
+    are drawn."""
     view = job.view
     mark, word = STATES[view.state]
     owner = view.owner
@@ -45,8 +47,9 @@ def job_page(reading: HomeReading, job: Judged, now: datetime, form_word: str | 
         _facts(job),
         None if form_word is None else _actions(job, form_word),
         _findings(job.findings),
-        _charts(job),
-        _restorable(job),
+        lag_section(view.kafka_lag),
+        *_drawn(job, last or POINTS, now),
+        restorable(job),
         tag("h2", "Checkpoints"),
         _compare_form(job),
         _checkpoints_table(job),
@@ -107,61 +110,14 @@ def _findings(findings: Sequence[Finding]) -> Markup:
     return tag("section", tag("h2", "Findings"), [finding_article(each) for each in findings], id="findings")
 
 
-def _charts(job: Judged) -> Markup:
-    points = finished(job)[:_POINTS][::-1]
-    if not points:
-        return tag("p", "No checkpoint yet: charts begin with the first.")
-
-    def of(parts: Callable[[CheckpointDetail], Iterable[tuple[str, float | None]]]) -> list[Mark]:
-        return [_mark(each, () if each.failure else parts(each)) for each in points]
-
-    def one(value: Callable[[CheckpointDetail], float | None]) -> list[Mark]:
-        return of(lambda each: [("", value(each))])
-
-    charts = [
-        bars("duration by phase", of(_phases), figures.duration),
-        bars("new bytes", one(lambda each: each.bytes_new), size),
-        bars("size", one(lambda each: each.bytes_total), size),
-        bars("requests", one(requests_of), lambda value: f"{value:.0f}"),
-    ]
-    return tag("section", tag("h2", f"Last {len(points)} checkpoints"), tag("div", charts, class_="charts"))
-
-
-def _phases(each: CheckpointDetail) -> list[tuple[str, float | None]]:
-    return [(phase.name, float(phase.ms)) for phase in each.phases] or [("all", float(each.duration_ms or 0))]
-
-
-def _mark(each: CheckpointDetail, parts: Iterable[tuple[str, float | None]]) -> Mark:
-    when = f"{each.triggered_at:%Y-%m-%d %H:%M:%S} UTC"
-    why = f" failed: {each.failure.reason}" if each.failure else ""
-    known = tuple((name, float(value)) for name, value in parts if value is not None)
-    label = f"#{each.id} {when}{why}" if each.id is not None else f"{when}{why}"
-    return Mark(label, known)
-
-
-def _restorable(job: Judged) -> Markup:
-    """By day, then by hour: what a restore can choose from."""
-    usable = [each for each in job.history if each.usable and each.completed_at is not None]
-    days: dict[str, list[CheckpointDetail]] = {}
-    for each in usable:
-        days.setdefault(f"{each.completed_at:%Y-%m-%d}", []).append(each)
-    rows = [
-        tag("tr", tag("th", day, scope="row"), tag("td", len(kept), class_="number"), tag("td", _hours(job, kept)))
-        for day, kept in list(days.items())[:31]
-    ]
-    body: Child = (
-        tag("table", tag("tbody", rows), class_="calendar") if rows else tag("p", "Nothing can be restored yet.")
-    )
-    return tag("section", tag("h2", "What can be restored"), body)
-
-
-def _hours(job: Judged, kept: Sequence[CheckpointDetail]) -> list[Child]:
-    cells: list[Child] = []
-    for each in kept[:24]:
-        text = each.name or f"{each.completed_at:%H:%M}"
-        kind = "savepoint" if each.name else "hour"
-        cells += [tag("a", text, href=f"{path_of(job)}/checkpoints/{each.id}", class_=kind, title=f"#{each.id}"), " "]
-    return cells
+def _drawn(job: Judged, last: int, now: datetime) -> list[Child]:
+    points = finished(job)[: min(last, CHOICES[-1])][::-1]
+    batches = batches_of(job)
+    if points and len(points) < len(job.history):
+        batches = tuple(span for span in batches if span.at >= points[0].triggered_at)
+    if not points and not batches:
+        return [tag("p", "No checkpoint yet: charts begin with the first.")]
+    return [tag("h2", "What happened when"), timeline(job, points, batches, now), measures(job, points, batches)]
 
 
 def _compare_form(job: Judged) -> Child:

@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from holdfast.cli import figures
 from holdfast.cli.dashboard.charts import spark_line
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.lag import lag_cell
 from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, loading, path_of, table, time_of, whole_page
 from holdfast.cli.home_reader import HomeReading
+from holdfast.repository.views import CheckpointDetail
 from holdfast.showing import masked, shown
+
+_HEADS = ("job", "state", "newest checkpoint", "failures", "batch", "lag", "last checkpoints", "what needs attention")
 
 
 def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> str:
@@ -33,8 +38,7 @@ def _filter() -> Markup:
 
 def _jobs_table(jobs: Sequence[Judged], now: datetime) -> Markup:
     rows = [_job_row(job, now) for job in jobs]
-    heads = ("job", "state", "newest checkpoint", "failures", "batch", "last checkpoints", "what needs attention")
-    return table("jobs", heads, rows)
+    return table("jobs", _HEADS, rows)
 
 
 def _job_row(job: Judged, now: datetime) -> Markup:
@@ -46,7 +50,7 @@ def _job_row(job: Judged, now: datetime) -> Markup:
     note: Child = (
         "" if worst is None else tag("a", f"{worst.code}: {shown(worst.symptom)}", href=f"{path_of(job)}#findings")
     )
-    durations = [None if each.failure else float(each.duration_ms or 0) for each in finished(job)[:20]][::-1]
+    durations = [(_named(each), None if each.failure else float(each.duration_ms or 0)) for each in finished(job)[:20]]
     return tag(
         "tr",
         cell("job", tag("a", view.job, href=path_of(job)), sort=view.job),
@@ -56,8 +60,13 @@ def _job_row(job: Judged, now: datetime) -> Markup:
         cell(
             "batch", report.batch if report and report.batch is not None else "-", sort=report.batch if report else -1
         ),
-        cell("last checkpoints", spark_line(durations) if durations else "-", sort=0),
+        lag_cell(view.kafka_lag),
+        cell("last checkpoints", spark_line(durations[::-1], figures.duration) if durations else "-", sort=0),
         cell("what needs attention", note, sort=worst.code if worst else ""),
         class_=view.health,
         data_job=view.job,
     )
+
+
+def _named(each: CheckpointDetail) -> str:
+    return "a checkpoint" if each.id is None else f"#{each.id}"

@@ -132,6 +132,10 @@ def requests_of(each: CheckpointDetail) -> float | None:
     return None if made is None else made.put + made.get + made.list + made.delete
 
 
+def dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 1 else f"${value:.6f}"
+
+
 def path_of(job: Judged) -> str:
     return path_to(job.view.job)
 

@@ -62,6 +62,12 @@ document.addEventListener("click", (event) => {
     localStorage.setItem("theme", root.dataset.theme);
   }
 });
+// What belongs to one checkpoint is marked in every chart.
+document.addEventListener("mouseover", (event) => {
+  const id = event.target.closest("svg g[data-id]")?.dataset.id;
+  document.querySelectorAll("svg g.near").forEach((each) => each.classList.remove("near"));
+  if (id) document.querySelectorAll(`svg g[data-id="${CSS.escape(id)}"]`).forEach((each) => each.classList.add("near"));
+});
 document.addEventListener("input", (event) => event.target.id === "filter" && filterJobs());
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName);

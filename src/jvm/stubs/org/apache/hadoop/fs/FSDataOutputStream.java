@@ -4,4 +4,6 @@ public class FSDataOutputStream extends java.io.DataOutputStream {
   public FSDataOutputStream(java.io.OutputStream out) {
     super(out);
   }
+
+  public native Abortable.AbortableResult abort();
 }

@@ -1,0 +1,207 @@
+"""What happened when: batches, checkpoints, and the ends and beginnings of runs, over one axis of time."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from holdfast.cli import figures
+from holdfast.cli.dashboard.judging import Judged
+from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.layout import cell, table, time_of
+from holdfast.repository.entries import BatchSpan, QueryRestarted, RunEnded, RunStarted
+from holdfast.repository.views import CheckpointDetail
+from holdfast.showing import shown
+
+_WIDTH = 1200
+_ROWS = 300
+_KEY = (
+    ("part0", "batch, as high as it was long"),
+    ("part1", "checkpoint, as wide as it was long; a run begins"),
+    ("part3", "savepoint"),
+    ("failed", "failed, died"),
+    ("part4", "stopped"),
+)
+
+
+@dataclass(frozen=True)
+class Axis:
+    begin: datetime
+    end: datetime
+
+    def at(self, when: datetime) -> float:
+        whole = (self.end - self.begin).total_seconds() or 1.0
+        return min(max((when - self.begin).total_seconds() / whole, 0.0), 1.0) * _WIDTH
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A run begins, ends or its query dies."""
+
+    at: datetime
+    kind: str
+    text: str
+
+
+def batches_of(job: Judged) -> tuple[BatchSpan, ...]:
+    """Oldest first; of the heartbeat those that no checkpoint in the journal has."""
+    recorded = [span for each in job.history for span in each.batches]
+    newest = max((span.at for span in recorded), default=None)
+    report = job.seen.report
+    reported = report.batches if report is not None else ()
+    recorded += [span for span in reported if newest is None or span.at > newest]
+    return tuple(sorted(recorded, key=lambda span: span.at))
+
+
+def timeline(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[BatchSpan], now: datetime) -> Child:
+    """`points` are the checkpoints to show, oldest first."""
+    begun = [each.triggered_at for each in points] + [_begin(span) for span in batches]
+    if not begun:
+        return None
+    axis = Axis(min(begun), max(now, *begun) if job.view.running else max(_ends(job, points, batches)))
+    turns = [turn for turn in _turns(job) if axis.begin <= turn.at <= axis.end]
+    longest = max((span.longest_ms for span in batches), default=1) or 1
+    lanes = (
+        _lane("batches", 60, (_batch(span, axis, longest) for span in batches), _count(len(batches), "batch", "es")),
+        _lane("checkpoints", 24, (_checkpoint(each, axis) for each in points), _told(points)),
+        _lane("runs", 16, (_turn(turn, axis) for turn in turns), "; ".join(turn.text for turn in turns) or "no change"),
+    )
+    ends = (tag("span", _clock(axis.begin)), tag("span", _clock(axis.end)))
+    return tag(
+        "figure",
+        *lanes,
+        tag("p", ends, class_="axis"),
+        tag("figcaption", [tag("span", text, class_=f"key {colour}") for colour, text in _KEY], class_="legend"),
+        tag("details", tag("summary", "Numbers of the batches"), batch_table("batch-numbers", batches), id="batches"),
+        class_="timeline",
+        id="timeline",
+    )
+
+
+def batch_table(name: str, batches: Sequence[BatchSpan]) -> Markup:
+    rows = [
+        tag(
+            "tr",
+            cell("batch", numbered(span), sort=span.first),
+            cell("ended", time_of(span.at), sort=span.at.timestamp()),
+            cell("took", figures.duration(span.ms), sort=span.ms, title=f"{span.ms} ms"),
+            cell("longest", figures.duration(span.longest_ms), sort=span.longest_ms, title=f"{span.longest_ms} ms"),
+            cell("rows", f"{span.rows:,}", sort=span.rows),
+            cell(
+                "rows of state", "-" if span.state_rows is None else f"{span.state_rows:,}", sort=span.state_rows or 0
+            ),
+            data_batch=span.first,
+        )
+        for span in list(batches)[-_ROWS:][::-1]
+    ]
+    return table(name, ("batch", "ended", "took", "longest", "rows", "rows of state"), rows)
+
+
+def numbered(span: BatchSpan) -> str:
+    return str(span.first) if span.first == span.last else f"{span.first}-{span.last}"
+
+
+def _lane(name: str, height: int, marks: Iterable[Markup], told: str) -> Markup:
+    picture = tag(
+        "svg",
+        list(marks),
+        viewBox=f"0 0 {_WIDTH} {height}",
+        role="img",
+        aria_label=f"{name}: {told}"[:500],
+        preserveAspectRatio="none",
+        class_=f"lane{height}",
+    )
+    return tag("div", tag("span", name), picture, class_="lane", data_lane=name)
+
+
+def _batch(span: BatchSpan, axis: Axis, longest: int) -> Markup:
+    height = max(2.0, span.longest_ms / longest * 58)
+    count = span.last - span.first + 1
+    together = f", {count} batches, the longest {figures.duration(span.longest_ms)}" if count > 1 else ""
+    text = f"batch {numbered(span)}: {_clock(span.at)}, {figures.duration(span.ms)}{together}, {span.rows:,} rows"
+    return _mark(axis, _begin(span), span.at, 60 - height, height, "part0", text, data_value=span.ms)
+
+
+def _checkpoint(each: CheckpointDetail, axis: Axis) -> Markup:
+    kind = "failed" if each.failure else "part3" if each.kind == "savepoint" else "part1"
+    name = "a checkpoint" if each.id is None else f"#{each.id}"
+    result = f"failed: {each.failure.reason}: {each.failure.message}" if each.failure else each.status
+    took = timedelta(milliseconds=each.duration_ms or 0)
+    text = f"{name} {each.name or ''} {_clock(each.triggered_at)}, {figures.duration(each.duration_ms)}, {result}"
+    at = each.triggered_at
+    top, height = (0, 24) if each.failure else (4, 16)
+    return _mark(axis, at, at + took, top, height, kind, shown(" ".join(text.split())), data_id=each.id)
+
+
+def _turn(turn: _Turn, axis: Axis) -> Markup:
+    colour = {"died": "failed", "began": "part1", "ended": "part4"}[turn.kind]
+    return _mark(axis, turn.at, turn.at, 0, 16, colour, f"{_clock(turn.at)} {turn.text}", data_turn=turn.kind)
+
+
+def _mark(
+    axis: Axis, begin: datetime, end: datetime, top: float, height: float, colour: str, text: str, **data: object
+) -> Markup:
+    x = axis.at(begin)
+    width = max(2.0, axis.at(end) - x)
+    drawn = tag(
+        "rect",
+        x=f"{min(x, _WIDTH - 2.0):.1f}",
+        y=f"{top:.1f}",
+        width=f"{width:.1f}",
+        height=f"{height:.1f}",
+        class_=colour,
+    )
+    return tag("g", tag("title", text), drawn, **data)
+
+
+def _turns(job: Judged) -> list[_Turn]:
+    """A run that another one followed without an end of its own died."""
+    turns: list[_Turn] = []
+    open_run: RunStarted | None = None
+    for _, entry in job.seen.state.sequences:
+        if isinstance(entry, RunStarted) and entry.purpose == "pipeline":
+            if open_run is not None:
+                last = _last_sign(job, open_run, entry.at)
+                turns.append(_Turn(last, "died", f"run {open_run.fencing_epoch} was gone without a word"))
+            turns.append(_Turn(entry.at, "began", f"run {entry.fencing_epoch} began on {shown(entry.host)}"))
+            open_run = entry
+        elif isinstance(entry, RunEnded) and open_run is not None and entry.fencing_epoch == open_run.fencing_epoch:
+            kind = "died" if entry.failed else "ended"
+            turns.append(_Turn(entry.at, kind, f"run {entry.fencing_epoch} ended: {shown(entry.reason)}"))
+            open_run = None
+        elif isinstance(entry, QueryRestarted):
+            turns.append(_Turn(entry.at, "died", f"the query died: {shown(entry.cause)}"))
+    if open_run is not None and job.view.state == "lost":
+        owner = job.view.owner
+        at = owner.heartbeat_at if owner is not None and owner.heartbeat_at is not None else open_run.at
+        turns.append(_Turn(at, "died", f"run {open_run.fencing_epoch} is gone without a word"))
+    return turns
+
+
+def _last_sign(job: Judged, run: RunStarted, before: datetime) -> datetime:
+    """Of a run that left no end: its newest entry in the journal."""
+    signs = [entry.at for _, entry in job.seen.state.sequences if entry.fencing_epoch == run.fencing_epoch]
+    return min(max(signs, default=run.at), before)
+
+
+def _begin(span: BatchSpan) -> datetime:
+    return span.at - timedelta(milliseconds=span.ms)
+
+
+def _ends(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[BatchSpan]) -> list[datetime]:
+    took = [each.triggered_at + timedelta(milliseconds=each.duration_ms or 0) for each in points]
+    owner = job.view.owner
+    last = (job.view.ended_at, owner.heartbeat_at if owner is not None else None)
+    return [*took, *(span.at for span in batches), *(at for at in last if at is not None)]
+
+
+def _told(points: Sequence[CheckpointDetail]) -> str:
+    failed = sum(each.failure is not None for each in points)
+    return f"{_count(len(points), 'checkpoint', 's')}, {failed} failed"
+
+
+def _count(number: int, noun: str, plural: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}{plural}"
+
+
+def _clock(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

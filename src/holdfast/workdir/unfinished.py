@@ -1,0 +1,43 @@
+"""Directories of this process that nobody needs once it has ended, also when it exits without unwinding."""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_UNFINISHED: set[Path] = set()
+_TRIES = 20
+_REMOVING_S = 5.0
+
+
+@contextmanager
+def removed_afterwards(directory: Path) -> Iterator[Path]:
+    _UNFINISHED.add(directory)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        _UNFINISHED.discard(directory)
+
+
+@contextmanager
+def temporary_directory(prefix: str) -> Iterator[Path]:
+    with removed_afterwards(Path(tempfile.mkdtemp(prefix=prefix))) as directory:
+        yield directory
+
+
+def remove_unfinished() -> None:
+    """For a process that must exit while its threads still write there. A disk that hangs is not awaited for long."""
+    removing = threading.Thread(target=_remove, daemon=True)
+    removing.start()
+    removing.join(_REMOVING_S)
+
+
+def _remove() -> None:
+    for directory in tuple(_UNFINISHED):
+        for _ in range(_TRIES):
+            shutil.rmtree(directory, ignore_errors=True)
+            if not directory.exists():
+                break

@@ -1,0 +1,7 @@
+package org.apache.hadoop.fs;
+
+public interface FSBuilder {
+  FSBuilder must(String key, String value);
+
+  FSBuilder opt(String key, String value);
+}
