@@ -69,18 +69,29 @@ def test_a_checkpoint_takes_what_it_contains_and_leaves_the_rest() -> None:
     watching = watch([*batches(0, 6)])
     watching.poll(BatchId(6))
     assert watching.upto(BatchId(4)) == batches(0, 4)
-    watching.recorded(BatchId(4))
+    watching.recorded(batches(0, 4))
     assert watching.latest == batches(5, 6)
-    watching.recorded(BatchId(6))
+    watching.recorded(batches(5, 6))
     watching.poll(BatchId(6))
     assert watching.latest == ()
+
+
+def test_what_spark_tells_while_a_checkpoint_is_recorded_is_for_the_next() -> None:
+    told = [*batches(0, 3)]
+    watching = watch(told)
+    watching.poll(BatchId(4))
+    entry = watching.upto(BatchId(4))
+    told += batches(4, 4)
+    watching.poll(BatchId(4))
+    watching.recorded(entry)
+    assert watching.latest == batches(4, 4)
 
 
 def test_after_a_restart_further_back_batches_are_told_of_again() -> None:
     told = [*batches(0, 6)]
     watching = watch(told)
     watching.poll(BatchId(6))
-    watching.recorded(BatchId(4))
+    watching.recorded(batches(0, 4))
     told[:] = batches(5, 7)
     watching.resumed(BatchId(4))
     watching.poll(BatchId(7))

@@ -4,7 +4,7 @@ Spark tells of a batch shortly after it committed it, and keeps only the newest.
 lane of its own: a JVM that does not answer delays nothing else.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from holdfast.identifiers import BatchId
 from holdfast.repository import batch_spans
@@ -39,9 +39,10 @@ class BatchWatch:
     def resumed(self, barrier: BatchId | None) -> None:
         self._told = self._seen = BatchId(-1) if barrier is None else barrier
 
-    def recorded(self, barrier: BatchId) -> None:
-        """A completed checkpoint has what was known of the batches up to there."""
-        self.latest = batch_spans.behind(self.latest, barrier)
+    def recorded(self, batches: Sequence[BatchSpan]) -> None:
+        """The entry of a completed checkpoint has these. What Spark told of while that was appended is for the next."""
+        if batches:
+            self.latest = batch_spans.behind(self.latest, batches[-1].last)
 
     def poll(self, committed: BatchId | None) -> None:
         if committed is None or self._asking:

@@ -315,10 +315,10 @@ class Runtime:
             began = timedelta(seconds=self._clock.monotonic() - record.triggered_at)
             self._storage.traces.checkpoint(record, self._clock.wall() - began)
         if record.completed:
-            head = self._storage.journal.state.head
-            if self._checkpoints.batches is not None:
-                self._checkpoints.batches.recorded(record.barrier)
-            self._lanes.submit("copy", lambda: self._query.workplace.remember(head))
+            state = self._storage.journal.state
+            if self._checkpoints.batches is not None and record.id in state.completed:
+                self._checkpoints.batches.recorded(state.completed[record.id].batches)
+            self._lanes.submit("copy", lambda: self._query.workplace.remember(state.head))
             if not self._shows_batches:
                 self._commit_offsets(record.barrier)
 
