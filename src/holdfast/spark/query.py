@@ -47,7 +47,8 @@ from holdfast.spark.kafka_progress import batches_read
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.repeating import repeat_batches
-from holdfast.spark.writer_position import Position, taken_by
+from holdfast.spark.sink_position import SinkPosition
+from holdfast.spark.writer_position import taken_by
 from holdfast.storage.durable import storage_errors
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
@@ -68,7 +69,7 @@ class SparkQuery:
         sink: Sink | None,
         settings: RunSettings,
         step: Step,
-        sink_position: Position | None = None,
+        sink_position: Callable[[], int | None] | None = None,
     ) -> None:
         """`sink_position` says the newest batch that a writer of the user's own has written."""
         self._spark = spark
@@ -79,7 +80,7 @@ class SparkQuery:
         self._sink = sink
         self._settings = settings
         self._step = step
-        self._sink_position = sink_position
+        self._sink_position = None if sink_position is None else SinkPosition(sink_position)
         self._kafka = kafka_inputs(frame_and_mode(built, settings.output_mode)[0])
         self._source_check = SourceCheck(
             job, self._kafka, installed=is_installed(), accept=settings.accept_source, sleep=time.sleep

@@ -6,7 +6,6 @@ unknown, and the caller treats it like that of any unknown sink.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -14,27 +13,25 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from holdfast.checkpoint.layout import newest_barrier
-from holdfast.errors import InvalidSettings
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.plans.query_id import query_id
 from holdfast.runtime.own_writer import NONE_YET, Taken
 from holdfast.spark.delta_table import DeltaTable
 from holdfast.spark.iceberg_table import IcebergTable
+from holdfast.spark.sink_position import SinkPosition
 from holdfast.workdir.interface import WorkDirectory
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 REPEATING = ("kafka", "console", "noop", "memory")
 """They accept every batch, seen or not. Spark's memory sink is empty in a new process."""
 
-Position = Callable[[], int | None]
-
 
 def taken_by(
     writer: DataStreamWriter,
     spark: SparkSession,
     directory: WorkDirectory,
-    position: Position | None,
+    position: SinkPosition | None,
     *,
     new_line: bool = False,
 ) -> Taken:
@@ -43,7 +40,7 @@ def taken_by(
     source = str(field_of(writer, "source") or "").lower()
     planned = newest_planned(directory)
     if position is not None:
-        name, newest = "the sink of the query's own writer", _asked(position)
+        name, newest = "the sink of the query's own writer", position.newest()
         return Taken(name, newest, known=True, earlier="reported", planned=planned)
     if source in REPEATING:
         return Taken(f"the {source} sink", None, known=True, planned=planned)
@@ -92,13 +89,6 @@ def newest_planned(directory: WorkDirectory) -> BatchId:
     """A planned batch may have been written, committed or not."""
     found = newest_barrier(directory.names("offsets"))
     return NONE_YET if found is None else found
-
-
-def _asked(position: Position) -> BatchId | None:
-    answer = position()
-    if answer is not None and (not isinstance(answer, int) or isinstance(answer, bool)):
-        raise InvalidSettings.of("sink_position", answer, "must return the newest batch id that the sink has, or None")
-    return None if answer is None else BatchId(answer)
 
 
 class _FileSink:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from holdfast.runtime.failure_reasons import message_of
-from holdfast.runtime.lanes import Lanes
+from holdfast.runtime.lanes import Lane, Lanes
 from holdfast.sources.brokers import Brokers, BrokersFailed
 from holdfast.sources.kafka_input import KafkaInput
 
@@ -15,8 +15,9 @@ _Answer = TypeVar("_Answer")
 class Question:
     """Used on the loop's thread only; both callbacks run there, too."""
 
-    def __init__(self, lanes: Lanes, post: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(self, lanes: Lanes, post: Callable[[Callable[[], None]], None], lane: Lane = "kafka") -> None:
         self._lanes = lanes
+        self._lane = lane
         self._post = post
         self.under_way = False
 
@@ -25,7 +26,7 @@ class Question:
     ) -> None:
         """Run `work` on the lane; `failed` receives why there is no answer."""
         self.under_way = True
-        self._lanes.submit("kafka", lambda: self._run(work, answered, failed))
+        self._lanes.submit(self._lane, lambda: self._run(work, answered, failed))
 
     def _run(
         self, work: Callable[[], _Answer], answered: Callable[[_Answer], None], failed: Callable[[str], None]

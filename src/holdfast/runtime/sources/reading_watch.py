@@ -45,7 +45,8 @@ class ReadingWatch:
         self._cores: int | None = None
         self._query = query
         self._alarms = alarms
-        self._question = Question(lanes, post)
+        # Not where offsets are committed: a JVM that does not answer must not delay that.
+        self._question = Question(lanes, post, "batches")
         self._clients = OpenClients()
         self._log = ReadingLog()
         self._newest: datetime | None = None
