@@ -10,7 +10,9 @@ import pytest
 from holdfast.errors import DamagedJournal, Fenced, HomeReplaced, OutcomeUnknown, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Sequence
 from holdfast.repository.entries import CheckpointStarted, Process, RunStarted
+from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import Journal, MakeEntry, entry_key, read_entries, read_entries_after
+from holdfast.repository.names import JOURNAL
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.copies import DictStore
@@ -44,12 +46,16 @@ def a_journal(store: DictStore, new_attempt: Callable[[], AttemptId] | None = No
     attempts = new_attempt or (lambda: AttemptId(f"a{next(ids)}"))
     journal = Journal(store, new_attempt=attempts, now=lambda: NOW, readers=1)
     journal.load()
+    claim(journal)
+    return journal
+
+
+def claim(journal: Journal) -> None:
     journal.claim(
         lambda stamp: RunStarted(**stamp, lineage="life",
             process=Process("host", 1), heartbeat_s=1.0, work="/work", holdfast="0",
         )
     )  # fmt: skip
-    return journal
 
 
 def started(id: int) -> MakeEntry:
@@ -60,6 +66,42 @@ def started(id: int) -> MakeEntry:
         checkpoint_kind="checkpoint",
         name=None,
     )
+
+
+class Slow(DictStore):
+    """While it lists the whole journal, others go on."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://home")
+        self.meanwhile: list[Callable[[], None]] = []
+
+    def list(self, prefix: str, after: str = "") -> Iterator[StoredObject]:
+        if prefix == JOURNAL and not after and self.meanwhile:
+            self.meanwhile.pop()()
+        return super().list(prefix, after)
+
+
+def test_a_claim_that_a_newer_run_has_folded_meanwhile_stays() -> None:
+    """It slept while it proved its claim. With its place free, the run before could have gone on behind its own newest
+    entry (seed 2588)."""
+    store = Slow()
+    before = a_journal(store)
+    slept = Journal(store, new_attempt=lambda: AttemptId("slept"), now=lambda: NOW, readers=1)
+    slept.load()
+
+    def newer() -> None:
+        others = itertools.count(1)
+        owner = a_journal(store, lambda: AttemptId(f"b{next(others)}"))
+        owner.append(started(1))
+        owner.fold(frozenset(), Sequence(0))
+        clear_folded(store, Sequence(4), limit=1)
+
+    store.meanwhile = [newer]
+    with pytest.raises(Fenced):
+        claim(slept)
+    assert [item.key for item in store.list(JOURNAL)] == [entry_key(Sequence(place)) for place in (2, 3, 4, 5)]
+    with pytest.raises(Fenced):
+        before.append(started(1))
 
 
 def test_what_stands_there_by_now_stays() -> None:

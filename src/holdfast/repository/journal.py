@@ -222,11 +222,13 @@ class Journal:
     def _require_nothing_behind(self, claim: StoredEntry, before: StoredEntry | None) -> None:
         """Otherwise a still newer run has claimed, or the place was free only because a fold has replaced it since the
         load."""
-        behind = any(self._store.list(PREFIX, after=entry_key(claim.sequence)))
         is_same = (
             stands(self._store, before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
         )
         is_same = is_same and is_whole(self._store, self.objects().keys())
+        # Asked last: what is missing may have been folded by a run that claimed behind this one meanwhile. Then the
+        # place of the claim must stay taken (seed 2588).
+        behind = any(self._store.list(PREFIX, after=entry_key(claim.sequence)))
         if not behind and not is_same:
             withdraw(self._store, claim)
             raise HomeReplaced(
