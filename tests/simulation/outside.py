@@ -208,7 +208,12 @@ class Outsider:
         if self.incident is not None or not table.visible:
             return
         before = table.copy()
-        self._happens(what, lambda: table.roll_back(before))
+
+        def put_back() -> None:
+            table.roll_back(before)
+            table.staged = before.staged | table.staged
+
+        self._happens(what, put_back)
         act()
         assert self.incident is not None
         after = table.commits

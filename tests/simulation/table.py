@@ -111,8 +111,9 @@ class Table:
             setattr(self, name, getattr(then, name))
 
     def empty(self) -> None:
-        """Deleted as a whole; whoever writes next makes a new one."""
+        """Deleted as a whole, with what is staged in it; whoever writes next makes a new one."""
         self.roll_back(Table(id=self.id + 1))
+        self.staged = {}
 
     def replace(self) -> None:
         self.roll_back(Table(id=self.id + 1, version=3, foreign=7))

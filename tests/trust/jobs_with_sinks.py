@@ -54,10 +54,13 @@ class SinkQuery(ChurningQuery):
         file.touch()
         read = json.dumps({"path": f"file://{file}", "timestamp": 1, "batchId": batch})
         write(self.directory, {f"sources/0/{batch}": f"v1\n{read}".encode()})
+        self.stage(batch)
+        super().batch()
+
+    def stage(self, batch: int) -> None:
         helper = delta_sink if isinstance(self.sink, Delta) else files_sink
         (staged,) = helper.staged(self.sink, self._epoch, batch)
         ledger.write(work_directory(self.directory), staged)
-        super().batch()
 
 
 class Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ class PlannedQuery(SinkQuery):
         return None
 
     def batch(self) -> None:
-        if self._keep is not None:
-            batch = 1 + max((int(path.name) for path in (self.directory / "commits").glob("*")), default=-1)
+        batch = 1 + max((int(path.name) for path in (self.directory / "commits").glob("*")), default=-1)
+        if self._keep is not None and not (self.directory / "offsets" / str(batch)).exists():
             self._keep(BatchId(batch), b'v1\n{"batchWatermarkMs":0}\n%d' % batch, lambda: False)
         super().batch()
 
@@ -50,7 +51,9 @@ class PlannedQuery(SinkQuery):
             put_in_place(directory, step.plan)
             if step.how is How.LEAVE:
                 return
-            assert step.how is How.DISCARD, "readers have it"
+            if step.how is How.WRITE:
+                assert self.sink.published() is None, "readers have it"
+                self.stage(step.batch_id)
             write(self.directory, {f"state/0/0/{step.batch_id + 1}.delta": b"state"})
             write(self.directory, {f"commits/{step.batch_id}": b"v1\n{}"})
 
@@ -121,3 +124,23 @@ def test_it_may_be_given_to_a_job_that_was_killed_without_it(job: Job, disk: str
     shown.batches(3)
     job.require_rows(7 if disk == "the same disk" else 5)
     shown.stop()
+
+
+@pytest.mark.parametrize("disk", ["the same disk", "an empty disk"])
+@pytest.mark.parametrize(("when", "batches"), [("while it is down", 3), ("while it runs", 5)])
+def test_a_place_that_was_emptied_before_the_first_checkpoint_is_filled_again(
+    job: Job, disk: str, when: str, batches: int
+) -> None:
+    """Nothing was ever published again: what the batches in the directory had written was gone."""
+    killed = started(job, **BATCH)
+    killed.batches(3)
+    job.require_rows(3)
+    shutil.rmtree(job.place)
+    if when == "while it runs":
+        killed.batches(2)
+    if disk == "an empty disk":
+        job.wipe_work()
+    again = started(job, **BATCH)
+    again.batches(2)
+    again.wait(1.0)
+    job.require_rows(batches + 1)  # the last one that was planned ran as the first of the two

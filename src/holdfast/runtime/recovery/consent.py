@@ -273,10 +273,13 @@ class Consent:
 
     def lost(self, directory: RunDirectory) -> str | None:
         """Output that committed batches of the directory staged, that is not published yet, and that is gone or no
-        longer in the directory's ledger; None when there is none."""
-        barrier = directory.newest_barrier()
-        if barrier is None:
+        longer in the directory's ledger; None when there is none. Where the sink has nothing of this lineage, none of
+        it is there: it was opened before any batch ran, so it was emptied or replaced since."""
+        barrier, sink = directory.newest_barrier(), self._query.sink
+        if barrier is None or sink is None:
             return None
+        if self.new_place and not self._opened:
+            return f"{sink.describe()} has nothing of what its batches wrote"
         try:
             return self._lost(directory.ledger, self.published(), barrier) or self._without_entry(directory, barrier)
         except Corrupt as error:
