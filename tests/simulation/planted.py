@@ -730,7 +730,12 @@ def shown_batches_are_not_repeated(patch: Patch) -> None:
     patch.setattr(
         CatchingUp, "_read", lambda self, *given: original(self, *given) if self._query.sink is None else Standing(())
     )
-    patch.setattr(PlanKeeper, "_require_own", lambda self, plan, standing, cancelled: None)
+
+    def placed(self: Any, log_of_line: Any, plan: Any, cancelled: Any) -> Any:
+        self._put(log_of_line, plan, cancelled)
+        return plan
+
+    patch.setattr(PlanKeeper, "_placed", placed)
 
 
 def _shift_discarding(patch: Patch, by: int) -> None:
@@ -780,6 +785,24 @@ def what_the_run_before_could_not_ship_is_forgotten(patch: Patch) -> None:
 @defect(short=0.05, crash=0.01)
 def a_short_read_is_believed(patch: Patch) -> None:
     patch.setattr(SimulatedStore, "_whole", lambda self, key, data, length: data)
+
+
+@defect(table_emptied=0.4, publish="batch", plans="prefer", interval="15s", crash=0.01)
+def the_directory_of_a_sink_that_was_emptied_is_used(patch: Patch) -> None:
+    original = Consent.lost
+
+    def lost(self: Consent, directory: Any) -> Any:
+        return original(self, directory) if self.opened or not self.new_place else None
+
+    patch.setattr(Consent, "lost", lost)
+
+
+@defect(
+    publish="batch", plans="prefer", on_exceeded="fail", tolerable_failures=0, interval="2s", pace=0.2,
+    outages=((4.0, 10.0),),
+)  # fmt: skip
+def plans_are_shipped_behind_a_gap(patch: Patch) -> None:
+    patch.setattr(PlanKeeper, "_leave_gap", lambda self, first, last: None)
 
 
 def _patch_handler(patch: Patch, event: str, handler: Any) -> None:

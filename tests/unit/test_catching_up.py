@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from holdfast.errors import Conflict, Fenced
+from holdfast.errors import Conflict, Fenced, HomeReplaced, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, JobName
 from holdfast.plans.query_id import query_id
 from holdfast.plans.replay import How, Repeat
 from holdfast.plans.spark_logs import put_in_place
+from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_folder, plan_key
 from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.plans.catching_up import CatchingUp
@@ -138,6 +139,43 @@ def test_a_run_that_slept_does_not_repeat_what_a_newer_run_has_planned(tmp_path:
     with pytest.raises(Fenced, match="run 9 has planned batch 0"):
         catching_up(kept, query, "refuse").catch_up(cast(Any, Directory(tmp_path / "restored")))
     assert query.ran == []
+
+
+@pytest.mark.parametrize("error", [HomeReplaced("the home is another one"), StorageUnreachable("no connection")])
+def test_plans_are_not_repeated_from_a_home_that_is_not_proved_to_be_this_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: StorageError
+) -> None:
+    """Two runs were awake in a home that was put back: one repeated the batches of the other (seed 15805)."""
+    kept = Kept(tmp_path, "prefer")
+    kept.keep(0)
+    directory = Directory(tmp_path / "work")
+    directory.write_atomic("offsets/0", OFFSETS)
+    directory.write_atomic("commits/0", b"v1\n{}")
+    for batch in (1, 2):
+        kept.by_another(batch, epoch=kept.history.journal.fencing_epoch)
+    monkeypatch.setattr(Journal, "require_standing", raising(error))
+    query = IdempotentWriter(stateful=True, newest=0)
+    catching_up(kept, query, "refuse").catch_up(cast(Any, directory))
+    assert query.ran == []
+    assert "1" not in directory.names("offsets"), "the query plans batch 1 itself"
+
+
+def test_a_run_that_cannot_tell_whether_it_was_overtaken_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the sink has beyond the plans may be of a newer run (seed 16725)."""
+    kept = Kept(tmp_path, "prefer")
+    monkeypatch.setattr(Journal, "require_standing", raising(StorageUnreachable("no connection")))
+    query = IdempotentWriter(stateful=True, newest=0)
+    with pytest.raises(StorageUnreachable, match="no connection"):
+        catching_up(kept, query, "refuse").catch_up(cast(Any, Directory(tmp_path / "restored")))
+
+
+def raising(error: Exception) -> Callable[[object], None]:
+    def fail(_: object) -> None:
+        raise error
+
+    return fail
 
 
 def test_the_position_of_a_writer_that_takes_ids_again_may_be_of_another_line(tmp_path: Path) -> None:

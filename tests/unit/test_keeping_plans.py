@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -86,6 +87,11 @@ class Kept:
 
     def keep(self, batch: int, *, stopping: bool = False) -> None:
         self.keeper.keep(BatchId(batch), OFFSETS, lambda: stopping)
+
+    def ship(self) -> None:
+        self.clock.now += 10.0
+        self.keeper.poll()
+        self.lanes.work()
 
     def standing(self) -> list[int]:
         log = PlanLog(self.history.store, line_folder(self.history.state()))
@@ -275,6 +281,59 @@ def test_in_a_home_that_is_another_one_a_batch_waits_where_plans_are_required(
     preferred.lanes.work()
     assert preferred.keeper.durable_upto(BatchId(0)) == 0
     assert preferred.standing() == [0]
+
+
+def test_a_plan_in_a_home_that_is_another_one_is_of_other_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs were awake in a home that was put back: one ran the batches of the other behind its own (seed 15805)."""
+
+    def is_another(journal: Journal) -> None:
+        raise HomeReplaced("the home is another one")
+
+    kept = Kept(tmp_path, "prefer")
+    kept.by_another(0, epoch=kept.history.journal.fencing_epoch)
+    monkeypatch.setattr(Journal, "require_standing", is_another)
+    kept.keep(0)
+    assert kept.keeper.late_since == 0, "it runs as this run has planned it"
+    planned_here = kept.keeper.take_along(cast(Any, kept.keeper._directory), None, OFFSETS)
+    assert planned_here.offsets.encode() == OFFSETS
+    kept.keeper.mode, kept.keeper._late = "require", deque()
+    with pytest.raises(HomeReplaced):
+        kept.keeper.take_along(cast(Any, kept.keeper._directory), None, OFFSETS)
+
+
+def test_a_batch_that_others_have_planned_waits_for_a_home_that_tells_whose_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_away(journal: Journal) -> None:
+        raise StorageUnreachable("no connection")
+
+    kept = Kept(tmp_path, "prefer")
+    kept.by_another(0, epoch=kept.history.journal.fencing_epoch)
+    monkeypatch.setattr(Journal, "require_standing", is_away)
+    with pytest.raises(StorageUnreachable):
+        kept.keep(0)
+
+
+def test_more_late_plans_than_are_kept_leave_a_gap_that_a_checkpoint_must_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("holdfast.runtime.plans.keeping._LATE_KEPT", 2)
+    kept = Kept(tmp_path, "prefer")
+    kept.keep(0)
+    kept.store.faults = AWAY
+    for batch in range(1, 5):
+        kept.keep(batch)
+    kept.store.faults = Faults()
+    kept.ship()
+    assert kept.standing() == [0], "nothing stands behind the gap"
+    assert kept.keeper.durable_upto(BatchId(4)) == 0
+    kept.history.complete(1, batch=2)
+    kept.ship()
+    assert sorted(kept.planned()) == [0, 3, 4]
+    assert kept.keeper.durable_upto(BatchId(4)) == 4
+    assert kept.told == [(LATE, True), (LATE, False)]
 
 
 def test_a_late_plan_that_was_made_otherwise_meanwhile_is_told(tmp_path: Path) -> None:

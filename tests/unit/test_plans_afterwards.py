@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.errors import StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch
 from holdfast.plans.afterwards import batches_in, plans_of
 from holdfast.plans.plan import Plan
@@ -14,7 +15,7 @@ from holdfast.runtime.plans.keeping import CONFLICT, LATE
 from holdfast.runtime.plans.ways_out import ways_out
 from holdfast.storage.faulty import Faults
 from tests.unit.job_histories import History
-from tests.unit.test_keeping_plans import AWAY, Kept
+from tests.unit.test_keeping_plans import AWAY, OFFSETS, Kept
 from tests.unit.test_plans import Folder, entries, planned_here, spark
 
 TABLE = Taken("the table", BatchId(17), known=True)
@@ -111,6 +112,60 @@ def test_plans_that_cannot_be_shipped_now_are_late_and_stay_in_order(tmp_path: P
     kept.lanes.work()
     assert kept.standing() == [0, 1, 2, 3, 4]
     assert kept.told == [(LATE, True), (LATE, False)], "one that was taken up twice is the same plan"
+
+
+def with_a_gap(root: Path, mode: str) -> Kept:
+    """The run before planned batches up to 1, and ran those up to 8 while the home was away. Spark has deleted what it
+    had planned of batch 2."""
+    kept = Kept(root, mode)
+    kept.history.complete(1, batch=0)
+    kept.keep(0)
+    kept.keep(1)
+    kept.keeper.ship_left(left(kept, *range(3, 9)), BatchId(0), BatchId(8))
+    return kept
+
+
+def test_no_plan_is_shipped_behind_a_gap_before_a_checkpoint_holds_it(tmp_path: Path) -> None:
+    """Readers saw batches up to 8, and a start elsewhere was refused: it could repeat those up to 1 (seed 10585)."""
+    kept = with_a_gap(tmp_path, "prefer")
+    kept.keep(9)
+    kept.ship()
+    assert kept.standing() == [0, 1]
+    assert kept.keeper.durable_upto(BatchId(9)) == 1
+    kept.history.complete(2, batch=7)
+    kept.ship()
+    assert kept.keeper.durable_upto(BatchId(9)) == 1, "batch 8 has no plan"
+    assert kept.told == [(LATE, True)]
+    kept.history.complete(3, batch=8)
+    kept.ship()
+    assert sorted(kept.planned()) == [0, 1, 9]
+    assert kept.keeper.durable_upto(BatchId(9)) == 9
+    assert kept.told == [(LATE, True), (LATE, False)]
+
+
+def test_a_gap_that_a_checkpoint_holds_is_over_though_nothing_is_late(tmp_path: Path) -> None:
+    kept = with_a_gap(tmp_path, "prefer")
+    kept.history.complete(2, batch=8)
+    kept.ship()
+    assert kept.keeper.durable_upto(BatchId(8)) == 8
+    assert kept.told == [(LATE, True), (LATE, False)]
+
+
+def test_behind_a_gap_a_batch_waits_for_the_checkpoint_where_plans_are_required(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = with_a_gap(tmp_path, "require")
+    kept.keeper.take_along(left(kept, 9), BatchId(8), OFFSETS)  # the run before had planned one more
+    with pytest.raises(StorageUnreachable, match="batch 10 waits for the plan of batch 2, or for a checkpoint"):
+        kept.keep(10, stopping=True)
+
+    def completed(seconds: float) -> None:
+        kept.history.complete(2, batch=8)
+        kept.ship()
+
+    monkeypatch.setattr(kept.keeper, "_sleep", completed)
+    kept.keep(10)
+    assert sorted(kept.planned()) == [0, 1, 9, 10]
 
 
 def test_a_plan_that_stands_and_differs_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

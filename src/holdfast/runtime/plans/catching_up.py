@@ -77,8 +77,7 @@ class CatchingUp:
         """
         standing = self._standing(resumed)
         if (sink := self._query.sink) is not None:
-            if self._keeper is not None and standing.broken is not None:
-                self._keeper.require_ours(standing.plans)
+            if standing.broken is not None:
                 raise self._broken(ours(sink, None), standing.broken, resumed.barrier)
             return None
         new_line = resumed.abandons is not None or self._begins_line(standing)
@@ -125,7 +124,10 @@ class CatchingUp:
     def _standing(self, resumed: Resumed) -> Standing:
         if self._keeper is None or not self.repeats_plans(resumed):
             return _NO_PLANS
-        return _behind(self._keeper, resumed.barrier, packed_in(resumed))
+        standing = _behind(self._keeper, resumed.barrier, packed_in(resumed))
+        if standing.broken is not None:
+            self._keeper.require_ours(standing.plans)
+        return standing
 
     def ship_left(self, resumed: Resumed) -> None:
         """What the run before could not make durable, of the batches in the directory that this run has taken over."""
@@ -170,7 +172,6 @@ class CatchingUp:
         # Of a directory that begins it cannot be seen whether there will be state.
         steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
         if steps:
-            self._keeper.require_ours(plans)
             log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
             self._repeat_timed(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
@@ -210,8 +211,6 @@ class CatchingUp:
     ) -> list[Plan]:
         following = _following(barrier)
         if standing.broken is not None:
-            # A newer run deletes the plans that its checkpoints made needless: to this one that is a gap.
-            keeper.require_ours(standing.plans)
             raise self._broken(taken, standing.broken, barrier)
         own = standing_offsets(directory, following)
         if own is None:
@@ -240,15 +239,22 @@ class CatchingUp:
             raise self._broken(taken, f"the home has no plan of batch {ends + 1}", barrier)
 
     def _read(self, keeper: PlanKeeper, barrier: BatchId | None, packed: Sequence[Plan]) -> Standing:
-        """A home that does not answer keeps no query from its restart: what this run has put there is known."""
+        """What counts of the plans in the home. They are asked for before it is asked whether they are this run's: a
+        newer one deletes those that its checkpoints made needless, and to this run that is a gap.
+
+        A home that does not answer, or is another one, keeps no query from its restart: what this run has put there is
+        known."""
         try:
-            return _behind(keeper, barrier, packed)
+            standing = _behind(keeper, barrier, packed)
+            if standing.plans or standing.broken is not None:
+                keeper.require_ours(standing.plans)
         except StorageError as error:
             if keeper.mode == "require" or keeper.newest is None:
                 raise
             log.warning("the query starts without a look at its plans: %s", error.message)
             newest = keeper.newest
             return Standing((newest,) if newest.batch_id == _following(barrier) else ())
+        return standing
 
     def _ways_out(self, taken: Taken, barrier: BatchId | None) -> str:
         return ways_out(self._journal.state, taken, barrier, self._host, older_home=self._older_home)

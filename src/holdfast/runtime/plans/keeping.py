@@ -7,7 +7,8 @@ an alarm says so, and they are shipped when the home answers again. With `requir
 A plan in a home that is not proved to be this run's counts as none. A batch that went on without a durable plan may
 meet another run's plan of the same batch. That shows when its plan is shipped, or when a recovery finds that the sink
 has more than the home has plans of. A run that takes over the directory of such a run ships what that one could not:
-later plans would stand behind a gap otherwise.
+later plans would stand behind a gap otherwise. Spark may have deleted what a plan is made of. Then no later one is
+shipped, and readers see nothing behind the gap, until a checkpoint holds what the gap holds.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Literal
 
-from holdfast.errors import Fenced, HoldfastError, HomeReplaced, InvalidSettings, StorageError
+from holdfast.errors import Fenced, HoldfastError, HomeReplaced, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId
 from holdfast.job_log import log
 from holdfast.plans.afterwards import batches_in, plans_of
@@ -46,7 +47,7 @@ _HOLD_EVERY_S = 1.0
 _PROOF_WAITS_S = 3.0
 """For so long ownership is asked for again before a batch that may go on without a proof."""
 _LATE_KEPT = 10_000
-"""Plans that wait in memory. Should there be more, the oldest go, and a recovery would find them missing."""
+"""Plans that wait in memory. Should there be more, the oldest go, and are a gap."""
 _TIMED = 1_000
 """Batches whose beginning is remembered until they are seen to be committed."""
 
@@ -70,6 +71,14 @@ class _Lowered:
     def also(self, other: _Lowered) -> _Lowered:
         since = None if self.since is None or other.since is None else min(self.since, other.since)
         return _Lowered(min(self.first, other.first), max(self.last, other.last), since)
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """Batches that ran, and of which nobody will make plans any more."""
+
+    first: BatchId
+    last: BatchId
 
 
 class PlanKeeper:
@@ -100,6 +109,8 @@ class PlanKeeper:
         self._readers = readers
         self._lock = threading.Lock()
         self._late: deque[tuple[PlanLog, Plan]] = deque(maxlen=_LATE_KEPT)
+        self._gap: _Gap | None = None
+        """Until a checkpoint holds it."""
         self._lowered: _Lowered | None = None
         """What the journal does not tell yet."""
         self._recording = False
@@ -119,7 +130,8 @@ class PlanKeeper:
     def late_since(self) -> BatchId | None:
         """The first batch that went on without a durable plan."""
         with self._lock:
-            return self._late[0][1].batch_id if self._late else None
+            late = self._late[0][1].batch_id if self._late else None
+            return late if self._gap is None or (late is not None and late < self._gap.first) else self._gap.first
 
     def durable_upto(self, batch: BatchId) -> BatchId | None:
         """The newest batch up to `batch` that would be repeated as it was, with all before it; None for none."""
@@ -152,9 +164,12 @@ class PlanKeeper:
         assert self._logs is not None
         epoch = self._journal.fencing_epoch
         plan = planned(self._directory, self._logs, batch, offsets, epoch, self._new_attempt())
-        standing = self._put(self._log, plan, cancelled)
-        if standing is not None and (unproved := self._require_own(plan, standing, cancelled)) is not None:
-            self._remember(self._log, plan, unproved)
+        self._wait_for_earlier(batch, cancelled)
+        standing = self._placed(self._log, plan, cancelled)
+        if standing.attempt != plan.attempt:
+            raise PlannedOtherwise(
+                f"batch {batch} was planned differently by run {standing.fencing_epoch}: that plan is run instead"
+            )
         with self._lock:
             self._let_run.append((batch, self._clock.monotonic()))
 
@@ -165,29 +180,42 @@ class PlanKeeper:
         return None if began is None else self._clock.monotonic() - began
 
     def take_along(self, directory: Directory, barrier: BatchId | None, offsets: bytes) -> Plan:
-        """The standing plan of the batch behind the barrier, which the directory has planned and the home does not
+        """The plan that counts of the batch behind the barrier, which the directory has planned and the home does not
         know: the run before went on without it."""
         batch = BatchId(0 if barrier is None else barrier + 1)
         logs, epoch = SourceLogs(directory, barrier), self._journal.fencing_epoch
         plan = planned(directory, logs, batch, offsets, epoch, self._new_attempt())
-        return self._put(self.log(), plan, lambda: False) or plan
+        return self._placed(self.log(), plan, None)
 
     def ship_left(self, directory: Directory, after: BatchId | None, upto: BatchId) -> None:
         """Make the plans of batches that the directory has run durable, as far as the home lacks them: of those behind
         `after`, the newest checkpoint's. Those that the home does not take now are late."""
         log_of_line, epoch = self.log(), self._journal.fencing_epoch
-        wanted = batches_in(directory, after, upto)
         known = self._known(log_of_line) | self._late_batches()
-        missing = tuple(batch for batch in wanted if batch not in known)
-        for plan in plans_of(directory, missing, epoch, self._new_attempt):
+        first = 0 if after is None else after + 1
+        missing = [batch for batch in map(BatchId, range(first, upto + 1)) if batch not in known]
+        if not missing:
+            return
+        left = frozenset(batches_in(directory, after, upto))
+        made = plans_of(directory, tuple(batch for batch in missing if batch in left), epoch, self._new_attempt)
+        for batch, plan in zip_longest(missing, made):
+            if plan is None or plan.batch_id != batch:
+                self._leave_gap(batch, upto)
+                break
             standing = self._put(log_of_line, plan, lambda: False)
             if standing is not None and standing.offsets != plan.offsets:
                 self._tell_conflict(plan, standing)
-        if missing:
-            self._lower(_Lowered(missing[0], missing[-1], None))
-            log.info(
-                "this run uploads the plans of batches %s to %s: the previous run could not", missing[0], missing[-1]
-            )
+        self._lower(_Lowered(missing[0], missing[-1], None))
+        log.info("the previous run could not upload the plans of batches %s to %s", missing[0], missing[-1])
+
+    def _leave_gap(self, first: BatchId, last: BatchId) -> None:
+        with self._lock:
+            self._gap = _Gap(first, last)
+        self._tell(
+            f"batch {first} ran without a durable plan, and none can be made any more: until a checkpoint holds batch "
+            f"{last}, a lost disk would not be exact, and publish='batch' shows readers no later batch",
+            "take a checkpoint now (holdfast checkpoint), or wait for the next one",
+        )
 
     def _known(self, log_of_line: PlanLog) -> frozenset[BatchId]:
         try:
@@ -200,9 +228,33 @@ class PlanKeeper:
         with self._lock:
             return frozenset(plan.batch_id for _, plan in self._late)
 
+    def _wait_for_earlier(self, batch: BatchId, cancelled: Callable[[], bool]) -> None:
+        while self.mode == "require" and (late := self.late_since) is not None:
+            if cancelled():
+                raise StorageUnreachable(f"batch {batch} waits for the plan of batch {late}, or for a checkpoint")
+            self._sleep(_HOLD_EVERY_S)
+
+    def _placed(self, log_of_line: PlanLog, plan: Plan, cancelled: Callable[[], bool] | None) -> Plan:
+        """The plan of the batch that counts: this one, or the one that stood there before. This one is late where the
+        home does not take it, or is another one than this run's: what stands there is of other batches. With
+        `require` the batch waits for the proof until it is `cancelled`, not at all for None."""
+        standing = self._put(log_of_line, plan, cancelled or (lambda: False))
+        if standing is None:
+            return plan
+        if standing.fencing_epoch > plan.fencing_epoch:
+            raise Fenced(f"run {standing.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
+        unproved = self._require_owner(cancelled)
+        if unproved is None:
+            self.newest = standing
+            return standing
+        if self.mode == "require" or (standing.attempt != plan.attempt and not isinstance(unproved, HomeReplaced)):
+            raise unproved
+        self._remember(log_of_line, plan, unproved)
+        return plan
+
     def _put(self, log_of_line: PlanLog, plan: Plan, cancelled: Callable[[], bool]) -> Plan | None:
         """The plan that stands, None when it is late: plans become durable in the order of their batches."""
-        if self.mode == "prefer" and self.late_since is not None:
+        if self.late_since is not None and (self.mode == "prefer" or self._gap is not None):
             self._remember(log_of_line, plan, None)
             return None
         return self._created(log_of_line, plan, cancelled)
@@ -220,27 +272,19 @@ class PlanKeeper:
                     raise
                 self._sleep(_HOLD_EVERY_S)
             else:
-                self.newest = standing
                 if self.mode == "require":
                     self._post(lambda: self._alarms.clear(LATE, "plans are durable again"))
                 return standing
 
-    def _require_own(self, plan: Plan, standing: Plan, cancelled: Callable[[], bool]) -> StorageError | None:
-        if standing.attempt == plan.attempt:
-            return self._require_owner(cancelled)
-        if standing.fencing_epoch > plan.fencing_epoch:
-            raise Fenced(f"run {standing.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
-        raise PlannedOtherwise(
-            f"batch {plan.batch_id} was planned differently by run {standing.fencing_epoch}: that plan is run instead"
-        )
-
     def require_ours(self, plans: Sequence[Plan]) -> None:
         """Raises `Fenced` when a newer run owns the job, as far as its plans or the journal tell: who writes a batch
-        for it makes its own writer skip the batch."""
+        for it makes its own writer skip the batch. Raises `StorageError` when the home is another one, or does not
+        tell."""
         for plan in plans:
             if plan.fencing_epoch > self._journal.fencing_epoch:
                 raise Fenced(f"run {plan.fencing_epoch} has planned batch {plan.batch_id}: it owns the job now")
-        self._require_owner()
+        if (unproved := self._require_owner()) is not None:
+            raise unproved
 
     def _require_owner(self, cancelled: Callable[[], bool] | None = None) -> StorageError | None:
         """A place may be free because a newer run's plan stood there and is needed no more, or because the home is
@@ -265,6 +309,9 @@ class PlanKeeper:
 
     def _remember(self, log_of_line: PlanLog, plan: Plan, error: StorageError | None) -> None:
         with self._lock:
+            if len(self._late) == _LATE_KEPT:
+                dropped = self._late[0][1].batch_id
+                self._gap = _Gap(dropped if self._gap is None else self._gap.first, dropped)
             self._late.append((log_of_line, plan))
         self._lower(_Lowered(plan.batch_id, plan.batch_id, self._clock.wall()))
         if error is not None:
@@ -277,19 +324,32 @@ class PlanKeeper:
         with self._lock:
             self._lowered = lowered if self._lowered is None else self._lowered.also(lowered)
 
-    def _tell(self, message: str) -> None:
-        hint = "make the home answer again; plans='require' lets batches wait for it"
+    def _tell(
+        self, message: str, hint: str = "make the home answer again; plans='require' lets batches wait for it"
+    ) -> None:
         self._post(lambda: self._alarms.raise_alarm(LATE, "warning", message, hint))
 
     # Called by the loop.
 
     def poll(self) -> None:
-        if self.late_since is not None and not self._shipping and self._clock.monotonic() >= self._ship_at:
+        self._look_at_gap()
+        late = self._gap is None and self.late_since is not None
+        if late and not self._shipping and self._clock.monotonic() >= self._ship_at:
             self._shipping = True
             self._lanes.submit("plans", self._ship)
         if self.late_since is None and self._lowered is not None and not self._recording:
             self._recording = True
             self._lanes.submit("journal", self._record)
+
+    def _look_at_gap(self) -> None:
+        newest = self._journal.state.newest_of_the_line() if self._gap is not None else None
+        with self._lock:
+            if newest is None or self._gap is None or newest.barrier_batch_id < self._gap.last:
+                return
+            self._gap = None
+            is_over = not self._late
+        if is_over:
+            self._post(lambda: self._alarms.clear(LATE, "a checkpoint holds every batch without a plan"))
 
     def _record(self) -> None:
         """On the journal lane: what was lowered is over. When the home does not take it, the next poll tries again."""
@@ -315,13 +375,14 @@ class PlanKeeper:
                 with suppress(Fenced):  # if the newer run has planned a batch otherwise, that is told
                     self._journal.require_standing()
                 with self._lock:
-                    for _ in shipped:
+                    while self._late and any(self._late[0][1] is plan for plan, _ in shipped):
                         self._late.popleft()
                 self.newest = shipped[-1][1]
                 for plan, standing in shipped:
                     if standing.offsets != plan.offsets:
                         self._tell_conflict(plan, standing)
-            self._post(lambda: self._alarms.clear(LATE, "every plan is durable again"))
+            if self.late_since is None:
+                self._post(lambda: self._alarms.clear(LATE, "every plan is durable again"))
         except StorageError as error:
             log.debug("plans are late: %s", error.message)
         finally:
@@ -330,7 +391,7 @@ class PlanKeeper:
 
     def _next_late(self) -> list[tuple[PlanLog, Plan]]:
         with self._lock:
-            return list(islice(self._late, _SHIPPED_TOGETHER))
+            return [] if self._gap is not None else list(islice(self._late, _SHIPPED_TOGETHER))
 
     def _tell_conflict(self, plan: Plan, standing: Plan) -> None:
         self._disputed = True
