@@ -20,7 +20,7 @@ from holdfast.errors import (
     StorageUnreachable,
 )
 from holdfast.identifiers import AttemptId, CheckpointId
-from holdfast.repository import retention
+from holdfast.repository import recent, retention
 from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.entries import Process as ProcessIdentity
@@ -382,11 +382,12 @@ def simulate(
     log = logging.getLogger("holdfast")
     defects = _Defects(scene)
     level, propagate = log.level, log.propagate
-    kept = retention.HISTORY_KEPT, retention.ANSWERS_KEPT
+    kept = retention.HISTORY_KEPT, retention.ANSWERS_KEPT, recent.EVERY
     log.addHandler(defects)
     log.setLevel(logging.INFO)
     log.propagate = False
     retention.HISTORY_KEPT, retention.ANSWERS_KEPT = scene.history_kept, scene.answers_kept
+    recent.EVERY = scene.copies_every
     try:
         operator = Operator(scene)
         operator.begin()
@@ -397,7 +398,7 @@ def simulate(
     except Exception as error:
         raise Violation(f"the simulation itself failed: {traceback.format_exc()}", world) from error
     finally:
-        retention.HISTORY_KEPT, retention.ANSWERS_KEPT = kept
+        retention.HISTORY_KEPT, retention.ANSWERS_KEPT, recent.EVERY = kept
         log.removeHandler(defects)
         log.setLevel(level)
         log.propagate = propagate

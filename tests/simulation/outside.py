@@ -7,11 +7,18 @@ there is one at a time, and it says what the person may do besides what the prod
 
 from __future__ import annotations
 
+import gzip
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from holdfast.identifiers import Digest
+from holdfast.repository import recent
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.entry_bytes import StoredEntry, decode_fold, encode_fold, stored_entry
 from holdfast.repository.names import is_plan
 from tests.simulation.copies import OtherHome
 from tests.simulation.world import Process
@@ -159,14 +166,17 @@ class Outsider:
     backups: list[Backup] = field(default_factory=list)
     incidents: int = 0
     other_home: OtherHome = field(default_factory=OtherHome)
+    older_copies: list[bytes] = field(default_factory=list)
+    planted: set[bytes] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"outsider {self.scene.world.seed}")
         self.losses = random.Random(f"losses {self.scene.world.seed}")
+        self.plants = random.Random(f"plants {self.scene.world.seed}")
         self.process = Process("outside")
 
     def begin(self) -> None:
-        if self.scene.outside.any:
+        if self.scene.outside.any or self.scene.copies_planted:
             self.scene.world.spawn(self.process, "outside", self._live)
 
     def _live(self) -> None:
@@ -183,6 +193,8 @@ class Outsider:
                     act(self)
             if self.losses.random() < self.scene.plans_lost:
                 self.lose_plan()
+            if self.plants.random() < self.scene.copies_planted:
+                self.plant_copies()
 
     # --- the table ---
 
@@ -313,6 +325,27 @@ class Outsider:
             lost = disk.objects.pop(key)
             self._happens(f"{key} is lost", lambda: disk.objects.update({key: lost}))
 
+    def plant_copies(self) -> None:
+        """No incident: what holdfast does must not depend on them."""
+        disk = self.scene.disk
+        data = disk.objects.pop(recent.KEY, None)
+        if data is None:
+            return
+        if recent.KEY not in disk.damaged and data not in self.planted:
+            self.older_copies.append(data)
+        what = self.plants.choice(("gone", "cut off", "older", "forged", "forged"))
+        if what == "cut off":
+            self._plant(data[: self.plants.randrange(len(data))])
+        elif what == "older" and self.older_copies:
+            self._plant(self.plants.choice(self.older_copies))
+        elif what == "forged" and self.older_copies:
+            self._plant(_forged(self.older_copies[-1]))
+        self._note(f"copies of entries: {what}")
+
+    def _plant(self, data: bytes) -> None:
+        self.scene.disk.objects[recent.KEY] = data
+        self.planted.add(data)
+
     def deny(self) -> None:
         disk = self.scene.disk
         keys = sorted(key for key in disk.objects if key.startswith(("blobs/", "packs/", "manifests/")))
@@ -348,6 +381,20 @@ class Outsider:
 
     def _note(self, what: str) -> None:
         self.scene.world.note(what, self.process)
+
+
+def _forged(data: bytes) -> bytes:
+    """Another history of the same lengths: each entry has its checksum and names the one before, and every checkpoint
+    has a manifest that never was."""
+    forged: list[StoredEntry] = []
+    for stored in decode_fold(recent.KEY, gzip.decompress(data)):
+        entry = stored.entry
+        if isinstance(entry, CheckpointCompleted):
+            entry = msgspec.structs.replace(entry, manifest=Digest(entry.manifest[::-1]))
+        if forged:
+            entry = msgspec.structs.replace(entry, previous_digest=forged[-1].digest)
+        forged.append(stored_entry(entry))
+    return gzip.compress(encode_fold(forged[-1].sequence, forged))
 
 
 _ACTS: dict[str, Callable[[Outsider], None]] = {

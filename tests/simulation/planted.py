@@ -280,6 +280,11 @@ def a_gap_in_the_journal_is_taken_for_nothing(patch: Patch) -> None:
     patch.setattr(chain._Reading, "look", look)
 
 
+@defect(copies_planted=0.3, crash=0.02, interval="500ms")
+def copies_of_entries_are_believed(patch: Patch) -> None:
+    patch.setattr(chain, "_proved_copies", lambda keys, known, copied: dict(copied))
+
+
 # --- deletion ---
 
 

@@ -15,7 +15,7 @@ from holdfast.errors import (
     JobFailed,
 )
 from holdfast.identifiers import AttemptId, JobName
-from holdfast.repository import retention
+from holdfast.repository import recent, retention
 from holdfast.repository.entries import Process as ProcessIdentity
 from holdfast.repository.journal import Journal
 from holdfast.repository.names import is_plan
@@ -69,6 +69,8 @@ class Scene:
     """For how many seconds the home is asked again; 0 for a store that does not try again by itself."""
     plans_lost: float = 0.0
     """How likely, at each of the outsider's steps, a plan vanishes from the home; in some worlds with such a writer."""
+    copies_planted: float = 0.0
+    """How likely, at each of the outsider's steps, the copies of the newest entries become something else."""
     own: OwnTable | None = None
     """Where a writer of the user's own writes, in worlds that have one."""
 
@@ -103,6 +105,8 @@ class Scene:
         for host in self.hosts:
             host.has_links = draw.random() < 0.7
             host.has_executors = draw.random() < 0.3
+        self.copies_every = (2, 5, recent.EVERY)[self.world.seed % 3]
+        self.copies_planted = 0.2 if self.world.seed % 7 < 3 else 0.0
         self.history_kept = draw.choice((8, 20, 500))
         self.answers_kept = 1 if self.history_kept == 8 else retention.ANSWERS_KEPT
         self.clock_jumps = draw.random() < 0.2

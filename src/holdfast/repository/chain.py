@@ -6,11 +6,14 @@ the next place both confirm; or a newer fold covers it, which the reader then fi
 
 The reader lists and reads again when a key is listed but cannot be read. One "not found" decides nothing. The reader
 ignores names that are not names of entries.
+
+An entry that is listed may be read from a copy (`recent.py`) if the entry after it names the digest of that copy: then
+its bytes are those that were appended. The newest entry of a listing is always read from its own place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,7 +26,8 @@ from holdfast.repository.absence import is_listed
 from holdfast.repository.entries import CHAINED_SINCE, AnyEntry, JournalFolded, RunStarted
 from holdfast.repository.entry_bytes import StoredEntry, damaged_entry, decode_entry, decode_fold
 from holdfast.repository.names import FOLDS, JOURNAL, is_entry, is_fold
-from holdfast.storage.interface import ObjectStore
+from holdfast.repository.recent import read_recent
+from holdfast.storage.interface import ObjectStore, StoredObject
 from holdfast.storage.retrying import patience_of, pauses
 
 READERS = 64
@@ -74,13 +78,14 @@ class _Unsettled(Exception):
         self.verdict = verdict
 
 
-def read_chain(store: ObjectStore, readers: int = READERS, ignoring: str = "") -> Chain:
-    """The whole journal, proved. `ignoring` is a key that is not read.
+def read_chain(store: ObjectStore, readers: int = READERS, ignoring: str = "", *, copies: bool = True) -> Chain:
+    """The whole journal, proved. `ignoring` is a key that is not read. Without `copies` each entry is read from its own
+    place, which also proves that none is damaged there.
 
     Raises `DamagedJournal` when the home has lost or changed something, `StorageUnreachable` when it contradicts
     itself until the deadline.
     """
-    reading = _Reading(store, readers, ignoring)
+    reading = _Reading(store, readers, ignoring, copies=copies)
     waits, found, contradictions = pauses(patience_of(store)), None, 0
     for _ in range(_CHANGES):
         try:
@@ -142,7 +147,7 @@ def survey_entries(store: ObjectStore) -> Survey:
     """What can be read, and the keys of what cannot. For inspecting a damaged home; no decision may rest on it."""
     survey = Survey([], {})
     try:
-        survey.sound.extend(stored.entry for stored in read_chain(store).entries)
+        survey.sound.extend(stored.entry for stored in read_chain(store, copies=False).entries)
         return survey
     except DamagedJournal:
         pass
@@ -198,15 +203,20 @@ def _survey_link(before: StoredEntry | None, stored: StoredEntry, survey: Survey
 class _Reading:
     """One reading of the journal. What was read once is not read again: entries do not change."""
 
-    def __init__(self, store: ObjectStore, readers: int, ignoring: str) -> None:
+    def __init__(self, store: ObjectStore, readers: int, ignoring: str, *, copies: bool) -> None:
         self._store = store
         self._readers = readers
         self._ignoring = ignoring
+        self._copies = copies
         self._known: dict[str, StoredEntry] = {}
 
     def look(self) -> Chain:
-        keys = [item.key for item in self._store.list(JOURNAL) if is_entry(item.key) and item.key != self._ignoring]
-        self._read([key for key in keys if key not in self._known])
+        listed = [item for item in self._store.list(JOURNAL) if is_entry(item.key) and item.key != self._ignoring]
+        keys = [item.key for item in listed]
+        copied = self._copied(listed)
+        self._read([key for key in keys if key not in self._known and key not in copied])
+        self._known |= _proved_copies(keys, self._known, copied)
+        self._read([key for key in copied if key not in self._known])
         found = [self._known[key] for key in keys if key in self._known]
         official = next((e.entry for e in reversed(found) if isinstance(e.entry, JournalFolded)), None)
         upto = official.upto if official else Sequence(0)
@@ -222,6 +232,13 @@ class _Reading:
         if not entries:
             self._require_no_fold()
         return Chain(tuple(entries), fold)
+
+    def _copied(self, listed: list[StoredObject]) -> dict[str, StoredEntry]:
+        """Unproved copies of entries that are not known yet, but not of the newest."""
+        sizes = {item.key: item.size for item in listed[:-1] if item.key not in self._known}
+        copies = read_recent(self._store, len(sizes)) if self._copies else ()
+        found = ((entry_key(copy.sequence), copy) for copy in copies)
+        return {key: copy for key, copy in found if sizes.get(key) == len(copy.data)}
 
     def _read(self, keys: list[str]) -> None:
         if self._readers == 1 or len(keys) < 2:
@@ -275,6 +292,20 @@ class _Reading:
         if key is not None:
             why = f"could not read the journal of {self._store.url}: {key} stands for entries, and no entry is left"
             raise _Unsettled(key, listed=False, verdict=DamagedJournal(why, hint=_PUT_BACK))
+
+
+def _proved_copies(
+    keys: list[str], known: Mapping[str, StoredEntry], copied: Mapping[str, StoredEntry]
+) -> dict[str, StoredEntry]:
+    """Those whose digest the entry after them names, which is known or proved itself."""
+    proved: dict[str, StoredEntry] = {}
+    after: StoredEntry | None = None
+    for key in reversed(keys):
+        stored, copy = known.get(key), copied.get(key)
+        if stored is None and copy is not None and after is not None and copy.digest == after.entry.previous_digest:
+            stored = proved[key] = copy
+        after = stored
+    return proved
 
 
 _PUT_BACK = "nothing was changed; put back what is missing from a copy of the home; holdfast verify names all of it"

@@ -92,6 +92,7 @@ from holdfast.repository.home_proof import (
 from holdfast.repository.names import FOLDS, is_fold
 from holdfast.repository.names import JOURNAL as PREFIX
 from holdfast.repository.overtaking import fenced_by, newer_run, owner_text
+from holdfast.repository.recent import copy_recent
 from holdfast.repository.reserve import release_reserve
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import Created, ObjectStore
@@ -148,6 +149,8 @@ class Journal:
         self._tip: StoredEntry | None = None
         self._stored: dict[Sequence, StoredEntry] = {}
         self._fold: StoredFold | None = None
+        self._copied = Sequence(0)
+        """The newest entry that was copied to `recent.py`'s object."""
         self._lost = False
         """This run's entries were gone at the last check."""
         self.moved_before_claim = False
@@ -464,6 +467,15 @@ class Journal:
         self._fold = fold
         self.state = self.state.without(dropped)
         self._stored = {n: stored for n, stored in self._stored.items() if n not in dropped}
+
+    # --- for readers ---
+
+    def copy_recent(self) -> None:
+        """Copy the entries since the newest fold to one object, when enough of them are new."""
+        folded = self.state.folded.upto if self.state.folded else Sequence(0)
+        recent = [stored for sequence, stored in self._stored.items() if sequence > folded]
+        if not self._lost and not self._fenced and copy_recent(self._store, recent, self.state.head - self._copied):
+            self._copied = self.state.head
 
 
 def _guarding(make: MakeEntry) -> MakeEntry:

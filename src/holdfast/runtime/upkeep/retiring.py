@@ -74,6 +74,7 @@ class Retiring:
                 self._collector.retired([self._journal.state.completed[id] for id in ids])
             if fold(self._journal, self._rule.grace_s, self._clock.wall()):
                 self._collector.folded()
+            self._journal.copy_recent()
         except Fenced as error:
             self._post(RunFenced(error.message, error.by_maintenance))
             return
