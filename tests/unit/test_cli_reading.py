@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import msgspec
@@ -11,9 +12,13 @@ from msgspec.structs import replace
 
 from holdfast.checkpoint.manifest import digest_of
 from holdfast.cli.main import main
+from holdfast.cli.observing import examine
 from holdfast.repository.entries import Failure, Requests
 from holdfast.repository.journal import entry_key
 from holdfast.repository.ownership import current_process
+from holdfast.repository.views import Observation
+from holdfast.storage.interface import ObjectStore
+from tests.patience import PATIENCE
 from tests.unit.job_histories import ELSEWHERE, EXPIRED, History
 
 
@@ -101,6 +106,23 @@ def test_jobs_shows_the_others_when_one_cannot_be_read(
     captured = capsys.readouterr()
     assert [job["job"] for job in json.loads(captured.out)["jobs"]] == ["orders"]
     assert "'broken'" in captured.err
+
+
+def test_the_jobs_of_a_remote_home_are_read_side_by_side(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["a", "b", "c"]
+    for name in names:
+        History(home, name).run()
+    together = Barrier(len(names))
+
+    def waiting(home: str, job: str, store: ObjectStore) -> Observation:
+        together.wait(PATIENCE)
+        return examine(home, job, store)
+
+    monkeypatch.setattr("holdfast.cli.jobs.is_local", lambda home: False)
+    monkeypatch.setattr("holdfast.cli.jobs.examine", waiting)
+    assert [job["job"] for job in document(capsys, "jobs", "--home", str(home))["jobs"]] == names
 
 
 def test_status_names_the_owner_and_the_last_good_checkpoint(
