@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "runbook.md",
         "operating.md",
         "moving-in.md",
+        "rescaling.md",
         "deploy.md",
         "cluster.md",
         "alarms.md",

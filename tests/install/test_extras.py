@@ -216,7 +216,7 @@ def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tm
         ("init", str(tmp_path / "new")),
         ("--help",),
     )
-    assert {command.name for command in every_command()} - {"run", "demo", "top", "checkpoint"} <= {
+    assert {command.name for command in every_command()} - {"run", "demo", "top", "checkpoint", "rescale"} <= {
         command[0] for command in commands
     }
     for command in commands:

@@ -17,7 +17,7 @@ from tests.unit.work_files import write
 COMMANDS = [
     command
     for command in every_command()
-    if command.name not in ("run", "demo") and not command.asks_a_running_job and not command.reads_logs
+    if command.name not in ("run", "demo", "rescale") and not command.asks_a_running_job and not command.reads_logs
 ]
 WELL_WHILE_IT_RUNS = {"--running", "--live"}
 

@@ -19,7 +19,8 @@ from holdfast.identifiers import job_name
 from holdfast.storage.urls import open_store, require_create_if_absent
 
 if TYPE_CHECKING:
-    from holdfast.runtime.commands.adopting import Original, Progress
+    from holdfast.runtime.commands.adopting import Original
+    from holdfast.runtime.commands.recording import Progress
     from holdfast.runtime.commands.spark_output import Output
 
 Location = Annotated[

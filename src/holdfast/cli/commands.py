@@ -67,6 +67,7 @@ GROUPS: Mapping[str, Mapping[str, Listed]] = {
     "Use and keep checkpoints": {
         "restore": Listed("restore:restore", "Write a verified Spark checkpoint directory.", answering),
         "rollback": Listed("rollback:rollback", "Take a stopped job back to a checkpoint.", answering),
+        "rescale": Listed("rescale:rescale", "Give a stopped job another number of state partitions.", answering),
         "copy": Listed("copy:copy", "Copy a checkpoint, or a whole job, to another home.", answering),
         "verify": Listed("verify:verify", "Re-read stored data and compare checksums.", answering),
         "collect": Listed("collect:collect", "Delete expired checkpoints and orphaned objects.", answering),

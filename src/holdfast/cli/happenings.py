@@ -17,6 +17,7 @@ from holdfast.repository.entries import (
     PlansLate,
     QueryRestarted,
     RequestAnswered,
+    Rescaled,
     RollbackRequested,
     RunEnded,
     RunStarted,
@@ -74,7 +75,8 @@ def _text(entry: AnyEntry) -> str:  # noqa: C901  one line per kind
             return f"checkpoint {id} began at batch {batch}"
         case CheckpointCompleted():
             took, new = figures.duration(entry.duration_ms), figures.size(entry.bytes_new)
-            return f"checkpoint {entry.id} completed at batch {entry.barrier_batch_id} in {took}, {new} new"
+            told = f"checkpoint {entry.id} completed at batch {entry.barrier_batch_id} in {took}, {new} new"
+            return told if (made := entry.rescaled) is None else f"{told}: {_of_rescaled(made)}"
         case CheckpointFailedEntry(id=id, failure=failure):
             which = "a checkpoint" if id is None else f"checkpoint {id}"
             return f"{which} failed: {failure.reason}: {failure.message}"
@@ -100,3 +102,7 @@ def _text(entry: AnyEntry) -> str:  # noqa: C901  one line per kind
             return f"the query died ({cause}), restart {number}: {message}"
         case JournalFolded(upto=upto):
             return f"the journal was folded up to entry {upto}"
+
+
+def _of_rescaled(made: Rescaled) -> str:
+    return f"checkpoint {made.checkpoint} with {made.before} → {made.after} state partitions"

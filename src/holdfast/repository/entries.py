@@ -179,6 +179,8 @@ class RunEnded(Entry, frozen=True, kw_only=True, tag="run-ended"):
     writer_has: BatchId | None = None
     """For a query with its own writer: the newest batch that the writer's sink reported; None when it has none, cannot
     be asked, or did not answer."""
+    needs_every_batch: bool = False
+    """That sink must be given every batch id, as Spark's file sink must."""
 
 
 class CheckpointStarted(Entry, frozen=True, kw_only=True, tag="checkpoint-started"):
@@ -209,6 +211,16 @@ class Adopted(msgspec.Struct, frozen=True):
     """The newest batch that was planned there."""
 
 
+class Rescaled(msgspec.Struct, frozen=True):
+    """The checkpoint that a checkpoint with another number of state partitions was made of."""
+
+    checkpoint: CheckpointId
+    before: int
+    after: int
+    state_rows: int
+    """Read before and after, and found equal."""
+
+
 class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-completed"):
     """THE commit point of a checkpoint."""
 
@@ -237,6 +249,8 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     """Its files hold the plans of all batches behind this one, up to its barrier; None when they do not."""
     adopted: Adopted | None = None
     """None when a run of this job made it."""
+    rescaled: Rescaled | None = None
+    """None unless `holdfast rescale` made it. Its last batch has read and written nothing."""
     batches: tuple[BatchSpan, ...] = ()
     """Of this run since its previous completed checkpoint, oldest first, as far as Spark told in time: display only.
     Few: `batch_spans.KEPT`."""

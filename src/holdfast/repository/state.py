@@ -211,6 +211,11 @@ class JobState:
         """The newest checkpoint of the job's current timeline, damaged or not."""
         return next((entry for entry in reversed(self.retained()) if entry.id not in self.abandoned), None)
 
+    def is_rescaled_since(self, run: RunStarted) -> bool:
+        """What that run left has the number of partitions that the job had before."""
+        newest = self.newest_of_the_line()
+        return newest is not None and newest.rescaled is not None and newest.sequence > run.sequence
+
     @property
     def retired(self) -> AbstractSet[CheckpointId]:
         return self.retired_at.keys()

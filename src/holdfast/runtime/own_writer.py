@@ -156,6 +156,11 @@ class WriterRecord:
                 return WriterReported(end.writer_has, upto, f"run {run.fencing_epoch} ended")
         return None if newest is None else _reported_at(newest)
 
+    def without_rows(self) -> CheckpointCompleted | None:
+        """The checkpoint, when rescaling made it: no writer has seen its last batch."""
+        entry = self._checkpoint()
+        return entry if entry is not None and entry.rescaled is not None else None
+
     def sink_left(self) -> str:
         """The sink of holdfast that the last run wrote to; "" when it had a writer of the user's own."""
         runs = self.state.runs[:-1] if self.claimed else self.state.runs
@@ -228,6 +233,8 @@ def require_earlier(
     if taken.newest is None and may_be_empty:
         return
     has = "has no batch" if taken.newest is None else f"has batches up to {taken.newest}"
+    if taken.earlier == "all" and newest == barrier - 1 and (made := recorded.without_rows()) is not None:
+        raise _needs_every_batch(job, taken, made)
     had = recorded.last() if taken.earlier == "reported" else None
     if had is not None and had.explains(newest, barrier):
         return
@@ -257,6 +264,15 @@ def _lacks(job: JobName, lacks: str, barrier: BatchId, exact_from: CheckpointId 
         f"could not start job {job!r}: {lacks}: it was put back from an older copy, emptied or replaced, and the rows "
         "in between would be missing",
         hint="; or ".join(["restore it", *([again] if exact_from is not None else []), accept]),
+    )
+
+
+def _needs_every_batch(job: JobName, taken: Taken, made: CheckpointCompleted) -> Conflict:
+    assert made.rescaled is not None
+    return Conflict(
+        f"could not start job {job!r}: checkpoint {made.id} was rescaled, and {taken.writer} has no entry of its batch "
+        f"{made.barrier_batch_id}: without one, its readers and its own compaction fail",
+        hint=f"go on with the partitions of before: holdfast rollback {job}@{made.rescaled.checkpoint}",
     )
 
 

@@ -23,8 +23,8 @@ def removed_afterwards(directory: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def temporary_directory(prefix: str) -> Iterator[Path]:
-    with removed_afterwards(Path(tempfile.mkdtemp(prefix=prefix))) as directory:
+def temporary_directory(prefix: str, within: Path | None = None) -> Iterator[Path]:
+    with removed_afterwards(Path(tempfile.mkdtemp(prefix=prefix, dir=within))) as directory:
         yield directory
 
 

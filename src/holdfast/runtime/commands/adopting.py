@@ -12,22 +12,19 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import SnapshotPlan
-from holdfast.checkpoint.manifest import FORMAT, Manifest, ManifestShard, digest_of, encode_manifest, manifest_key
-from holdfast.checkpoint.query_facts import QueryFacts, described
-from holdfast.errors import Conflict, Corrupt, HomeReplaced, InvalidSettings, NotFound
+from holdfast.checkpoint.query_facts import QueryFacts
+from holdfast.errors import Conflict, Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.plans.query_id import query_id
-from holdfast.repository.absence import missing
 from holdfast.repository.blobs import Blobs
-from holdfast.repository.entries import Adopted, CheckpointCompleted, CheckpointStarted, Stamp
-from holdfast.repository.journal import Journal
-from holdfast.repository.lines import line_of
+from holdfast.repository.entries import Adopted
 from holdfast.repository.state import JobState
 from holdfast.runtime.commands.copying import JobHome
 from holdfast.runtime.commands.maintenance import maintenance
+from holdfast.runtime.commands.recording import Progress, begun, completed, copied
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.work_marker import read_marker
-from holdfast.snapshot.carrier import ShardCopy, ShardDeclined, copy_shards
+from holdfast.snapshot.carrier import ShardCopy, ShardDeclined
 from holdfast.storage.durable import storage_errors
 from holdfast.workdir import barriers
 from holdfast.workdir.interface import WorkDirectory
@@ -35,8 +32,6 @@ from holdfast.workdir.query_record import held_facts
 from holdfast.workdir.soundness import damage
 
 _LOGS = ("offsets", "commits")
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -163,83 +158,17 @@ def adopt(
     require_possible(original, target, target.state())
     with maintenance(target.job, target.home, target.store, "adopt into", around) as journal:
         require_possible(original, target, journal.state)
-        started = journal.append(lambda stamp: _started(stamp, journal, original))
-        assert isinstance(started, CheckpointStarted)
+        started = begun(journal, original.barrier)
         with progress(original.bytes) as advance:
             copies = _copied(original, Blobs(target.store, journal.fencing_epoch), advance)
         require_at_rest(original)
-        _complete(original, target, journal, started, copies)
+        adopted = Adopted(original.directory.url, original.query, original.planned)
+        completed(target, journal, started, copies, original.facts, adopted=adopted)
     return started.id
 
 
-def _started(stamp: Stamp, journal: Journal, original: Original) -> CheckpointStarted:
-    return CheckpointStarted(
-        **stamp,
-        id=CheckpointId(journal.state.last_checkpoint + 1),
-        checkpoint_kind="checkpoint",
-        name=None,
-        barrier_batch_id=original.barrier,
-    )
-
-
 def _copied(original: Original, blobs: Blobs, advance: Progress) -> tuple[ShardCopy, ...]:
-    copies: list[ShardCopy] = []
-    for shard in original.plan.shards:
-        try:
-            copies += copy_shards(original.directory, (shard,), blobs, lambda: False)
-        except ShardDeclined as error:
-            raise _runs(original, str(error)) from error
-        advance(sum(file.size for file in shard.files))
-    return tuple(copies)
-
-
-def _complete(
-    original: Original,
-    target: JobHome,
-    journal: Journal,
-    started: CheckpointStarted,
-    copies: tuple[ShardCopy, ...],
-) -> None:
-    manifest = Manifest(
-        format=FORMAT,
-        job=target.job,
-        checkpoint=started.id,
-        barrier_batch_id=original.barrier,
-        fencing_epoch=journal.fencing_epoch,
-        shards=tuple(ManifestShard(copy.shard, copy.files) for copy in copies),
-        spark=described(original.facts),
-    )
-    data = encode_manifest(manifest)
-    key = manifest_key(digest_of(data))
-    target.store.upload(key, [data])
-    _require_uploaded(target, {key, *(file.key for file in manifest.files())})
-    journal.append(
-        lambda stamp: CheckpointCompleted(
-            **stamp,
-            id=started.id,
-            checkpoint_kind="checkpoint",
-            name=None,
-            barrier_batch_id=original.barrier,
-            manifest=digest_of(data),
-            triggered_at=started.at,
-            duration_ms=round((stamp["at"] - started.at).total_seconds() * 1000),
-            bytes_total=manifest.bytes_total,
-            bytes_new=sum(copy.bytes_new for copy in copies),
-            files=len(manifest.files()),
-            objects_written=sum(copy.objects_written for copy in copies) + 1,
-            shards=len(manifest.shards),
-            manifest_bytes=len(data),
-            line=line_of(journal.state),
-            adopted=Adopted(original.directory.url, original.query, original.planned),
-        )
-    )
-
-
-def _require_uploaded(target: JobHome, keys: set[str]) -> None:
-    """The home may have been emptied, or swapped for another one, since an upload was answered."""
-    if gone := missing(target.store, sorted(keys)):
-        raise HomeReplaced(
-            f"could not complete the checkpoint of {target}: {len(gone)} objects of it were uploaded and are missing "
-            f"from the home, for example {min(gone)}",
-            hint="bring the right home back, or mount it again; then adopt again",
-        )
+    try:
+        return copied(original.directory, original.plan, blobs, advance)
+    except ShardDeclined as error:
+        raise _runs(original, str(error)) from error

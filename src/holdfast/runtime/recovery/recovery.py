@@ -122,8 +122,9 @@ class Known:
         newest = state.newest_of_the_line() if point.durable_id is None else state.completed[point.durable_id]
         if newest is None:
             return None
-        # In a copy, the entry names the run that copied; the manifest is the original.
-        return self.manifest(newest.id).fencing_epoch if is_copied(state, newest.id) else newest.fencing_epoch
+        if newest.rescaled is None and not is_copied(state, newest.id):
+            return newest.fencing_epoch
+        return self.manifest(newest.id).fencing_epoch  # the entry names the command that copied or rescaled it
 
     def manifest(self, id: CheckpointId) -> Manifest:
         """Raises `Corrupt` or `StorageError`."""
@@ -218,6 +219,8 @@ class Recovery(Known):
             return None
         if state.returned is not None and state.returned.sequence > previous.sequence:
             return None  # it resumed from an older checkpoint, on a timeline that was abandoned
+        if state.is_rescaled_since(previous):
+            return None
         directory = self._workplace.intact(previous)
         if directory is None:
             return None
@@ -422,6 +425,10 @@ def _is_source_log(file: ManifestFile, after: BatchId | None) -> bool:
 
 
 def is_copied(state: JobState, id: CheckpointId | None) -> bool:
-    """Whether a copy of the job brought the checkpoint here: then no pipeline wrote its entry."""
+    """Whether a copy of the job brought the checkpoint here: then no pipeline wrote its entry, nor that of the
+    checkpoint which it was rescaled from."""
     epochs = {run.fencing_epoch for run in state.runs if run.purpose == "pipeline"}
-    return id is not None and id in state.completed and state.completed[id].fencing_epoch not in epochs
+    entry = None if id is None else state.completed.get(id)
+    while entry is not None and entry.rescaled is not None and entry.rescaled.checkpoint in state.completed:
+        entry = state.completed[entry.rescaled.checkpoint]
+    return entry is not None and entry.fencing_epoch not in epochs

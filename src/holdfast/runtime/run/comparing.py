@@ -221,6 +221,8 @@ def _ahead(
         run = state.last_to_leave_batches(state.runs)
         if point.abandons is not None or run is None or not outside.may_resume_locally:
             return None
+        if state.is_rescaled_since(run):
+            return None
         return left_by(location.work.at(location.job), run.fencing_epoch)
 
     repeats = point.abandons is None and plans is not None

@@ -75,7 +75,14 @@ class RunEnd:
             reason = failure.message if failure else "stopped"
             taken = self._taken()
             has = None if taken is None else taken.newest
-            record_run_end(self.journal, reason, self._written(taken), failed=failure is not None, writer_has=has)
+            record_run_end(
+                self.journal,
+                reason,
+                self._written(taken),
+                failed=failure is not None,
+                writer_has=has,
+                needs_every_batch=taken is not None and taken.earlier == "all",
+            )
         else:
             log.warning("could not record the end of the run: the home has just failed to take an entry")
 
@@ -102,6 +109,7 @@ def record_run_end(
     never_ran: bool = False,
     untouched: bool = False,
     writer_has: BatchId | None = None,
+    needs_every_batch: bool = False,
 ) -> None:
     """Best effort: without the entry, later runs find this one dead when its heartbeat is stale."""
     try:
@@ -114,6 +122,7 @@ def record_run_end(
                 never_ran=never_ran,
                 untouched=untouched,
                 writer_has=writer_has,
+                needs_every_batch=needs_every_batch,
             )
         )
     except (StorageError, Fenced) as error:
