@@ -43,7 +43,8 @@ from tests.stores.s3 import BUCKET, S3Server, s3_server
 
 WRITERS = ("files", "postgres", *OF_DELTA, "iceberg", "ours", "our_files")
 PLACES = ("disk", "s3")
-SOURCES = ("rate", "files", "kafka")
+OF_KAFKA = ("kafka", "transactions")
+SOURCES = ("rate", "files", *OF_KAFKA)
 KINDS = ("stateful", "stateless")
 COPIED_EVERY_S = 3.0
 
@@ -68,7 +69,7 @@ def cells(*, plain: bool) -> list[Cell]:
         for place in PLACES
         for source in SOURCES
         for kind in KINDS
-        if not (writer == "iceberg" and source == "kafka")
+        if not (writer == "iceberg" and source in OF_KAFKA)
         if not (plain and (place == "s3" or writer in ("ours", "our_files")))
     ]
 
@@ -159,7 +160,7 @@ class Campaign:
             server = self._servers.s3()
             environment = {**server.environment, "HOLDFAST_OWN_HOME": server.home(root.name)}
             home = server.directory / BUCKET / root.name
-        if cell.source == "kafka":
+        if cell.source in OF_KAFKA:
             environment["HOLDFAST_TOPIC"] = f"{root.name}@{self._servers.kafka()}"
         postgres = self._servers.postgres() if cell.writer == "postgres" else ""
         if postgres:
@@ -178,9 +179,11 @@ class Campaign:
 
     def _feed(self, cell: Cell, root: Path) -> Feed:
         twice = cell.kind == "stateful"
-        if cell.source != "kafka":
+        if cell.source not in OF_KAFKA:
             return Feed(into_files(root / "in"), twice=twice)
         topic = Topic(self._servers.kafka(), root.name)
+        if cell.source == "transactions":
+            return Feed(topic.send_committed, twice=twice)
         return Feed(lambda portion, numbers: topic.send(numbers), twice=twice)
 
     @contextmanager
@@ -255,6 +258,7 @@ class Campaign:
         found = story.rows()
         answer = list(range(found[-1] + 1)) if cell.source == "rate" and found else feed.answer
         lost, doubled = len(set(answer) - set(found)), len(found) - len(set(found))
+        strange = len(set(found) - set(answer))
         self.outcome.lost[cell] += lost
         self.outcome.doubled[cell] += doubled
         self.outcome.rows[cell] += len(answer)
@@ -262,7 +266,11 @@ class Campaign:
         exact = found == answer and bool(found) and not back
         repeated = story.log.read_text(errors="replace").count(" planned batches, from")
         rows = f"{len(found)} of {len(answer)} rows, plans repeated in {repeated} lives"
-        shown = "exact" if exact else f"WRONG: {lost} lost, {doubled} double, taken back: {back}"
+        shown = (
+            "exact"
+            if exact
+            else f"WRONG: {lost} lost, {doubled} double, {strange} that nobody sent, taken back: {back}"
+        )
         tell(f"{time.strftime('%H:%M:%S')} seed={seed} {cell}: {rows}, {shown}")
         return exact
 
@@ -289,10 +297,12 @@ def main() -> int:
     parser.add_argument("--stories", type=int, default=10**9)
     parser.add_argument("--lives", type=int, default=6, help="kills in a story")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--only", default="*", help="cells by name, with * and ?")
+    parser.add_argument("--only", default="*", help="cells by name, with * and ?; several, with commas")
     parser.add_argument("--plain", action="store_true")
     given = parser.parse_args()
-    chosen = [cell for cell in cells(plain=given.plain) if fnmatch(str(cell), given.only)]
+    chosen = [
+        cell for cell in cells(plain=given.plain) if any(fnmatch(str(cell), name) for name in given.only.split(","))
+    ]
     random.Random(given.seed).shuffle(chosen)
     ends = time.monotonic() + given.minutes * 60
     os.environ["JDK_JAVA_OPTIONS"] = short_lived_jvm.options()

@@ -3,7 +3,8 @@
 import json
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,28 @@ class Topic:
         until(lambda: self.name not in self._admin.list_topics(timeout=PATIENCE).topics)
 
     def send(self, numbers: Iterable[int]) -> None:
-        producer = Producer({"bootstrap.servers": self._servers, "log_level": 0})
+        self._produce(Producer({"bootstrap.servers": self._servers, "log_level": 0}), numbers)
+
+    def send_committed(self, portion: int, numbers: Sequence[int]) -> None:
+        """In a transaction that is open for a while, after one that ends in nothing with numbers that nobody sends."""
+        producer = self._transactional()
+        producer.begin_transaction()
+        self._produce(producer, [-1 - portion * PARTS - part for part in range(PARTS)])
+        producer.abort_transaction(PATIENCE)
+        producer.begin_transaction()
+        half = len(numbers) // 2
+        self._produce(producer, numbers[:half])
+        self._produce(producer, numbers[half:])
+        producer.commit_transaction(PATIENCE)
+
+    @cache  # noqa: B019
+    def _transactional(self) -> Producer:
+        named = {"bootstrap.servers": self._servers, "transactional.id": self.name, "log_level": 0}
+        producer = Producer(named)
+        producer.init_transactions(PATIENCE)
+        return producer
+
+    def _produce(self, producer: Producer, numbers: Iterable[int]) -> None:
         for number in numbers:
             producer.produce(self.name, str(number), partition=number % PARTS)
         assert producer.flush(PATIENCE) == 0

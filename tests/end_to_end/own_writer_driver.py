@@ -1,11 +1,13 @@
 """A driver whose query has a writer of its own: numbers, without duplicates, into one of the sinks that people have.
 Or into holdfast's, which then shows every batch: the writers `ours` and `our_files`.
 
-python -m tests.end_to_end.own_writer_driver ROOT WRITER stateless|stateful rate|files|kafka [plainly] [finish]
+python -m tests.end_to_end.own_writer_driver ROOT WRITER KIND SOURCE [plainly] [finish]
 python -m tests.end_to_end.own_writer_driver ROOT WRITER read FILE
 
-`plainly` is plain Spark, without holdfast; `finish` reads what there is and ends. The last writes to FILE what readers
-of the sink see. The home is ROOT/home, or where HOLDFAST_OWN_HOME says; the topic is that of HOLDFAST_TOPIC.
+KIND is stateless or stateful, SOURCE one of rate, files, kafka, transactions. `plainly` is plain Spark, without
+holdfast; `finish` reads what there is and ends. The last writes to FILE what readers of the sink see. The home is
+ROOT/home, or where HOLDFAST_OWN_HOME says; the topic is that of HOLDFAST_TOPIC, for `transactions` read as far as they
+are committed.
 
 Input has each number twice where the query is stateful: without its state, rows would come twice.
 """
@@ -168,6 +170,8 @@ def _read(spark: Any, source: str, root: Path, files: int) -> Any:
         return reader.format("json").schema(SCHEMA).option("maxFilesPerTrigger", files).load(str(root / "in"))
     topic, _, servers = os.environ["HOLDFAST_TOPIC"].partition("@")
     reader = reader.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    if source == "transactions":
+        reader = reader.option("kafka.isolation.level", "read_committed")
     return (
         reader.option("startingOffsets", "earliest")
         .load()

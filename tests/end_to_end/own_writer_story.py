@@ -167,7 +167,7 @@ class Driver:
 
 
 class Feed:
-    """The input of the sources `files` and `kafka`: numbers in rising order."""
+    """The input of the sources that are not `rate`: numbers in rising order."""
 
     def __init__(self, send: Callable[[int, list[int]], None], *, twice: bool) -> None:
         """`send` gets the number of the portion, too."""
@@ -175,6 +175,7 @@ class Feed:
         self._twice = twice
         self._portions = 0
         self._over = threading.Event()
+        self._sending = threading.Thread(target=self._run)
 
     @property
     def answer(self) -> list[int]:
@@ -183,16 +184,16 @@ class Feed:
 
     @contextmanager
     def running(self) -> Iterator["Feed"]:
-        thread = threading.Thread(target=self._run)
-        thread.start()
+        self._sending.start()
         try:
             yield self
         finally:
             self.stop()
-            thread.join()
 
     def stop(self) -> None:
+        """The portion under way is sent whole."""
         self._over.set()
+        self._sending.join()
 
     def _run(self) -> None:
         while not self._over.wait(EVERY_S):
