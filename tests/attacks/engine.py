@@ -95,6 +95,9 @@ class Engine:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def kept_sources(self) -> tuple[()]:
+        return ()
+
     def batches_read(self, since: object) -> tuple[()]:
         return ()
 

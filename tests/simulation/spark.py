@@ -146,6 +146,9 @@ class SimulatedQuery:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def kept_sources(self) -> tuple[()]:
+        return ()
+
     def batches_read(self, since: object) -> tuple[()]:
         return ()
 

@@ -170,6 +170,9 @@ class ChurningQuery:
     def kafka_inputs(self) -> tuple[()]:
         return ()
 
+    def kept_sources(self) -> tuple[()]:
+        return ()
+
     def batches_read(self, since: object) -> tuple[()]:
         return ()
 

@@ -120,7 +120,7 @@ def test_they_say_what_the_journal_says(tmp_path: Path) -> None:
         'holdfast_kafka_lag_records{job="orders",partition="1",topic="clicks"}': 9,
         'holdfast_kafka_lag_records{job="orders",partition="0",topic="clicks"}': 3,
         'holdfast_kafka_published_lag_records{job="orders",partition="1",topic="clicks"}': 27,
-        'holdfast_kafka_restorable_seconds{job="orders"}': 0,
+        'holdfast_source_restorable_seconds{job="orders"}': 0,
         'holdfast_kafka_lag_seconds{job="orders"}': 4.5,
         'holdfast_kafka_caught_up_in_seconds{job="orders"}': 8,
         'holdfast_recovery_batches{job="orders"}': 2,

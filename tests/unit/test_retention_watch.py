@@ -14,6 +14,7 @@ from holdfast.runtime.reports.alarms import Alarms, AtOnce
 from holdfast.runtime.sources.retention_watch import EXPIRES, FIRST_S, LOOK_S, RetentionWatch
 from holdfast.sources.brokers import BrokersFailed, Refused
 from holdfast.sources.kafka_input import KafkaInput
+from holdfast.sources.kafka_kept import KafkaKept
 from holdfast.sources.positions import Partition
 from holdfast.sources.restorable import Kept, TopicRetention
 from tests.unit.churning_runs import ManualClock, QueuedLanes
@@ -78,7 +79,7 @@ class Run:
         self.home = Home(*ids)
         self.retained: list[Any] = [Checkpoint(id) for id in ids]
         self.watch = RetentionWatch(
-            inputs=(KafkaInput("0", "a:1", "orders", (), True, brokers.opens),),
+            sources=(KafkaKept((KafkaInput("0", "a:1", "orders", (), True, brokers.opens),)),),
             store=self.home,  # type: ignore[arg-type]
             manifests=self.home,  # type: ignore[arg-type]
             alarms=self.alarms,
@@ -157,7 +158,7 @@ def test_status_and_checkpoints_tell_until_when(tmp_path: Path, capsys: pytest.C
     place = ["--home", f"file://{history.home}", "--job", "orders"]
     assert main(["status", *place]) == 0
     said = capsys.readouterr().out
-    assert "Kafka no longer has what checkpoint 1 needs" in said
+    assert "it no longer has what checkpoint 1 needs" in said
     assert "checkpoint 2 can be gone back to until about" in said
     assert main(["checkpoints", *place, "--json"]) == 0
     documents = {item["id"]: item for item in json.loads(capsys.readouterr().out)["checkpoints"]}

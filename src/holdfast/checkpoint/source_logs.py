@@ -17,7 +17,13 @@ class _FileOffset(msgspec.Struct):
     logOffset: int  # Spark's name
 
 
+class _FileRead(msgspec.Struct):
+    path: str
+    batchId: int  # Spark's name for the number of the entry
+
+
 _DECODER = msgspec.json.Decoder(_FileOffset)
+_READ_DECODER = msgspec.json.Decoder(_FileRead)
 
 
 def missing_entry(offsets: bytes, paths: Collection[str]) -> str | None:
@@ -37,7 +43,24 @@ def file_sources(offsets: bytes) -> Iterator[tuple[str, int]]:
     version, _, *lines = (*offsets.decode(errors="replace").splitlines(), "", "")
     for position, line in enumerate(lines):
         name, offset = (str(position), line) if version != "v2" else line.split(":", 1) if ":" in line else ("", line)
+        newest = newest_entry(offset)
+        if newest is not None:  # else another kind of source, or none
+            yield name, newest
+
+
+def newest_entry(offset: str) -> int | None:
+    """That the offset of a file source needs; None for that of another kind of source."""
+    try:
+        return _DECODER.decode(offset).logOffset
+    except msgspec.DecodeError:
+        return None
+
+
+def files_read(entry: bytes) -> Iterator[tuple[int, str]]:
+    """The files that an entry of the log names, as URLs, with the number of the entry that they came with."""
+    for line in entry.decode(errors="replace").splitlines()[1:]:
         try:
-            yield name, _DECODER.decode(offset).logOffset
+            found = _READ_DECODER.decode(line)
         except msgspec.DecodeError:
-            continue  # another kind of source, or none
+            continue
+        yield found.batchId, found.path

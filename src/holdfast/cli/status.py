@@ -250,12 +250,12 @@ def _skipped_lines(skipped: Sequence[SkippedRecords]) -> Iterator["Text"]:
 
 
 def _source_lines(history: Sequence[CheckpointDocument]) -> Iterator["Text"]:
-    """The oldest checkpoint that Kafka limits."""
+    """The oldest checkpoint that a source limits."""
     gone = [item for item in history if item.source_gone and item.usable]
     ends = [item for item in history if item.source_until is not None and not item.source_gone and item.usable]
     if gone:
         names = ", ".join(str(item.id) for item in gone[:_PARTITIONS])
-        yield labelled("source", (f"Kafka no longer has what checkpoint {names} needs", "yellow"))
+        yield labelled("source", (f"it no longer has what checkpoint {names} needs", "yellow"))
     if ends and (until := ends[-1].source_until) is not None:
         yield labelled("source", f"checkpoint {ends[-1].id} can be gone back to until about {figures.moment(until)}")
 

@@ -171,7 +171,7 @@ def _kafka(jobs: Sequence[_Measured]) -> Iterator[Family]:
     age = _gauge("kafka_lag_seconds", "Age of the oldest record that no committed batch has, estimated.")
     yield _each(age, jobs, lambda job: job.view.kafka_lag.seconds if job.view.kafka_lag else None)
     until = _gauge(
-        "kafka_restorable_seconds", "How long brokers still keep what the oldest checkpoint needs, estimated."
+        "source_restorable_seconds", "How long the sources still keep what the oldest checkpoint needs, estimated."
     )
     yield _each(until, jobs, _restorable)
     ends = _gauge("kafka_caught_up_in_seconds", "When the lag is gone at the present pace; absent unless it shrinks.")

@@ -92,13 +92,15 @@ class ReportedReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ReportedRestorable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long Kafka's brokers keep what a checkpoint needs."""
+    """How long the sources keep what a checkpoint needs."""
 
     id: CheckpointId
     until: datetime | None = None
     """Estimated, rather too early; null when records do not age."""
     gone: bool = False
-    """A record that it needs is already deleted."""
+    """Something that it needs is already deleted."""
+    source: Literal["kafka", "delta", "files"] = "kafka"
+    """The kind of the source that limits it."""
     by_size: bool = False
     """Records may go earlier, when others come."""
     compacts: bool = False

@@ -110,9 +110,9 @@ class CheckpointDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A start can resume from it, as far as is known without reading its bytes."""
     unusable_because: str | None = None
     source_until: datetime | None = None
-    """About until then Kafka's brokers keep what it needs; null when that is not known, or when records do not age."""
+    """About until then its sources keep what it needs; null when that is not known, or when records do not age."""
     source_gone: bool = False
-    """Kafka's brokers have already deleted what it needs."""
+    """One of its sources no longer has what it needs."""
 
 
 class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):

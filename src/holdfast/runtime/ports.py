@@ -22,6 +22,7 @@ from holdfast.sinks.protocol import Sink, SinkContext, SinkState, StagedBatch
 from holdfast.snapshot.carrier import ShardCopy
 from holdfast.sources.kafka_input import KafkaInput
 from holdfast.sources.reading import BatchRead
+from holdfast.sources.restorable import KeptSource
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
 
@@ -160,6 +161,9 @@ class Query(Protocol):
 
     def kafka_inputs(self) -> tuple[KafkaInput, ...]:
         """The Kafka sources that the query reads."""
+
+    def kept_sources(self) -> tuple[KeptSource, ...]:
+        """The sources that can be asked how long they have what comes behind a checkpoint."""
 
     def batches_read(self, since: datetime | None) -> tuple[BatchRead, ...]:
         """What the newest batches that began after `since` read of their Kafka sources, oldest first; as far as Spark

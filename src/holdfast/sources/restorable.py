@@ -1,4 +1,5 @@
-"""How long brokers still have what a checkpoint needs. Pure: the time is passed in, in seconds since 1970.
+"""How long sources still have what a checkpoint needs: what every kind of source answers, and Kafka's rule. Pure: the
+time is passed in, in seconds since 1970.
 
 Brokers delete records by age, whole segments at a time, so never before a record is as old as the retention says. They
 are asked which offsets were written by several moments; a record at or behind one of those offsets is younger than that
@@ -7,12 +8,16 @@ moment. The result is therefore rather too early than too late.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
 from holdfast.identifiers import CheckpointId
 from holdfast.sources.positions import Partition, Positions
 
 MOMENTS = 12
 """Asked for over the time of the retention: the result is too early by a twelfth of it at most."""
+SourceKind = Literal["kafka", "delta", "files"]
+Offsets = Mapping[CheckpointId, Mapping[str, str]]
+"""By checkpoint, then by source: the line of Spark's offset log."""
 _NOTICE = 0.1
 _NOTICE_LEAST_S = 3600.0
 
@@ -44,13 +49,22 @@ class Restorable:
     until: float | None
     """None: as far as age is concerned, for ever."""
     gone: bool = False
-    """A record that it needs is already deleted."""
+    """Something that it needs is already deleted."""
     by_size: bool = False
     compacts: bool = False
-    partition: Partition | None = None
-    """The first that goes, or that is gone."""
+    source: SourceKind = "kafka"
+    """The kind of the source that limits it."""
+    first: str = ""
+    """What goes first, or is gone: a partition, a table, a file."""
     retention_s: float | None = None
-    """Of that partition's topic."""
+    """Of that."""
+
+
+class KeptSource(Protocol):
+    """A source that can be asked how long it has what comes behind a checkpoint."""
+
+    def look(self, offsets: Offsets, now: float) -> Mapping[CheckpointId, Restorable]:
+        """As far as that is known. May block; what it raises is told in the log."""
 
 
 def moments(now: float, retention: TopicRetention) -> tuple[float, ...]:
@@ -67,12 +81,13 @@ def restorable(id: CheckpointId, needs: Positions, kept: Kept, now: float) -> Re
     gone = next((part for part, at in sorted(known.items()) if at < kept.earliest[part]), None)
     if gone is not None:
         seconds = kept.retention[gone.topic].seconds
-        return Restorable(id, now, True, by_size, compacts, gone, seconds)
+        return Restorable(id, now, True, by_size, compacts, first=str(gone), retention_s=seconds)
     ends = [(until, part) for part, at in known.items() if (until := _until(part, at, kept, now)) is not None]
     if not ends:
         return Restorable(id, None, False, by_size, compacts)
     until, first = min(ends)
-    return Restorable(id, until, False, by_size, compacts, first, kept.retention[first.topic].seconds)
+    seconds = kept.retention[first.topic].seconds
+    return Restorable(id, until, False, by_size, compacts, first=str(first), retention_s=seconds)
 
 
 def _until(partition: Partition, at: int, kept: Kept, now: float) -> float | None:
@@ -81,6 +96,15 @@ def _until(partition: Partition, at: int, kept: Kept, now: float) -> float | Non
         return None
     younger = [moment for moment, first in kept.written.get(partition, ()) if first <= at]
     return max(younger) + seconds if younger else now
+
+
+def sooner(one: Restorable, other: Restorable) -> Restorable:
+    """A checkpoint needs all its sources."""
+    if one.gone or other.gone:
+        return one if one.gone else other
+    if one.until is None or other.until is None:
+        return other if one.until is None else one
+    return min(one, other, key=lambda each: each.until or 0.0)
 
 
 def expiring(found: Iterable[Restorable], now: float) -> Restorable | None:

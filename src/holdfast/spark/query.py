@@ -28,13 +28,16 @@ from holdfast.runtime.query.causes import StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
 from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.runtime.recovery.query_fit import refusal, require_compatible, tell
+from holdfast.runtime.sources.asking import by_brokers
 from holdfast.runtime.sources.source_check import SourceCheck, positions_at
 from holdfast.settings import RunSettings, seconds
 from holdfast.sinks import ledger
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step
 from holdfast.sources.kafka_client import is_installed
 from holdfast.sources.kafka_input import KafkaInput
+from holdfast.sources.kafka_kept import KafkaKept
 from holdfast.sources.reading import BatchRead
+from holdfast.sources.restorable import KeptSource
 from holdfast.spark import object_work
 from holdfast.spark.callbacks import close_callback, port_of_this_callback
 from holdfast.spark.checkpoint_files import files_of
@@ -44,6 +47,7 @@ from holdfast.spark.held_plans import HeldPlans, plans_refusal
 from holdfast.spark.input_files import missing_files
 from holdfast.spark.kafka_inputs import kafka_inputs
 from holdfast.spark.kafka_progress import batches_read
+from holdfast.spark.kept_sources import kept_places
 from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.repeating import repeat_batches
@@ -82,6 +86,7 @@ class SparkQuery:
         self._step = step
         self._sink_position = None if sink_position is None else SinkPosition(sink_position)
         self._kafka = kafka_inputs(frame_and_mode(built, settings.output_mode)[0])
+        self._kept = self._kept_sources(frame_and_mode(built, settings.output_mode)[0])
         self._source_check = SourceCheck(
             job, self._kafka, installed=is_installed(), accept=settings.accept_source, sleep=time.sleep
         )
@@ -210,6 +215,13 @@ class SparkQuery:
 
     def kafka_inputs(self) -> tuple[KafkaInput, ...]:
         return self._kafka
+
+    def kept_sources(self) -> tuple[KeptSource, ...]:
+        return self._kept
+
+    def _kept_sources(self, frame: DataFrame) -> tuple[KeptSource, ...]:
+        kafka = [KafkaKept(inputs) for inputs in by_brokers(self._kafka)] if is_installed() else []
+        return (*kafka, *kept_places(frame, lambda: self._directory))
 
     def batches_read(self, since: datetime | None) -> tuple[BatchRead, ...]:
         return () if self.query is None else batches_read(self.query, since)

@@ -179,6 +179,7 @@ def _restorable(found: Restorable) -> ReportedRestorable:
         id=found.id,
         until=None if found.until is None else datetime.fromtimestamp(round(found.until), UTC),
         gone=found.gone,
+        source=found.source,
         by_size=found.by_size,
         compacts=found.compacts,
     )

@@ -78,7 +78,7 @@ class JobStatus:
     under_way: tuple[CheckpointUnderWay, ...] = ()
     """Checkpoints in progress, oldest first."""
     restorable: tuple[Restorable, ...] = ()
-    """How long Kafka's brokers keep what each retained checkpoint needs, as far as that is known."""
+    """How long the sources keep what each retained checkpoint needs, as far as that is known."""
     kafka_lag: Lag | None = None
     """How far the query is behind its Kafka topics; None when that is not known."""
     kafka_lag_at: datetime | None = None

@@ -345,11 +345,11 @@ def _reading_watch(
 
 
 def _retention_watch(storage: StorageParts, query: Query, threads: Threads) -> RetentionWatch | None:
-    inputs = query.kafka_inputs()
-    if not inputs or not is_installed():
+    sources = query.kept_sources()
+    if not sources:
         return None
     return RetentionWatch(
-        inputs=inputs,
+        sources=sources,
         store=storage.store,
         manifests=storage.manifests,
         alarms=storage.alarms,

@@ -55,9 +55,9 @@ def _verified(job: Judged, each: CheckpointDetail) -> str:
 
 def _source(each: CheckpointDetail) -> Child:
     if each.source_gone:
-        return tag("p", "Its source is gone: Kafka's brokers have deleted records that a restore would read again.")
+        return tag("p", "Its source is gone: what a restore would read again is deleted.")
     if each.source_until is not None:
-        return tag("p", "Kafka's brokers keep what it needs until about ", time_of(each.source_until), ".")
+        return tag("p", "Its sources keep what it needs until about ", time_of(each.source_until), ".")
     return None
 
 
