@@ -167,6 +167,50 @@ def test_mail_reaches_a_real_smtp_server_once_at_the_beginning_and_once_at_the_e
     assert "is over" in over
 
 
+def test_at_pagerduty_an_alarm_is_one_incident_which_its_end_resolves(
+    ends: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two alarms at once only that which is over is resolved; becoming critical opens no further incident."""
+    from apprise.plugins import pagerduty
+
+    taking = receiver(ends)
+    monkeypatch.setattr(pagerduty, "PAGERDUTY_API_LOOKUP", {"us": taking.url})
+    monkeypatch.setattr(pagerduty.NotifyPagerDuty, "request_rate_per_sec", 0)
+    alarms = alarms_to(ends, channel_to("pagerduty://integration@token"))
+    alarms.raise_alarm("failing", "warning", "it failed", "repair it")
+    alarms.raise_alarm("behind", "warning", "it is behind", "wait")
+    taking.wait_for(2)
+    alarms.raise_alarm("failing", "critical", "it failed again", "repair it")
+    taking.wait_for(3)
+    alarms.clear("failing", "repaired")
+    taking.wait_for(4)
+    alarms.close(PATIENCE)
+    done = [(event["event_action"], event["dedup_key"]) for event in taking.taken]
+    failing, behind = done[0][1], done[1][1]
+    assert done == [("trigger", failing), ("trigger", behind), ("trigger", failing), ("resolve", failing)]
+    assert failing != behind
+    assert [event["payload"]["severity"] for event in taking.taken[:3]] == ["warning", "warning", "critical"]
+    assert {(each["payload"]["group"], each["payload"]["class"]) for each in taking.taken[:3]} == {
+        ("file:///h", "failing"),
+        ("file:///h", "behind"),
+    }
+
+
+def test_a_pagerduty_url_that_says_how_incidents_are_made_is_left_as_it_is(
+    ends: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apprise.plugins import pagerduty
+
+    taking = receiver(ends)
+    monkeypatch.setattr(pagerduty, "PAGERDUTY_API_LOOKUP", {"us": taking.url})
+    monkeypatch.setattr(pagerduty.NotifyPagerDuty, "request_rate_per_sec", 0)
+    alarms = alarms_to(ends, channel_to("pagerduty://integration@token?action=map&dedup=orders"), pace=GROUPED)
+    alarms.raise_alarm("failing", "warning", "it failed", "repair it")
+    alarms.raise_alarm("behind", "warning", "it is behind", "wait")
+    alarms.close(PATIENCE)
+    assert [event["dedup_key"] for event in taking.taken] == ["orders"]
+
+
 def test_a_url_that_nothing_knows_is_refused() -> None:
     with pytest.raises(InvalidSettings, match="apprise knows"):
         channel_to("nonsense://secret")

@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from holdfast.alarm import Alarm, Receiver
 from holdfast.errors import InvalidSettings
-from holdfast.notifying.message import Message, message_about
+from holdfast.notifying.message import Message, incident_key, message_about
+from holdfast.showing import shown
 from holdfast.version import VERSION
 
 ANSWER_S = 10.0
@@ -100,7 +101,7 @@ def _by_apprise(url: str) -> Callable[[Message], None]:
             "alarms", shown_url(url), rule, hint="check the scheme and its parts in apprise's list"
         )
 
-    def post(message: Message) -> None:
+    def notify(target: Any, message: Message) -> None:
         with apprise.LogCapture(level=apprise.logging.WARNING) as said:
             taken = target.notify(
                 body=message.text, title=message.title, notify_type=_TONES[message.tone], body_format="text"
@@ -109,4 +110,24 @@ def _by_apprise(url: str) -> Callable[[Message], None]:
         if not taken:
             raise NotDelivered(why or "apprise could not deliver it")
 
+    def post(message: Message) -> None:
+        if not _keeps_incidents(url):
+            notify(target, message)
+            return
+        for alarm in message.alarms:
+            incident = apprise.Apprise.instantiate(_of_its_incident(url, alarm))
+            notify(incident, message_about((alarm,), message.sent_at))
+
     return post
+
+
+def _keeps_incidents(url: str) -> bool:
+    """Whether each alarm is an incident there, which its end resolves. Not where the URL says how incidents are made."""
+    parts = urlsplit(url)
+    return parts.scheme == "pagerduty" and not parse_qs(parts.query).keys() & {"action", "dedup"}
+
+
+def _of_its_incident(url: str, alarm: Alarm) -> str:
+    """Repeated, it is the same incident. `group` and `class` are what PagerDuty groups the alerts of many jobs by."""
+    incident = {"action": "map", "dedup": incident_key(alarm), "group": shown(alarm.home), "class": alarm.code}
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(incident)}"

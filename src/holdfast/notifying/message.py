@@ -1,5 +1,6 @@
 """One message about one or more alarms: what, since when, why, what to do, and the command to look. Pure."""
 
+import hashlib
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,11 @@ def command_to_look(alarm: Alarm) -> str:
     home = f" --home {shlex.quote(shown(alarm.home))}" if alarm.home else ""
     job = f" --job {shlex.quote(alarm.job)}" if alarm.job else ""
     return f"holdfast {'status' if alarm.job else 'jobs'}{home}{job}"
+
+
+def incident_key(alarm: Alarm) -> str:
+    """The same for all reports of an alarm, and short enough for a service that keeps incidents."""
+    return hashlib.sha256(_key(alarm).encode()).hexdigest()
 
 
 def _tone(alarms: Iterable[Alarm]) -> Tone:
@@ -117,7 +123,7 @@ def _document(alarm: Alarm) -> dict[str, Any]:
         "job": alarm.job,
         "home": shown(alarm.home),
         "code": alarm.code,
-        "key": f"{shown(alarm.home)}/{alarm.job}/{alarm.code}",
+        "key": _key(alarm),
         "change": alarm.change,
         "severity": alarm.severity,
         "message": shown(alarm.message),
@@ -126,6 +132,10 @@ def _document(alarm: Alarm) -> dict[str, Any]:
         "at": _stamp(alarm.at),
         "command": command_to_look(alarm),
     }
+
+
+def _key(alarm: Alarm) -> str:
+    return f"{shown(alarm.home)}/{alarm.job}/{alarm.code}"
 
 
 def _stamp(at: datetime) -> str:
