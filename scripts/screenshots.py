@@ -4,9 +4,11 @@
 """
 
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
+from holdfast.repository.last_verified import note_verified
 from tests.dashboard.homes import dashboard, failing, lag_of, lost, running
 from tests.dashboard.webdriver import Browser, browser
 
@@ -44,7 +46,8 @@ def take(driven: Browser, url: str, to: Path) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch) / "home"
-        running(home, "orders", lag=lag_of((1_100, 4, 100)))
+        orders = running(home, "orders", lag=lag_of((1_100, 4, 100)))
+        note_verified(orders.store, orders.state().retained(), datetime.now(UTC) - timedelta(hours=9), {40})
         failing(home)
         lost(home)
         with browser(Path(scratch)) as driven, dashboard(home) as url:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.last_verified import note_verified
 from holdfast.storage.prices import PRICES, Prices
 from tests.dashboard.homes import HOSTILE, beat, dashboard, failing, lag_of, lost, running
 from tests.dashboard.owners import GUARD, TOKEN, owned
@@ -23,6 +24,7 @@ from tests.stores.processes import installed, required
 from tests.unit.job_histories import History
 
 LAG = (1_100, 4, 100)
+VERIFIED_AT = datetime(2026, 11, 18, 9, 41, 3, tzinfo=UTC)
 AXE = "4.10.2"
 LIVE = "return document.getElementById('live').textContent === 'live'"
 VALUES = """return [...document.querySelectorAll(`figure[data-title="${arguments[0]}"] g`)]
@@ -73,6 +75,7 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def shown(driven: Browser, tmp_path: Path) -> Iterator[Open]:
     home = tmp_path / "home"
     orders = running(home, "orders", lag=lag_of(LAG))
+    note_verified(orders.store, orders.state().retained(), VERIFIED_AT, {38})
     failing(home)
     lost(home)
     with dashboard(home, GUARD) as url:
@@ -197,6 +200,9 @@ def test_a_checkpoint_says_whether_it_is_whole(shown: Open) -> None:
     page.wait_for("return document.querySelector('#verified').textContent.includes('another digest')")
     commands = page.run("return [...document.querySelectorAll('pre')].map(p => p.textContent)")
     assert not any(command.startswith("holdfast restore") for command in commands)
+    page = shown.page("/jobs/orders/checkpoints/38")
+    assert "every byte was read" in page.run("return document.querySelector('#verified').textContent")
+    assert page.run("return document.querySelector('#verified time').dateTime") == f"{VERIFIED_AT:%Y-%m-%dT%H:%M:%S}Z"
 
 
 def test_the_lag_is_shown_by_job_and_by_partition(shown: Open) -> None:

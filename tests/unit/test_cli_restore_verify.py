@@ -8,6 +8,7 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.identifiers import FencingEpoch
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.last_verified import read_last_verified
 from tests.unit.job_histories import History, complete_with_bytes
 from tests.unit.work_files import tree, write
 
@@ -179,6 +180,60 @@ def test_verify_names_every_object_with_a_flipped_byte_and_exits_4(
         assert main(arguments(history, "verify")) == 4
         assert f"corrupt: checkpoint 2: {key}" in capsys.readouterr().err
         flip_one_byte(path)
+
+
+def verified_at(history: History, capsys: pytest.CaptureFixture[str], id: int) -> str | None:
+    assert main(arguments(history, "show", str(id), "--json")) == 0
+    found: str | None = json.loads(capsys.readouterr().out)["verified_at"]
+    return found
+
+
+def test_what_was_read_and_right_is_noted_until_it_is_wrong_or_gone(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(history, "verify", "--checkpoint", "1")) == 0
+    capsys.readouterr()
+    noted = verified_at(history, capsys, 1)
+    assert noted is not None
+    assert verified_at(history, capsys, 2) is None
+    assert main(arguments(history, "verify", "--all", "--sample", "1%")) == 0
+    capsys.readouterr()
+    assert verified_at(history, capsys, 2) is None, "a sample does not read every byte"
+    assert main(arguments(history, "verify")) == 0
+    capsys.readouterr()
+    assert verified_at(history, capsys, 1) == noted
+    assert verified_at(history, capsys, 2) is not None
+    (shared,) = (p for p in (history.home / "orders/blobs").rglob("*") if p.is_file() and p.read_bytes()[:1] == b"x")
+    flip_one_byte(shared)
+    assert main(arguments(history, "verify", "--checkpoint", "1")) == 4
+    capsys.readouterr()
+    assert verified_at(history, capsys, 1) is None
+    history.retire(1, 2)
+    complete_with_bytes(history, 3, history.home.parent / "work", Blobs(history.store, FencingEpoch(1)))
+    assert main(arguments(history, "verify", "--checkpoint", "3")) in (0, 4)
+    assert len(read_last_verified(history.store)) <= 1, "there are never more notes than checkpoints"
+
+
+@pytest.mark.parametrize("left", [b"", b"{", b"\xff\xfe", b'{"format":1,"notes":[]}', b"[" * 100_000])
+def test_a_note_that_cannot_be_read_says_nothing_and_is_replaced(
+    history: History, capsys: pytest.CaptureFixture[str], left: bytes
+) -> None:
+    history.store.put("verified.json", left)
+    assert verified_at(history, capsys, 2) is None
+    assert main(arguments(history, "verify")) == 0
+    capsys.readouterr()
+    assert verified_at(history, capsys, 2) is not None
+
+
+def test_with_permission_to_read_only_it_verifies_all_the_same(
+    history: History, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of that name cannot be replaced: root may write everywhere else."""
+    (history.home / "orders/verified.json").mkdir()
+    assert main(arguments(history, "verify", "--json")) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["corrupt"] == []
+    assert "is not noted in its home" in captured.err
 
 
 def test_verify_all_tells_which_checkpoints_are_damaged(

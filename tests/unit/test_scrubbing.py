@@ -1,7 +1,7 @@
 """The background scrub on a real home: everything is read once per period, damage is repaired, marked and told."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from holdfast.repository.entries import Process, RunStarted
 from holdfast.repository.entry_bytes import encode_entry
 from holdfast.repository.folding import clear_folded
 from holdfast.repository.journal import entry_key
+from holdfast.repository.last_verified import read_last_verified
 from holdfast.repository.verification import verify
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.job_folder import RunFolder
@@ -37,7 +38,7 @@ class ManualClock:
         return self.now
 
     def wall(self) -> datetime:
-        return datetime(2026, 1, 1, tzinfo=UTC)
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.now)
 
 
 class Lanes:
@@ -141,6 +142,25 @@ def test_every_object_is_read_once_per_period_spread_over_it(job: Scrubbed) -> N
     job.pass_time(PERIOD)
     assert sorted(job.store.requests) == sorted(job.objects * 2)
     assert [alarm[1] for alarm in job.alarms] == ["cleared"]
+
+
+def test_a_whole_lap_without_damage_is_noted_with_its_beginning(job: Scrubbed) -> None:
+    """The first lap begins anywhere, so it reads no checkpoint whole."""
+    ids = {entry.manifest for entry in job.history.state().retained()}
+    job.pass_time(PERIOD * 1.5)
+    assert read_last_verified(job.store) == {}
+    began = job.clock.wall()
+    job.pass_time(PERIOD)
+    noted = read_last_verified(job.store)
+    assert noted.keys() == ids
+    assert all(at < began for at in noted.values())
+
+
+def test_a_lap_that_finds_damage_is_not_noted(job: Scrubbed) -> None:
+    job.pass_time(PERIOD * 1.5)
+    job.blob(b"2").write_bytes(b"x" * MIB)
+    job.pass_time(PERIOD)
+    assert read_last_verified(job.store) == {}
 
 
 def test_it_begins_somewhere_else_after_each_restart(job: Scrubbed) -> None:

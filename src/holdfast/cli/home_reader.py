@@ -1,14 +1,14 @@
 """Reads all jobs of a home again and again, at a bounded cost: entries of a journal are read once.
 
 A round costs one listing of the home and, per job, one listing of the end of its journal and one read of its heartbeat,
-besides one read per new entry. Whether the newest checkpoint is complete is looked at when the journal has changed.
-Jobs are read side by side, a bounded number at once.
+besides one read per new entry; once a minute one more, for when its checkpoints were verified. Whether the newest
+checkpoint is complete is looked at when the journal has changed. Jobs are read side by side, a bounded number at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from holdfast.checkpoint.manifest import decode_manifest, manifest_key
 from holdfast.cli.observing import damage_in, observe, with_liveness
@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.repository.jobs import is_job
 from holdfast.repository.journal import read_entries, read_entries_after
+from holdfast.repository.last_verified import LastVerified, read_last_verified
 from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
@@ -34,6 +35,8 @@ class _Pace:
 _LOCAL = _Pace(jobs=2, entries=1)
 _REMOTE = _Pace(jobs=16, entries=4)
 """A request takes as long as its way there and back: up to 64 are under way."""
+_VERIFIED_EVERY = timedelta(minutes=1)
+"""How often it is read when checkpoints were verified."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,9 @@ class HomeReading:
 class _Known:
     state: JobState
     damaged: Mapping[CheckpointId, str]
+    verified: LastVerified
+    verified_at: datetime
+    """When that was read."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +147,16 @@ class HomeReader:
         damaged = known.damaged if known and known.state is state else damage_in(store, state)
         seen = observe(self.home, name, store, state)
         kept = {entry.id for entry in state.restorable()}
-        seen = with_liveness(replace(seen, damaged={id: why for id, why in damaged.items() if id in kept}))
-        return _NameRead(name, seen, _Known(state, damaged))
+        damaged_and_kept = {id: why for id, why in damaged.items() if id in kept}
+        verified, verified_at = self._verified(store, known)
+        seen = with_liveness(replace(seen, damaged=damaged_and_kept, verified=verified))
+        return _NameRead(name, seen, _Known(state, damaged, verified, verified_at))
+
+    def _verified(self, store: ObjectStore, known: _Known | None) -> tuple[LastVerified, datetime]:
+        now = self._now()
+        if known is not None and now - known.verified_at < _VERIFIED_EVERY:
+            return known.verified, known.verified_at
+        return read_last_verified(store), now
 
     def _newer(self, store: ObjectStore, state: JobState) -> JobState:
         for entry in read_entries_after(store, state.head):

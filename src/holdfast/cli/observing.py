@@ -11,6 +11,7 @@ from holdfast.identifiers import CheckpointId, JobName, job_name
 from holdfast.repository.glance import found_damaged
 from holdfast.repository.jobs import is_job, job_names
 from holdfast.repository.journal import read_entries
+from holdfast.repository.last_verified import read_last_verified
 from holdfast.repository.liveness import Liveness, by_heartbeat, by_state_file, is_on_this_host
 from holdfast.repository.ownership import Held, current_process, read_heartbeat, refusal, seems_alive, standing
 from holdfast.repository.self_report import read_local_state
@@ -50,7 +51,7 @@ def examine(home: str, job: str, store: ObjectStore | None = None) -> Observatio
         seen = observe(home, job, store)
         kept = {entry.id for entry in seen.state.restorable()}
         damaged = {id: why for id, why in damaged.items() if id in kept}
-    return with_liveness(replace(seen, damaged=damaged))
+    return with_liveness(replace(seen, damaged=damaged, verified=read_last_verified(store)))
 
 
 def with_liveness(seen: Observation) -> Observation:

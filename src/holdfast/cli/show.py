@@ -81,6 +81,10 @@ def _lines(document: CheckpointDetail, now: datetime) -> Iterator["Text"]:
     name = f" {document.name!r}" if document.name else ""
     yield Text.assemble((f"{document.kind} {document.id}{name}", "bold"), "  ", status_word(document))
     yield labelled("usable", ("yes", "green") if document.usable else f"no, {document.unusable_because}")
+    if document.status == "completed":
+        at = document.verified_at
+        read = "not noted" if at is None else f"{figures.moment(at)}, {figures.age(at, now)}"
+        yield labelled("verified", read)
     yield labelled("barrier", f"batch {document.barrier_batch_id}, run {document.fencing_epoch}")
     yield labelled("triggered", f"{figures.moment(document.triggered_at)}, {figures.age(document.triggered_at, now)}")
     yield from _failure_lines(document)

@@ -117,7 +117,7 @@ def verify(
 ) -> None:
     """Re-read stored data and compare checksums. Default: the newest checkpoint of --job, else the whole home.
 
-    Verifies the journal, too. Only reads, unless --mark or --repair is given.
+    Verifies the journal, too. Changes nothing without --mark or --repair, but notes when it found a checkpoint right.
     """
     from holdfast.cli.verifying import Scope
 

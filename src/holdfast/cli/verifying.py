@@ -5,6 +5,7 @@ import random
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.checkpoint.manifest import Manifest
@@ -21,6 +22,7 @@ from holdfast.repository.damage import DamageHandled, handle_damage, readable_ma
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.inventory import objects_of
 from holdfast.repository.journal import survey_entries
+from holdfast.repository.last_verified import note_verified
 from holdfast.repository.lines import line_folder
 from holdfast.repository.names import is_plan
 from holdfast.repository.ownership import current_process
@@ -67,7 +69,8 @@ class JobReport:
 
 
 def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobReport:
-    """Only reads."""
+    """Only reads, but for the note of what was right."""
+    begun = datetime.now(UTC)
     seen, report = _survey(home, job, store)
     if report.corrupt and not seen.state.retained():
         return report  # checkpoints may only be missing because the journal is damaged
@@ -77,6 +80,7 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
     report.objects = len(keys)
     only = frozenset(_sample(keys, scope)) if scope.percent < 100 else None
     verified = Verified()
+    right = set()
     for entry in chosen:
         with byte_progress(f"verifying {job} checkpoint {entry.id}", entry.bytes_total) as advance:
             result = verification.verify(
@@ -86,6 +90,8 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
         report.bytes += result.bytes
         report.corrupt += result.corrupt
         report.unreadable += result.unreadable
+        if result.sound:
+            right.add(entry.id)
     report.checkpoints = tuple(entry.id for entry in chosen)
     state = seen.state
     if scope.checkpoint is None:
@@ -94,7 +100,19 @@ def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobRepo
     if report.corrupt:
         entries, _ = survey_entries(store)
         _forget_retired(report, observe(home, job, store, JobState.of(entries)), chosen)
+    if only is None:
+        _note(job, store, state, begun, right, {entry.id for entry in chosen} - right)
     return report
+
+
+def _note(
+    job: str, store: ObjectStore, state: JobState, begun: datetime, right: set[CheckpointId], wrong: set[CheckpointId]
+) -> None:
+    """With permission to read only, there is no note."""
+    try:
+        note_verified(store, state.retained(), begun, right, wrong)
+    except StorageError as error:
+        print_message(f"when job {job!r} was verified is not noted in its home: {error.message}")
 
 
 def _prove_plans(store: ObjectStore, state: JobState, report: JobReport) -> None:

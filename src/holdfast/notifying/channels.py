@@ -122,7 +122,7 @@ def _by_apprise(url: str) -> Callable[[Message], None]:
 
 
 def _keeps_incidents(url: str) -> bool:
-    """Whether each alarm is an incident there, which its end resolves. Not where the URL says how incidents are made."""
+    """Whether an alarm is an incident there, which its end resolves; unless the URL says how incidents are made."""
     parts = urlsplit(url)
     return parts.scheme == "pagerduty" and not parse_qs(parts.query).keys() & {"action", "dedup"}
 

@@ -28,6 +28,7 @@ from holdfast.repository.entries import (
     ShardSummary,
     SkippedRecords,
 )
+from holdfast.repository.last_verified import LastVerified
 from holdfast.repository.liveness import Liveness
 from holdfast.repository.ownership import Heartbeat
 from holdfast.repository.self_report import ReportedAlarm, ReportedLag, ReportedReading, ReportedRecovery, SelfReport
@@ -59,6 +60,7 @@ class Observation:
     now: datetime
     damaged: Mapping[CheckpointId, str] = field(default_factory=dict)
     """Damage that a check of the home has found and the journal does not record."""
+    verified: LastVerified = field(default_factory=dict)
     liveness: Liveness | None = None
     """The report of the newest run of the pipeline, if it has not recorded its end."""
 
@@ -120,6 +122,8 @@ class CheckpointDetail(CheckpointDocument, frozen=True, kw_only=True):
 
     bytes_reused: int | None = None
     manifest: Digest | None = None
+    verified_at: datetime | None = None
+    """When every byte was last read and found right, as far as that is noted."""
     phases: tuple[PhaseDuration, ...] = ()
     slowest_shards: tuple[ShardSummary, ...] = ()
     headroom: RecordedHeadroom | None = None
@@ -403,6 +407,7 @@ def _of_completed(entry: CheckpointCompleted, seen: Observation) -> CheckpointDe
         source_until=source.until if source else None,
         source_gone=source.gone if source else False,
         manifest=entry.manifest,
+        verified_at=seen.verified.get(entry.manifest),
         phases=entry.phases,
         slowest_shards=entry.slowest,
         headroom=entry.headroom,

@@ -27,7 +27,8 @@ class Judged:
         report = self.seen.report
         told = (report.batch, report.published, report.kafka_lag) if report else ()
         codes = tuple((finding.code, finding.severity) for finding in self.findings)
-        return (self.seen.job, self.seen.state.head, self.view.state, codes, self.view.consecutive_failures, told)
+        known = (self.seen.job, self.seen.state.head, tuple(self.seen.verified.items()))
+        return (*known, self.view.state, codes, self.view.consecutive_failures, told)
 
 
 def judge(seen: Observation) -> Judged:

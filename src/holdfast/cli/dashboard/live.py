@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from holdfast.cli.dashboard.judging import Judged, judge, worst_first
 from holdfast.cli.home_reader import HomeReader, HomeReading
+from holdfast.repository.views import Observation
 
 LOOKED_AT_S = 5.0
 """How often the home is read while a page is open."""
@@ -129,11 +130,7 @@ class Live:
 
     def _judged(self, name: str, reading: HomeReading) -> Judged:
         seen, known, now = reading.jobs[name], self._jobs.get(name), time.monotonic()
-        same = known is not None and (known.seen.state is seen.state, known.seen.alive, known.seen.report) == (
-            True,
-            seen.alive,
-            seen.report,
-        )
+        same = known is not None and known.seen.state is seen.state and _told(known.seen) == _told(seen)
         if known is not None and same and now - self._judged_at[name] < _JUDGED_AGAIN_S:
             return known
         self._judged_at[name] = now
@@ -142,6 +139,10 @@ class Live:
 
 def _fingerprint(reading: HomeReading) -> tuple[object, ...]:
     return (reading.at is None, reading.failure, reading.failing_since, tuple(reading.unreadable))
+
+
+def _told(seen: Observation) -> tuple[object, ...]:
+    return (seen.alive, seen.report, seen.verified)
 
 
 def now() -> datetime:

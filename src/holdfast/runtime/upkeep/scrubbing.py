@@ -11,6 +11,7 @@ referenced: the next checkpoint uploads those bytes again, and is due even when 
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.coordination.events import CheckpointDamaged, Event, RunFenced
@@ -22,6 +23,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.repository.damage import checkpoints_naming, mark_corrupt, mark_repaired
 from holdfast.repository.inventory import StoredFiles, objects_of
 from holdfast.repository.journal import Journal
+from holdfast.repository.last_verified import note_verified
 from holdfast.repository.repair import LocalFiles, Repair
 from holdfast.repository.verification import digest_in, verify
 from holdfast.runtime.checkpoints.manifests import Manifests
@@ -81,6 +83,8 @@ class Scrubbing:
         self._damage: dict[str, str] = {}
         """Key → damage, of objects that could not be repaired."""
         self._lap_found = False
+        self._lap: tuple[datetime, frozenset[CheckpointId]] | None = None
+        """When this lap began, and the checkpoints that it reads whole. None in the first: it begins anywhere."""
         self._silent = False
         self._suspected: set[str] = set()
         self._suspects_due = clock.monotonic()
@@ -177,10 +181,17 @@ class Scrubbing:
         if place < len(ring):
             return ring[place]
         self._position = ""
-        if not self._lap_found and not self._damage:
-            self._post(lambda: self._clear_alarm(DAMAGED, "every retained object was read and is right"))
-        self._lap_found = False
+        self._lap_over()
         return ring[0]
+
+    def _lap_over(self) -> None:
+        clean, lap = not self._lap_found and not self._damage, self._lap
+        self._lap_found = False
+        self._lap = (self._clock.wall(), self._inventory[0])
+        if clean:
+            self._post(lambda: self._clear_alarm(DAMAGED, "every retained object was read and is right"))
+            if lap is not None:
+                note_verified(self._store, self._journal.state.retained(), *lap)
 
     def _check_object(self, stored: StoredFiles, objects: Mapping[str, StoredFiles], directory: RunDirectory) -> None:
         found = digest_in(self._store, stored.key, stored.digest)

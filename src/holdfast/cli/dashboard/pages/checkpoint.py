@@ -42,15 +42,17 @@ def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, n
     return whole_page(f"{job.view.job} {named}", reading, now, *content, stream=f"?job={quote(job.view.job)}")
 
 
-def _verified(job: Judged, each: CheckpointDetail) -> str:
-    """By what the journal says; reading its bytes is left to the command."""
+def _verified(job: Judged, each: CheckpointDetail) -> Child:
+    """By the journal, and by the note that `verify` or a scrub left; reading its bytes is left to the command."""
     if each.corrupt is not None:
         return f"No: {shown(each.corrupt)}"
     repairs = (entry for _, entry in reversed(job.seen.state.sequences) if isinstance(entry, CheckpointRepaired))
-    repaired = next((entry for entry in repairs if entry.id == each.id), None)
-    if repaired is not None:
-        return f"Every byte was read and was right at {repaired.at:%Y-%m-%d %H:%M:%S} UTC, after a repair."
-    return "No damage is known. This command reads every byte:"
+    repaired = next((entry.at for entry in repairs if entry.id == each.id), None)
+    at = max((at for at in (each.verified_at, repaired) if at is not None), default=None)
+    if at is None:
+        return "No damage is known. When its bytes were last read is not noted; this command reads them:"
+    after = ", after a repair" if at == repaired else ""
+    return ("Yes: every byte was read and was right, ", time_of(at), f"{after}. To read them again:")
 
 
 def _source(each: CheckpointDetail) -> Child:
