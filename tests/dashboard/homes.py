@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, ManifestShard, digest_of
 from holdfast.cli.dashboard.actions import Actions
@@ -15,7 +16,7 @@ from holdfast.cli.home_reader import HomeReader
 from holdfast.identifiers import BatchId, CheckpointId, Digest, ShardId
 from holdfast.monitoring.metrics_server import metrics_of
 from holdfast.repository.entries import BatchSpan, Failure, PhaseDuration, Requests, ShardSummary
-from holdfast.repository.self_report import ReportedLag, ReportedPartition, SelfReport
+from holdfast.repository.self_report import PastAlarm, ReportedAlarm, ReportedLag, ReportedPartition, SelfReport
 from holdfast.sources.lag import Trend
 from tests.patience import PATIENCE
 from tests.unit.job_histories import History
@@ -77,10 +78,12 @@ def span_of(batch: int, at: datetime) -> BatchSpan:
     )
 
 
-def beat(history: History, batch: int, lag: ReportedLag | None = None) -> None:
+def beat(history: History, batch: int, lag: ReportedLag | None = None, **fields: Any) -> None:
     history.now = datetime.now(UTC)
     batches = {"batch": BatchId(batch), "published": BatchId(batch - 3)}
-    history.beat(report=SelfReport(query_runs=True, kafka_lag=lag, **batches, batches=(span_of(batch, history.now),)))
+    history.beat(
+        report=SelfReport(query_runs=True, kafka_lag=lag, **batches, batches=(span_of(batch, history.now),), **fields)
+    )
 
 
 def lag_of(records: Sequence[int], trend: Trend = "shrinking", caught_up_in_s: float | None = 70.0) -> ReportedLag:
@@ -104,7 +107,22 @@ def failing(home: Path, job: str = "payments", failure: Failure = UNREACHABLE) -
     history = running(home, job, 20)
     for id in range(21, 27):
         history.fail(id, failure)
-    beat(history, 240)
+    failed = ReportedAlarm(
+        code="checkpoints_failing",
+        severity="critical",
+        message=f"6 checkpoints failed in a row: {failure.message}",
+        hint="check the home's storage",
+        at=history.now,
+        since=history.now - timedelta(minutes=5),
+    )
+    lagged = PastAlarm(
+        code="kafka_lag_growing",
+        severity="warning",
+        message="the query is 22 min behind, and falls behind further",
+        since=history.now - timedelta(minutes=14),
+        until=history.now - timedelta(minutes=9),
+    )
+    beat(history, 240, alarms=(failed,), past_alarms=(lagged,))
     return history
 
 

@@ -47,8 +47,9 @@ PATHS = (
 class Open:
     """A browser in front of a dashboard over a home that the test can change."""
 
-    def __init__(self, driven: Browser, url: str, home: Path, orders: History) -> None:
+    def __init__(self, driven: Browser, url: str, home: Path, orders: History, payments: History) -> None:
         self.browser, self.url, self.home, self.orders = driven, url, home, orders
+        self.payments = payments
 
     def page(self, path: str) -> Browser:
         self.browser.open(self.url + path)
@@ -76,11 +77,11 @@ def shown(driven: Browser, tmp_path: Path) -> Iterator[Open]:
     home = tmp_path / "home"
     orders = running(home, "orders", lag=lag_of(LAG))
     note_verified(orders.store, orders.state().retained(), VERIFIED_AT, {38})
-    failing(home)
+    payments = failing(home)
     lost(home)
     with dashboard(home, GUARD) as url:
         driven.open(f"{url}/?token={TOKEN}")
-        yield Open(driven, url, home, orders)
+        yield Open(driven, url, home, orders, payments)
         driven.open("about:blank")
 
 
@@ -124,10 +125,25 @@ def test_the_timeline_shows_every_batch_and_every_checkpoint(shown: Open) -> Non
     beat(shown.orders, 404)
     page.wait_for("return document.querySelector('#batch-numbers tbody tr').dataset.batch === '404'")
     page = shown.page("/jobs/payments")
-    failed = page.run("return [...document.querySelectorAll('[data-lane=checkpoints] .failed')].length")
-    assert failed == 6
+    crosses = page.run("return document.querySelectorAll('[data-lane=checkpoints] g path.cross').length")
+    assert crosses == 6, "a failure has a shape, not only a colour"
+    assert page.run("return document.querySelectorAll('[data-lane=checkpoints] g path.diamond').length") == 1
     titles = page.run("return [...document.querySelectorAll('[data-lane=checkpoints] title')].map(t => t.textContent)")
     assert "failed: storage_unreachable: PUT blobs/aa: connection refused (10.2.0.9)" in titles[-1]
+
+
+def test_the_timeline_shows_alarms_from_their_beginning_to_their_end(shown: Open) -> None:
+    page = shown.page("/jobs/payments")
+    drawn = page.run("return [...document.querySelectorAll('[data-lane=alarms] g')].map(g => g.dataset.alarm)")
+    assert drawn == ["kafka_lag_growing", "checkpoints_failing"]
+    over, lasting = page.run("""return [...document.querySelectorAll('[data-lane=alarms] rect')]
+        .map(r => [r.x.baseVal.valueInSpecifiedUnits, r.width.baseVal.valueInSpecifiedUnits])""")
+    assert over[0] + over[1] < lasting[0]
+    assert abs(lasting[0] + lasting[1] - 100) < 0.1, "it lasts until now"
+    rows = page.run(CELLS, "#alarms")
+    assert [row[:2] for row in rows] == [["checkpoints_failing", "critical"], ["kafka_lag_growing", "warning"]]
+    beat(shown.payments, 241)
+    page.wait_for("return !document.querySelector('[data-lane=alarms]')")
 
 
 def test_the_timeline_shows_deaths_and_restarts(shown: Open) -> None:

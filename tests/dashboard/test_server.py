@@ -4,6 +4,8 @@ import gzip
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,11 @@ from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.dashboard.judging import judge
 from holdfast.cli.dashboard.live import LOOKED_AT_S, Live
 from holdfast.cli.dashboard.markup import Markup, tag
-from holdfast.cli.dashboard.server import DashboardServer, Site
+from holdfast.cli.dashboard.server import DashboardServer, PageHandler, Site
 from holdfast.cli.home_reader import HomeReader
 from holdfast.cli.main import main
 from holdfast.errors import InvalidSettings
+from holdfast.repository.sealing import opened, sealed
 from tests.dashboard.homes import beat, dashboard, failing, lag_of, running
 from tests.patience import PATIENCE
 
@@ -178,13 +181,17 @@ def test_the_stream_tells_of_a_change(tmp_path: Path) -> None:
 def test_a_round_costs_two_requests_per_job_and_one_for_the_home(tmp_path: Path) -> None:
     for number in range(10):
         running(tmp_path / "home", f"job-{number}", 5)
-    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    now = [datetime.now(UTC)]
+    reader = HomeReader(f"file://{tmp_path / 'home'}", lambda: now[0])
     live = Live(reader)
     live._refresh()
     before = reader.meter.usage
     live._refresh()
     after = reader.meter.usage
     assert (after.list - before.list, after.get - before.get) == (11, 10)
+    now[0] += timedelta(minutes=1)
+    live._refresh()
+    assert reader.meter.usage.get - after.get == 20, "once a minute: when was it verified?"
 
 
 def test_pages_cost_the_home_nothing_however_many_are_open(tmp_path: Path) -> None:
@@ -225,6 +232,34 @@ def test_a_page_is_compressed_for_those_who_can_read_it(tmp_path: Path) -> None:
             small = packed.read()
     assert len(small) * 5 < len(whole)
     assert gzip.decompress(small).startswith(b"<!doctype html>")
+
+
+NONSENSE: dict[str, Callable[[Any], None]] = {
+    "no offset": lambda beat: beat.update(heartbeat_at="2026-01-01T00:00:00"),
+    "year 1": lambda beat: beat.update(heartbeat_at="0001-01-01T00:00:00+14:00"),
+    "alarm of year 1": lambda beat: beat["report"]["alarms"][0].update(since="0001-01-01T00:00:00+14:00"),
+    "batch that took longer than time": lambda beat: beat["report"]["batches"][0].update(ms=10**18),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_a_heartbeat_that_makes_no_sense_hides_no_other_job(tmp_path: Path, nonsense: str) -> None:
+    home = tmp_path / "home"
+    running(home, "orders", 3)
+    payments = failing(home)
+    beat = msgspec.json.decode(opened(payments.store.get("owner.json"))[0])  # type: ignore[index]
+    NONSENSE[nonsense](beat)
+    payments.store.put("owner.json", sealed(msgspec.json.encode(beat)))
+    live = Live(HomeReader(f"file://{home}"))
+    site = Site(live, Guard(frozenset()), None, examine)
+    handler = type("Handler", (PageHandler,), {"site": site, "__init__": lambda self: None})()
+    live._refresh()
+    live._refresh()
+    pages = {path: handler._answered(path, {}, None) for path in ("/", "/jobs/orders", "/jobs/payments")}
+    assert b"payments" in pages["/"].body
+    assert [pages["/"].status, pages["/jobs/orders"].status] == [200, 200]
+    assert pages["/jobs/payments"].status in (200, 404, 500)
+    assert b"<h1>" in pages["/jobs/payments"].body
 
 
 def test_before_the_home_is_read_the_page_says_so(tmp_path: Path) -> None:

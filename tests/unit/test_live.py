@@ -12,10 +12,12 @@ import pytest
 from holdfast.cli.main import main
 from holdfast.repository.entries import Process
 from holdfast.repository.ownership import current_process
-from holdfast.repository.self_report import SelfReport
+from holdfast.repository.self_report import PAST_ALARMS, SelfReport, read_local_state
+from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.reports.alarms import Alarms, AtOnce
 from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.urls import open_store
-from tests.unit.churning_runs import JOB
+from tests.unit.churning_runs import JOB, ChurningRun
 from tests.unit.here import Here
 from tests.unit.job_histories import History
 
@@ -57,6 +59,33 @@ def test_when_the_home_heals_the_alarm_is_gone(here: Here) -> None:
     while here.state().report.consecutive_failures:
         here.run.batches(1)
     assert here.state().report.alarms == ()
+
+
+def test_an_alarm_that_is_over_is_told_of_by_later_runs_too(here: Here, tmp_path: Path) -> None:
+    here.fail(4)
+    began = here.state().report.alarms[0].since
+    here.run.store.full = False
+    while here.state().report.consecutive_failures:
+        here.run.batches(1)
+    (past,) = here.state().report.past_alarms
+    assert (past.code, past.severity, past.since) == ("checkpoints_failing", "critical", began)
+    assert past.since < past.until
+    here.run.wait(130)
+    here.run.stop()
+    later = ChurningRun(here.home, tmp_path / "elsewhere", here.clock, seed=1, process=current_process())
+    told = read_local_state(tmp_path / "elsewhere" / JOB / "state.json")
+    assert told is not None
+    assert told.report.past_alarms == (past,)
+    later.stop()
+
+
+def test_what_is_told_of_alarms_that_are_over_is_bounded() -> None:
+    alarms = Alarms("orders", (), SystemClock(), AtOnce)
+    for number in range(2 * PAST_ALARMS):
+        alarms.raise_alarm(f"code-{number}", "warning", "x" * 10_000, "wait")
+        alarms.clear(f"code-{number}", "it is over")
+    assert [each.code for each in alarms.past] == [f"code-{n}" for n in range(PAST_ALARMS, 2 * PAST_ALARMS)]
+    assert sum(len(each.message) for each in alarms.past) < 2_000
 
 
 def test_a_loop_that_does_not_move_is_not_alive(here: Here, capsys: pytest.CaptureFixture[str]) -> None:

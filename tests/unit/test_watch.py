@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.alarm import Receiver
@@ -17,6 +18,7 @@ from holdfast.cli.watch import Watching
 from holdfast.notifying.channels import Channel, channel_to
 from holdfast.notifying.outbox import Pace
 from holdfast.repository.entries import Failure
+from holdfast.repository.sealing import opened, sealed
 from holdfast.runtime.clock import SystemClock
 from holdfast.runtime.reports.alarms import Delivery, InThread
 from holdfast.runtime.reports.posting import Posting
@@ -213,6 +215,19 @@ def test_one_damaged_journal_hides_no_other_job(ends: ExitStack, tmp_path: Path)
     watch.round()
     assert watch.heard() == [("damaged", "job_unreadable", "began")]
     assert list(watch.reader.latest.jobs) == ["well"]
+
+
+def test_a_heartbeat_that_makes_no_sense_is_an_alarm_and_hides_no_other_job(ends: ExitStack, tmp_path: Path) -> None:
+    running(tmp_path / "home", "gone", LONG_AGO, interval_s=60.0)
+    odd = running(tmp_path / "home", "odd")
+    beat = msgspec.json.decode(opened(odd.store.get("owner.json"))[0])  # type: ignore[index]
+    beat["heartbeat_at"] = "0001-01-01T00:00:00+14:00"
+    odd.store.put("owner.json", sealed(msgspec.json.encode(beat)))
+    watch = watched(ends, tmp_path / "home")
+    watch.round()
+    told = {(job, code) for job, code, _ in watch.heard()}
+    assert ("odd", "job_unreadable") in told
+    assert ("gone", "owner-gone") in told
 
 
 def test_one_round_exits_with_1_when_an_alarm_is_critical(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,8 @@ class _Pace:
 _LOCAL = _Pace(jobs=2, entries=1)
 _REMOTE = _Pace(jobs=16, entries=4)
 """A request takes as long as its way there and back: up to 64 are under way."""
+NONSENSE = (ValueError, TypeError, ArithmeticError)
+"""What documents may raise that are sealed, and yet hold a year 1 or a number beyond all numbers."""
 _VERIFIED_EVERY = timedelta(minutes=1)
 """How often it is read when checkpoints were verified."""
 
@@ -139,6 +141,8 @@ class HomeReader:
             return self._read_job(name)
         except HoldfastError as error:
             return _NameRead(name, failure=error.message)
+        except NONSENSE as error:
+            return _NameRead(name, failure=f"what its home says makes no sense: {error}")
 
     def _read_job(self, name: str) -> _NameRead:
         store = self._root.scoped(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.alarm import Receiver
-from holdfast.cli.home_reader import HomeReader, HomeReading
+from holdfast.cli.home_reader import NONSENSE, HomeReader, HomeReading
 from holdfast.cli.logs import log_to_standard_error
 from holdfast.cli.options import AlarmUrls, Home
 from holdfast.cli.output import print_message
@@ -19,6 +19,7 @@ from holdfast.finding import Finding
 from holdfast.history import history_findings
 from holdfast.job_log import about
 from holdfast.notifying.channels import call, receivers_of
+from holdfast.repository.views import Observation
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.reports.alarms import Alarms, Delivery
 from holdfast.runtime.reports.alive_calls import AliveCalls
@@ -119,7 +120,7 @@ class Watching:
         else:
             self._of_home.clear(HOME_UNREACHABLE, "the home answers again")
             for name, seen in reading.jobs.items():
-                self._judge_job(name, {each.code: each for each in history_findings(seen) if each.severity != "info"})
+                self._judge_seen(name, seen)
             self._judge_unreadable(reading.unreadable)
         self._of_home.look(now)
 
@@ -133,6 +134,14 @@ class Watching:
 
     def close(self, limit: float) -> None:
         self._of_home.close(limit)
+
+    def _judge_seen(self, name: str, seen: Observation) -> None:
+        try:
+            findings = {each.code: each for each in history_findings(seen) if each.severity != "info"}
+        except NONSENSE as error:
+            self._judge_unreadable({name: f"what its home says makes no sense: {error}"})
+        else:
+            self._judge_job(name, findings)
 
     def _judge_job(self, name: str, findings: Mapping[str, Finding]) -> None:
         alarms = self._of_job(name)

@@ -7,12 +7,12 @@ From format 2 on the entries are a chain: each names its predecessor and the dig
 a reader can tell a gap from the end. Entries of format 1 come before the first of format 2 and prove nothing.
 """
 
-from datetime import datetime
 from typing import Literal, TypedDict
 
 import msgspec
 
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch, Sequence
+from holdfast.repository.moments import Moment
 
 FORMAT = 2
 CHAINED_SINCE = 2
@@ -50,7 +50,7 @@ class BatchSpan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     first: BatchId
     last: BatchId
-    at: datetime
+    at: Moment
     """When the last one was finished."""
     ms: int
     """How long they took together."""
@@ -108,7 +108,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     sequence: Sequence
     attempt: AttemptId
     fencing_epoch: FencingEpoch
-    at: datetime
+    at: Moment
     previous: Sequence = Sequence(0)
     """The entry before this one, 0 for none. Filled in by the journal, as are the next two."""
     previous_digest: str = ""
@@ -124,7 +124,7 @@ class Stamp(TypedDict):
     sequence: Sequence
     attempt: AttemptId
     fencing_epoch: FencingEpoch
-    at: datetime
+    at: Moment
 
 
 class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
@@ -229,7 +229,7 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     name: str | None
     barrier_batch_id: BatchId
     manifest: Digest
-    triggered_at: datetime
+    triggered_at: Moment
     duration_ms: int
     bytes_total: int
     bytes_new: int
@@ -268,7 +268,7 @@ class CheckpointFailedEntry(Entry, frozen=True, kw_only=True, tag="checkpoint-fa
     checkpoint_kind: Literal["checkpoint", "savepoint"]
     name: str | None
     barrier_batch_id: BatchId | None
-    triggered_at: datetime
+    triggered_at: Moment
     duration_ms: int
     failure: Failure
     shards: int = 0
@@ -376,7 +376,7 @@ class PlansLate(Entry, frozen=True, kw_only=True, tag="plans-late"):
 
     first: BatchId
     last: BatchId
-    since: datetime | None = None
+    since: Moment | None = None
     """When the first of them went on; None when that was in an earlier run."""
 
 

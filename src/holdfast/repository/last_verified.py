@@ -14,6 +14,7 @@ from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import ObjectNotFound
 from holdfast.identifiers import CheckpointId, Digest
 from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.moments import Moment
 from holdfast.repository.sealing import opened, sealed
 from holdfast.storage.interface import ObjectStore
 
@@ -27,7 +28,7 @@ LastVerified = Mapping[Digest, datetime]
 class VerifiedNote(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     manifest: Digest
-    at: datetime
+    at: Moment
     """When the reading began: what was damaged later is not denied by it."""
 
 
@@ -74,4 +75,4 @@ def _read(store: ObjectStore) -> VerifiedNotes:
         notes = _DECODER.decode(proof[0])
     except (msgspec.DecodeError, UnicodeDecodeError):
         return VerifiedNotes()
-    return notes if notes.format <= FORMAT and all(note.at.tzinfo for note in notes.notes) else VerifiedNotes()
+    return notes if notes.format <= FORMAT else VerifiedNotes()

@@ -19,6 +19,7 @@ from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import ObjectNotFound, OwnedByAnotherRun
 from holdfast.identifiers import AttemptId, FencingEpoch, JobName, Sequence
 from holdfast.repository.entries import Process, RunStarted
+from holdfast.repository.moments import Moment
 from holdfast.repository.sealing import opened, sealed
 from holdfast.repository.self_report import SelfReport
 from holdfast.repository.state import JobState
@@ -61,8 +62,8 @@ def _visible(process: Process, here: Process) -> bool:
 class Heartbeat(msgspec.Struct, frozen=True):
     process: Process
     fencing_epoch: FencingEpoch
-    started_at: datetime
-    heartbeat_at: datetime
+    started_at: Moment
+    heartbeat_at: Moment
     interval_s: float
     application_id: str | None = None
     format: int = 1

@@ -6,7 +6,6 @@ same host read them from the file. It decides nothing and can be deleted at any 
 
 import errno
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
@@ -14,9 +13,11 @@ import msgspec
 
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, FencingEpoch
 from holdfast.repository.entries import BatchSpan, Failure, Process, SkippedRecords
+from holdfast.repository.moments import Moment
 
 NAME = "state.json"
 FORMAT = 1
+PAST_ALARMS = 12
 _ROOM = 16_384
 """Minimum size of a state file: on a full disk a file of that size can still be overwritten in place."""
 _READINGS = 3
@@ -27,7 +28,19 @@ class ReportedAlarm(msgspec.Struct, frozen=True, kw_only=True):
     severity: Literal["critical", "warning", "info"]
     message: str
     hint: str
-    at: datetime
+    at: Moment
+    since: Moment | None = None
+    """When it began; null in reports of older versions."""
+
+
+class PastAlarm(msgspec.Struct, frozen=True, kw_only=True):
+    """One that is over, or that its run took along when it died."""
+
+    code: str
+    severity: Literal["critical", "warning", "info"]
+    message: str
+    since: Moment
+    until: Moment
 
 
 class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +66,7 @@ class ReportedPartition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 class ReportedLag(msgspec.Struct, frozen=True, kw_only=True):
     """How far the query is behind its Kafka topics."""
 
-    at: datetime
+    at: Moment
     processed: int
     """Records that no committed batch has."""
     published: int | None = None
@@ -95,7 +108,7 @@ class ReportedRestorable(msgspec.Struct, frozen=True, kw_only=True, omit_default
     """How long the sources keep what a checkpoint needs."""
 
     id: CheckpointId
-    until: datetime | None = None
+    until: Moment | None = None
     """Estimated, rather too early; null when records do not age."""
     gone: bool = False
     """Something that it needs is already deleted."""
@@ -117,12 +130,14 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     published: BatchId | None = None
     last_completed: CheckpointId | None = None
     """By this run."""
-    last_completed_at: datetime | None = None
+    last_completed_at: Moment | None = None
     consecutive_failures: int = 0
     last_failure: Failure | None = None
-    failed_at: datetime | None = None
+    failed_at: Moment | None = None
     alarms: tuple[ReportedAlarm, ...] = ()
     """Active alarms."""
+    past_alarms: tuple[PastAlarm, ...] = ()
+    """Of this run and those before it, oldest first; few: `PAST_ALARMS`. Display only."""
     recovery: ReportedRecovery | None = None
     """None when no plans of batches are kept."""
     restorable: tuple[ReportedRestorable, ...] = ()
@@ -147,8 +162,8 @@ class LocalState(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
     fencing_epoch: FencingEpoch
     claim: AttemptId
-    started_at: datetime
-    written_at: datetime
+    started_at: Moment
+    written_at: Moment
     uptime_s: float
     """Time of writing by the host's monotonic clock, which all its processes share until the next boot."""
     heartbeat_s: float

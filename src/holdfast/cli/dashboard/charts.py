@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.cli.dashboard.markup import Markup, tag
+from holdfast.cli.dashboard.shapes import bar, mark
 
-_WIDTH, _HEIGHT, _TOP = 600, 110, 14
+_HEIGHT, _TOP = 110, 14
 
 
 @dataclass(frozen=True)
@@ -28,32 +29,32 @@ class Mark:
 def bars(title: str, marks: Sequence[Mark], shown: Callable[[float], str]) -> Markup:
     """Zero-based; oldest on the left; the newest value is written above. A failure is a cross."""
     highest = max((mark.total for mark in marks), default=0.0) or 1.0
-    step = _WIDTH / max(len(marks), 1)
+    step = 1 / max(len(marks), 1)
     names = list(dict.fromkeys(name for mark in marks for name, _ in mark.parts))
-    drawn = [_bar(mark, number * step, step, highest, names, shown) for number, mark in enumerate(marks)]
+    drawn = [_bar(each, number * step, step, highest, names, shown) for number, each in enumerate(marks)]
     newest = next((mark for mark in reversed(marks) if mark.parts), None)
     text = f"{title}: {len(marks)} points, highest {shown(highest)}"
     return tag(
         "figure",
         tag("figcaption", tag("span", title), tag("b", shown(newest.total) if newest else "-")),
-        tag("svg", drawn, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=text, preserveAspectRatio="none"),
+        tag("svg", drawn, role="img", aria_label=text),
         _legend(names) if len(names) > 1 else None,
         class_="chart",
         data_title=title,
     )
 
 
-def _bar(mark: Mark, x: float, step: float, highest: float, names: list[str], shown: Callable[[float], str]) -> Markup:
-    width = max(1.0, step * 0.8)
-    if mark.failed:
-        drawn = [tag("rect", x=f"{x:.1f}", y=_TOP, width=f"{width:.1f}", height=_HEIGHT - _TOP, class_="failed")]
-        body = [tag("title", mark.label), *drawn]
-    elif not mark.parts:
-        body = [tag("title", f"{mark.label}: not known")]
+def _bar(each: Mark, x: float, step: float, highest: float, names: list[str], shown: Callable[[float], str]) -> Markup:
+    width = step * 0.8
+    if each.failed:
+        line = bar(x + width * 0.4, width * 0.2, _TOP, _HEIGHT - _TOP, "failed")
+        body = [tag("title", each.label), line, mark("cross", x + width / 2, _HEIGHT - 6, "failed")]
+    elif not each.parts:
+        body = [tag("title", f"{each.label}: not known")]
     else:
-        body = [tag("title", f"{mark.label}: {_spelt(mark, shown)}"), *_pieces(mark, x, width, highest, names)]
+        body = [tag("title", f"{each.label}: {_spelt(each, shown)}"), *_pieces(each, x, width, highest, names)]
     return tag(
-        "g", *body, data_value=f"{mark.total:.15g}" if mark.parts else None, data_failed=mark.failed, data_id=mark.id
+        "g", *body, data_value=f"{each.total:.15g}" if each.parts else None, data_failed=each.failed, data_id=each.id
     )
 
 
@@ -63,15 +64,12 @@ def _spelt(mark: Mark, shown: Callable[[float], str]) -> str:
     return f"{shown(mark.total)} (" + ", ".join(f"{name} {shown(value)}" for name, value in mark.parts) + ")"
 
 
-def _pieces(mark: Mark, x: float, width: float, highest: float, names: list[str]) -> list[Markup]:
+def _pieces(each: Mark, x: float, width: float, highest: float, names: list[str]) -> list[Markup]:
     drawn, bottom = [], float(_HEIGHT)
-    for name, value in mark.parts:
+    for name, value in each.parts:
         height = value / highest * (_HEIGHT - _TOP)
         bottom -= height
-        colour = f"part{names.index(name) % 5}"
-        drawn.append(
-            tag("rect", x=f"{x:.1f}", y=f"{bottom:.1f}", width=f"{width:.1f}", height=f"{height:.1f}", class_=colour)
-        )
+        drawn.append(bar(x, width, bottom, height, f"part{names.index(name) % 5}"))
     return drawn
 
 
@@ -83,16 +81,18 @@ def spark_line(marks: Sequence[tuple[str, float | None]], shown: Callable[[float
     """The last checkpoints of a job in a row of a table: names and values, None for a failure."""
     values = [value for _, value in marks]
     highest = max((value for value in values if value is not None), default=0.0) or 1.0
-    drawn = []
-    for number, (name, value) in enumerate(marks):
-        height = 18.0 if value is None else max(2.0, value / highest * 18)
-        colour = "failed" if value is None else "part0"
-        title = tag("title", f"{name}: {'failed' if value is None else shown(value)}")
-        place = {"x": number * 5, "y": f"{18 - height:.1f}", "width": 4, "height": f"{height:.1f}"}
-        drawn.append(tag("rect", title, class_=colour, **place))
+    drawn = [_tick(number * 5, name, value, highest, shown) for number, (name, value) in enumerate(marks)]
     failures = sum(value is None for value in values)
     text = f"durations of the last {len(values)} checkpoints, {failures} failed"
     return tag("svg", drawn, viewBox="0 0 100 18", class_="spark", role="img", aria_label=text)
+
+
+def _tick(x: int, name: str, value: float | None, highest: float, shown: Callable[[float], str]) -> Markup:
+    title = tag("title", f"{name}: {'failed' if value is None else shown(value)}")
+    if value is None:
+        return tag("path", title, d=f"M{x} 10l4 7m0-7l-4 7", class_="cross failed")
+    height = max(2.0, value / highest * 18)
+    return tag("rect", title, x=x, y=f"{18 - height:.1f}", width=4, height=f"{height:.1f}", class_="part0")
 
 
 def ranking(title: str, values: Sequence[tuple[str, float]], shown: Callable[[float], str]) -> Markup:
@@ -100,8 +100,7 @@ def ranking(title: str, values: Sequence[tuple[str, float]], shown: Callable[[fl
     highest = max((value for _, value in values), default=0.0) or 1.0
     rows = []
     for name, value in values:
-        bar = tag("rect", x=0, y=2, width=f"{value / highest * 400:.1f}", height=12, class_="part0")
-        picture = tag("svg", bar, viewBox="0 0 400 16", class_="bar", aria_hidden="true", preserveAspectRatio="none")
+        picture = tag("svg", bar(0, value / highest, 2, 12, "part0"), class_="bar", aria_hidden="true")
         cells = (tag("th", name, scope="row"), tag("td", picture), tag("td", shown(value), class_="number"))
         rows.append(tag("tr", cells, data_name=name, data_value=f"{value:.15g}"))
     return tag("table", tag("tbody", rows), class_="waterfall", aria_label=title)
@@ -112,9 +111,8 @@ def waterfall(phases: Sequence[tuple[str, float]], shown: Callable[[float], str]
     total = sum(value for _, value in phases) or 1.0
     rows, begun = [], 0.0
     for name, value in phases:
-        x, width = begun / total * 400, max(1.0, value / total * 400)
-        bar = tag("rect", x=f"{x:.1f}", y=2, width=f"{width:.1f}", height=12, class_="part0")
-        picture = tag("svg", bar, viewBox="0 0 400 16", class_="bar", aria_hidden="true", preserveAspectRatio="none")
+        drawn = bar(begun / total, max(0.0025, value / total), 2, 12, "part0")
+        picture = tag("svg", drawn, class_="bar", aria_hidden="true")
         rows.append(
             tag(
                 "tr",

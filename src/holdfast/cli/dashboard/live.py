@@ -2,11 +2,12 @@
 
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from holdfast.cli.dashboard.judging import Judged, judge, worst_first
-from holdfast.cli.home_reader import HomeReader, HomeReading
+from holdfast.cli.home_reader import NONSENSE, HomeReader, HomeReading
 from holdfast.repository.views import Observation
 
 LOOKED_AT_S = 5.0
@@ -108,8 +109,7 @@ class Live:
 
     def _refresh(self) -> None:
         wanted = self._wanted
-        reading = self._reader.refresh()
-        jobs = {name: self._judged(name, reading) for name in reading.jobs}
+        reading, jobs = self._judge(self._reader.refresh())
         before = (_fingerprint(self._reading), {name: job.fingerprint for name, job in self._jobs.items()})
         after = (_fingerprint(reading), {name: job.fingerprint for name, job in jobs.items()})
         with self._changed:
@@ -127,6 +127,16 @@ class Live:
             self._reading = self._reader.latest
             self._version += 1
             self._changed.notify_all()
+
+    def _judge(self, reading: HomeReading) -> tuple[HomeReading, dict[str, Judged]]:
+        """A job that cannot be judged hides no other one."""
+        jobs, unreadable = {}, dict(reading.unreadable)
+        for name in reading.jobs:
+            try:
+                jobs[name] = self._judged(name, reading)
+            except NONSENSE as error:
+                unreadable[name] = f"what its home says makes no sense: {error}"
+        return replace(reading, unreadable=unreadable), jobs
 
     def _judged(self, name: str, reading: HomeReading) -> Judged:
         seen, known, now = reading.jobs[name], self._jobs.get(name), time.monotonic()

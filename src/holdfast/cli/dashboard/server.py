@@ -23,6 +23,7 @@ from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
 from holdfast.cli.dashboard.pages.layout import error_page, loading_page, path_to
+from holdfast.cli.home_reader import NONSENSE
 from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
@@ -222,7 +223,14 @@ class PageHandler(BaseHTTPRequestHandler):
             self._stream()
         else:
             guard = self.site.guard
-            self._send(self.site.answer(path, query, guard.form_word if guard.may_act(self._names()) else None))
+            self._send(self._answered(path, query, guard.form_word if guard.may_act(self._names()) else None))
+
+    def _answered(self, path: str, query: dict[str, list[str]], word: str | None) -> Served:
+        try:
+            return self.site.answer(path, query, word)
+        except NONSENSE as error:
+            message = f"what the home says cannot be shown: {error}"
+            return self.site.failed(500, HoldfastError(message), as_page=not path.startswith("/api/"))
 
     def do_POST(self) -> None:
         path, _ = self._asked()

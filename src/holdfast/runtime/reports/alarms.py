@@ -10,17 +10,22 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Protocol
 
 from holdfast.alarm import Alarm, Change, Receiver
 from holdfast.finding import RANK, Severity
 from holdfast.job_log import about_the_same, log
+from holdfast.repository.self_report import PAST_ALARMS, PastAlarm, ReportedAlarm
 from holdfast.runtime.clock import Clock, SystemClock
 from holdfast.runtime.reports.alive_calls import AliveCalls, overdue
+from holdfast.showing import masked
 
 _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO}
 _WAITING = 100
 """How many alarms may wait for a receiver. Beyond that the oldest are dropped: the newest show the current state."""
+_TOLD_OF_PAST = 120
+"""Characters of its message that are kept."""
 
 
 class Delivery(Protocol):
@@ -62,6 +67,8 @@ class Alarms:
         self._in_trouble: list[str] = []
         self._clock = clock
         self.active: dict[str, Alarm] = {}
+        self.past: tuple[PastAlarm, ...] = ()
+        """Oldest first; the newest `PAST_ALARMS`."""
 
     def look(self, now: float) -> None:
         """Raise an alarm about receivers that get none, and show that all is well if it is."""
@@ -98,6 +105,7 @@ class Alarms:
         if before is None:
             return
         log.info("alarm %s is over: %s", code, message)
+        self.past = (*self.past, past_alarm(before, self._clock.wall()))[-PAST_ALARMS:]
         over = Alarm(self._job, code, "info", message, "", self._clock.wall(), cleared=True)
         self._deliver(replace(over, change="over", since=before.since, home=self._home))
 
@@ -115,6 +123,12 @@ class Alarms:
     def _deliver(self, alarm: Alarm) -> None:
         for delivery in self._deliveries:
             delivery.send(alarm)
+
+
+def past_alarm(alarm: Alarm | ReportedAlarm, until: datetime) -> PastAlarm:
+    since = alarm.since or alarm.at
+    message = masked(alarm.message)[:_TOLD_OF_PAST]
+    return PastAlarm(code=alarm.code, severity=alarm.severity, message=message, since=since, until=until)
 
 
 def _change(before: Alarm | None, severity: Severity) -> Change:

@@ -19,6 +19,7 @@ from holdfast.repository.batch_spans import summed_up
 from holdfast.repository.entries import Failure, Process, RunStarted, SkippedRecords
 from holdfast.repository.self_report import (
     LocalState,
+    PastAlarm,
     ReportedAlarm,
     ReportedLag,
     ReportedPartition,
@@ -77,6 +78,10 @@ class StateReporter:
         self._waiting = False
         self.latest = SelfReport(phase="starting")
         """Any thread may read it."""
+
+    def remember(self, past_alarms: tuple[PastAlarm, ...]) -> None:
+        """Those of earlier runs, until the first report."""
+        self.latest = msgspec.structs.replace(self.latest, past_alarms=past_alarms)
 
     def begin_after(self, batch: BatchId | None) -> None:
         """What the last heartbeat told of stays told until the query of this run has a batch: this run may fail before,
@@ -147,6 +152,7 @@ def report_of(status: JobStatus, state: JobState) -> SelfReport:
         consecutive_failures=counts.consecutive_failures,
         last_failure=_failure(counts.last_failure) if counts.consecutive_failures else None,
         alarms=tuple(_alarm(alarm) for alarm in status.alarms),
+        past_alarms=status.past_alarms,
         recovery=_recovery(status.recovery),
         kafka_lag=_lag(status),
         kafka_reading=_reading(status.kafka_reading),
@@ -248,5 +254,10 @@ def _recovery(estimate: RecoveryEstimate | None) -> ReportedRecovery | None:
 
 def _alarm(alarm: Alarm) -> ReportedAlarm:
     return ReportedAlarm(
-        code=alarm.code, severity=alarm.severity, message=masked(alarm.message), hint=masked(alarm.hint), at=alarm.at
+        code=alarm.code,
+        severity=alarm.severity,
+        message=masked(alarm.message),
+        hint=masked(alarm.hint),
+        at=alarm.at,
+        since=alarm.since,
     )

@@ -10,6 +10,7 @@ from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.recovery_time import RecoveryEstimate
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.repository.entries import BatchSpan
+from holdfast.repository.self_report import PastAlarm
 from holdfast.runtime.reports.notebook import as_html
 from holdfast.sources.lag import Lag
 from holdfast.sources.reading import KafkaReading
@@ -74,6 +75,8 @@ class JobStatus:
     statistics: Statistics
     recent: tuple[CheckpointRecord, ...]
     alarms: tuple[Alarm, ...]
+    past_alarms: tuple[PastAlarm, ...] = ()
+    """Those that are over, oldest first; few."""
     storage: StorageUse | None = None
     under_way: tuple[CheckpointUnderWay, ...] = ()
     """Checkpoints in progress, oldest first."""

@@ -19,7 +19,8 @@ from holdfast.repository.entries import CheckpointCompleted, RunStarted
 from holdfast.repository.going_back import GoBack, Wanted, decide, naming_the_request
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_begins, line_folder, line_of
-from holdfast.repository.ownership import read_heartbeat
+from holdfast.repository.ownership import Heartbeat, read_heartbeat
+from holdfast.repository.self_report import PAST_ALARMS, PastAlarm
 from holdfast.repository.state import JobState
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.job_folder import left_by
@@ -40,6 +41,7 @@ from holdfast.runtime.recovery.memory import (
     showed_batches,
 )
 from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
+from holdfast.runtime.reports.alarms import past_alarm
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.original import adopted_by, other_that_went_on, require_original_at_rest
@@ -63,6 +65,8 @@ class Outside:
     """The user accepts the sink as it is: what was staged there may be gone."""
     reported: BatchId | None = None
     """The newest batch that the last heartbeat tells of, on the line that the job is on; None when it tells of none."""
+    past_alarms: tuple[PastAlarm, ...] = ()
+    """That the last heartbeat tells of. Those that were active ended with it."""
 
     @property
     def may_resume_locally(self) -> bool:
@@ -112,8 +116,9 @@ def compare(location: JobLocation, state: JobState, sink: SinkState | None, desc
     new_place = sink is not None and newest is not None and is_new_place(sink, state.lineage or "")
     if new_place and newest is not None and not agreement.new_life:
         _require_no_output(location, state, newest, described)
-    reported = None if agreement.new_life else _reported(location, state)
-    return Outside(agreement, sink, new_place, sink is not None and location.settings.accept_sink, reported)
+    beat = None if agreement.new_life else read_heartbeat(location.store)
+    accepts = sink is not None and location.settings.accept_sink
+    return Outside(agreement, sink, new_place, accepts, _reported(beat, state), _past_alarms(beat))
 
 
 def compare_outside(location: JobLocation, journal: Journal, query: Query, plans: Mode | None) -> Outside:
@@ -139,7 +144,7 @@ def compare_again(location: JobLocation, journal: Journal, query: Query, before:
     try:
         found = query.look_at_sink(known_to(location, journal.state))
         compared = compare(location, journal.state, found, described)
-        return replace(compared, agreement=before.agreement, reported=before.reported)
+        return replace(compared, agreement=before.agreement, reported=before.reported, past_alarms=before.past_alarms)
     except Conflict:
         journal.require_standing()
         raise
@@ -275,8 +280,14 @@ def _memories_here(location: JobLocation) -> list[Memory]:
     return [*memories, of_work(root.location, marker)]
 
 
-def _reported(location: JobLocation, state: JobState) -> BatchId | None:
-    heartbeat = read_heartbeat(location.store)
+def _past_alarms(heartbeat: Heartbeat | None) -> tuple[PastAlarm, ...]:
+    if heartbeat is None or heartbeat.report is None:
+        return ()
+    taken_along = (past_alarm(alarm, heartbeat.heartbeat_at) for alarm in heartbeat.report.alarms)
+    return (*heartbeat.report.past_alarms, *taken_along)[-PAST_ALARMS:]
+
+
+def _reported(heartbeat: Heartbeat | None, state: JobState) -> BatchId | None:
     if heartbeat is None or heartbeat.report is None or heartbeat.head < line_of(state):
         return None
     return heartbeat.report.batch

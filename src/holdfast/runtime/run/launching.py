@@ -73,6 +73,8 @@ def launch(
     claimed = _claimed(location, query)
     storage = storage_parts(location, claimed.journal, claimed.entry, query, receivers, threads)
     storage.reporter.begin_after(claimed.outside.reported)
+    storage.reporter.remember(claimed.outside.past_alarms)
+    storage.alarms.past = claimed.outside.past_alarms
     begun = _Begun()
     try:
         log.info("run %s owns the job", claimed.entry.fencing_epoch)

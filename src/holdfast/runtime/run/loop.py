@@ -368,6 +368,7 @@ class Runtime:
             statistics=history.statistics,
             recent=history.records[-10:],
             alarms=tuple(self._storage.alarms.active.values()),
+            past_alarms=self._storage.alarms.past,
             restorable=self._query.retention.latest if self._query.retention is not None else (),
             kafka_lag=seen.lag if seen is not None else None,
             kafka_lag_at=seen.at if seen is not None else None,

@@ -1,5 +1,6 @@
 """One checkpoint: phases, shards, why it failed, how to restore it."""
 
+import shlex
 from datetime import datetime
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from holdfast.cli.dashboard.pages.timeline import batch_table
 from holdfast.cli.home_reader import HomeReading
 from holdfast.repository.entries import CheckpointRepaired
 from holdfast.repository.views import CheckpointDetail
-from holdfast.showing import masked, shown
+from holdfast.showing import shown
 
 
 def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, now: datetime) -> str:
@@ -32,7 +33,7 @@ def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, n
         content += [tag("h2", "Slowest shards"), _shards(each)]
     if each.batches:
         content += [tag("h2", "Batches since the checkpoint before"), batch_table("batches", each.batches)]
-    named_job = f"--home {masked(reading.home)} --job {job.view.job}"
+    named_job = f"--home {shlex.quote(shown(reading.home))} --job {shlex.quote(job.view.job)}"
     if each.status == "completed":
         command = f"holdfast verify {named_job} --checkpoint {each.id}"
         content += [tag("h2", "Is it whole?"), tag("p", _verified(job, each), id="verified"), copyable(command)]

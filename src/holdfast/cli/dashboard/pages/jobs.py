@@ -1,5 +1,6 @@
 """The jobs of a home, worst first."""
 
+import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -11,7 +12,7 @@ from holdfast.cli.dashboard.pages.lag import lag_cell
 from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, loading, path_of, table, time_of, whole_page
 from holdfast.cli.home_reader import HomeReading
 from holdfast.repository.views import CheckpointDetail
-from holdfast.showing import masked, shown
+from holdfast.showing import shown
 
 _HEADS = ("job", "state", "newest checkpoint", "failures", "batch", "lag", "last checkpoints", "what needs attention")
 
@@ -25,7 +26,7 @@ def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> st
     elif jobs:
         content += [_filter(), _jobs_table(jobs, now)]
     elif reading.at is not None and not reading.unreadable:
-        command = f"holdfast run pipeline.py --home {masked(reading.home)}"
+        command = f"holdfast run pipeline.py --home {shlex.quote(shown(reading.home))}"
         content.append(tag("p", "Start one: ", tag("code", command)))
     for name, why in reading.unreadable.items():
         content.append(tag("div", tag("b", f"Job {name} cannot be read. "), shown(why), class_="away"))

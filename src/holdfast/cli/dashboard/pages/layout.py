@@ -10,7 +10,7 @@ from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.home_reader import HomeReading
 from holdfast.finding import Finding
 from holdfast.repository.views import CheckpointDetail
-from holdfast.showing import masked, shown
+from holdfast.showing import shown
 
 STATES = {
     "running": ("●", "running"),
@@ -46,7 +46,7 @@ def _header(reading: HomeReading) -> Markup:
     return tag(
         "header",
         tag("a", "holdfast", href="/", class_="brand"),
-        tag("span", masked(reading.home), class_="home"),
+        tag("span", shown(reading.home), class_="home"),
         tag(
             "nav",
             tag("a", "Jobs", href="/"),

@@ -1,6 +1,6 @@
 """What happened when: batches, checkpoints, and the ends and beginnings of runs, over one axis of time."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -8,19 +8,29 @@ from holdfast.cli import figures
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import cell, table, time_of
+from holdfast.cli.dashboard.shapes import GLYPHS, Shape, bar, mark
 from holdfast.repository.entries import BatchSpan, QueryRestarted, RunEnded, RunStarted
 from holdfast.repository.views import CheckpointDetail
 from holdfast.showing import shown
 
-_WIDTH = 1200
+_NARROWEST = 0.0017
+"""Of the width: a mark can be seen."""
 _ROWS = 300
-_KEY = (
-    ("part0", "batch, as high as it was long"),
-    ("part1", "checkpoint, as wide as it was long; a run begins"),
-    ("part3", "savepoint"),
-    ("failed", "failed, died"),
-    ("part4", "stopped"),
+_ALARM_PX = 12
+_KEY: tuple[tuple[str, Shape | None, str], ...] = (
+    ("part0", None, "batch, as high as it was long"),
+    ("part1", None, "checkpoint, as wide as it was long"),
+    ("part3", "diamond", "savepoint"),
+    ("failed", "cross", "failed, died"),
+    ("part1", "triangle", "a run begins"),
+    ("part4", "square", "stopped"),
 )
+_SHAPES: Mapping[str, tuple[Shape, str]] = {
+    "died": ("cross", "failed"),
+    "began": ("triangle", "part1"),
+    "ended": ("square", "part4"),
+}
+_COLOURS = {"critical": "failed", "warning": "part2", "info": "part4"}
 
 
 @dataclass(frozen=True)
@@ -29,8 +39,9 @@ class Axis:
     end: datetime
 
     def at(self, when: datetime) -> float:
+        """From 0 to 1."""
         whole = (self.end - self.begin).total_seconds() or 1.0
-        return min(max((when - self.begin).total_seconds() / whole, 0.0), 1.0) * _WIDTH
+        return min(max((when - self.begin).total_seconds() / whole, 0.0), 1.0)
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,23 @@ class _Turn:
     at: datetime
     kind: str
     text: str
+
+
+@dataclass(frozen=True)
+class _Raised:
+    """An alarm from its beginning to its end, or to the last that is known of it."""
+
+    code: str
+    severity: str
+    message: str
+    since: datetime
+    until: datetime
+    lasts: bool
+
+    @property
+    def text(self) -> str:
+        end = "it lasts" if self.lasts else _clock(self.until)
+        return f"{self.severity}: {shown(self.code)} {_clock(self.since)} to {end}: {self.message}"
 
 
 def batches_of(job: Judged) -> tuple[BatchSpan, ...]:
@@ -60,18 +88,22 @@ def timeline(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[
     axis = Axis(min(begun), max(now, *begun) if job.view.running else max(_ends(job, points, batches)))
     turns = [turn for turn in _turns(job) if axis.begin <= turn.at <= axis.end]
     longest = max((span.longest_ms for span in batches), default=1) or 1
+    raised = [each for each in _raised(job, axis.end) if each.until >= axis.begin]
     lanes = (
         _lane("batches", 60, (_batch(span, axis, longest) for span in batches), _count(len(batches), "batch", "es")),
         _lane("checkpoints", 24, (_checkpoint(each, axis) for each in points), _told(points)),
+        _alarm_lane(raised, axis),
         _lane("runs", 16, (_turn(turn, axis) for turn in turns), "; ".join(turn.text for turn in turns) or "no change"),
     )
+    key = [tag("span", _glyph(shape), text, class_=f"key {colour}") for colour, shape, text in _KEY]
     ends = (tag("span", _clock(axis.begin)), tag("span", _clock(axis.end)))
     return tag(
         "figure",
         *lanes,
         tag("p", ends, class_="axis"),
-        tag("figcaption", [tag("span", text, class_=f"key {colour}") for colour, text in _KEY], class_="legend"),
+        tag("figcaption", key, class_="legend"),
         tag("details", tag("summary", "Numbers of the batches"), batch_table("batch-numbers", batches), id="batches"),
+        tag("details", tag("summary", "Alarms"), _alarm_table(raised), id="raised") if raised else None,
         class_="timeline",
         id="timeline",
     )
@@ -100,17 +132,64 @@ def numbered(span: BatchSpan) -> str:
     return str(span.first) if span.first == span.last else f"{span.first}-{span.last}"
 
 
+def _glyph(shape: Shape | None) -> Child:
+    return tag("b", GLYPHS[shape], aria_hidden="true") if shape else None
+
+
 def _lane(name: str, height: int, marks: Iterable[Markup], told: str) -> Markup:
-    picture = tag(
-        "svg",
-        list(marks),
-        viewBox=f"0 0 {_WIDTH} {height}",
-        role="img",
-        aria_label=f"{name}: {told}"[:500],
-        preserveAspectRatio="none",
-        class_=f"lane{height}",
-    )
+    label = f"{name}: {told}"[:500]
+    picture = tag("svg", list(marks), role="img", aria_label=label, height=height)
     return tag("div", tag("span", name), picture, class_="lane", data_lane=name)
+
+
+def _alarm_lane(raised: Sequence[_Raised], axis: Axis) -> Child:
+    """Alarms that last at the same time are below each other."""
+    if not raised:
+        return None
+    ends: list[float] = []
+    marks = []
+    for each in raised:
+        begin = axis.at(each.since)
+        row = next((number for number, end in enumerate(ends) if end < begin), len(ends))
+        ends[row : row + 1] = [max(axis.at(each.until), begin + _NARROWEST)]
+        drawn = _bar(axis, each.since, each.until, row * _ALARM_PX + 1, _ALARM_PX - 3, _COLOURS[each.severity])
+        marks.append(tag("g", tag("title", each.text), drawn, data_alarm=each.code))
+    told = "; ".join(each.text for each in raised)
+    return _lane("alarms", len(ends) * _ALARM_PX, marks, told)
+
+
+def _alarm_table(raised: Sequence[_Raised]) -> Markup:
+    rows = [
+        tag(
+            "tr",
+            cell("alarm", shown(each.code), sort=each.code),
+            cell("severity", each.severity, sort=each.severity),
+            cell("since", time_of(each.since), sort=each.since.timestamp()),
+            cell("until", "it lasts" if each.lasts else time_of(each.until), sort=each.until.timestamp()),
+            cell("message", each.message, sort=each.message),
+        )
+        for each in reversed(raised)
+    ]
+    return table("alarms", ("alarm", "severity", "since", "until", "message"), rows)
+
+
+def _raised(job: Judged, now: datetime) -> list[_Raised]:
+    """As the heartbeat of the newest run tells of them, oldest first."""
+    beat = job.seen.heartbeat
+    report = job.seen.report or (beat.report if beat is not None else None)
+    if report is None:
+        return []
+    lasts = job.view.running
+    last_sign = now if lasts or beat is None else beat.heartbeat_at
+    past = [
+        _Raised(each.code, each.severity, shown(each.message), each.since, each.until, lasts=False)
+        for each in report.past_alarms
+    ]
+    active = [
+        _Raised(each.code, each.severity, shown(each.message), each.since or each.at, last_sign, lasts=lasts)
+        for each in report.alarms
+    ]
+    return sorted((*past, *active), key=lambda each: each.since)
 
 
 def _batch(span: BatchSpan, axis: Axis, longest: int) -> Markup:
@@ -118,39 +197,34 @@ def _batch(span: BatchSpan, axis: Axis, longest: int) -> Markup:
     count = span.last - span.first + 1
     together = f", {count} batches, the longest {figures.duration(span.longest_ms)}" if count > 1 else ""
     text = f"batch {numbered(span)}: {_clock(span.at)}, {figures.duration(span.ms)}{together}, {span.rows:,} rows"
-    return _mark(axis, _begin(span), span.at, 60 - height, height, "part0", text, data_value=span.ms)
+    drawn = _bar(axis, _begin(span), span.at, 60 - height, height, "part0")
+    return tag("g", tag("title", text), drawn, data_value=span.ms)
 
 
 def _checkpoint(each: CheckpointDetail, axis: Axis) -> Markup:
-    kind = "failed" if each.failure else "part3" if each.kind == "savepoint" else "part1"
     name = "a checkpoint" if each.id is None else f"#{each.id}"
     result = f"failed: {each.failure.reason}: {each.failure.message}" if each.failure else each.status
-    took = timedelta(milliseconds=each.duration_ms or 0)
     text = f"{name} {each.name or ''} {_clock(each.triggered_at)}, {figures.duration(each.duration_ms)}, {result}"
-    at = each.triggered_at
-    top, height = (0, 24) if each.failure else (4, 16)
-    return _mark(axis, at, at + took, top, height, kind, shown(" ".join(text.split())), data_id=each.id)
+    begin = each.triggered_at
+    end = begin + timedelta(milliseconds=each.duration_ms or 0)
+    if each.failure:
+        drawn = [_bar(axis, begin, end, 4, 16, "failed hollow"), mark("cross", axis.at(begin), 12, "failed")]
+    elif each.kind == "savepoint":
+        drawn = [_bar(axis, begin, end, 8, 8, "part3"), mark("diamond", axis.at(begin), 12, "part3")]
+    else:
+        drawn = [_bar(axis, begin, end, 4, 16, "part1")]
+    return tag("g", tag("title", shown(" ".join(text.split()))), drawn, data_id=each.id)
 
 
 def _turn(turn: _Turn, axis: Axis) -> Markup:
-    colour = {"died": "failed", "began": "part1", "ended": "part4"}[turn.kind]
-    return _mark(axis, turn.at, turn.at, 0, 16, colour, f"{_clock(turn.at)} {turn.text}", data_turn=turn.kind)
+    drawn = mark(_SHAPES[turn.kind][0], axis.at(turn.at), 8, _SHAPES[turn.kind][1])
+    return tag("g", tag("title", f"{_clock(turn.at)} {turn.text}"), drawn, data_turn=turn.kind)
 
 
-def _mark(
-    axis: Axis, begin: datetime, end: datetime, top: float, height: float, colour: str, text: str, **data: object
-) -> Markup:
+def _bar(axis: Axis, begin: datetime, end: datetime, top: float, height: float, colour: str) -> Markup:
     x = axis.at(begin)
-    width = max(2.0, axis.at(end) - x)
-    drawn = tag(
-        "rect",
-        x=f"{min(x, _WIDTH - 2.0):.1f}",
-        y=f"{top:.1f}",
-        width=f"{width:.1f}",
-        height=f"{height:.1f}",
-        class_=colour,
-    )
-    return tag("g", tag("title", text), drawn, **data)
+    width = max(_NARROWEST, axis.at(end) - x)
+    return bar(min(x, 1 - _NARROWEST), width, top, height, colour)
 
 
 def _turns(job: Judged) -> list[_Turn]:
