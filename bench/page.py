@@ -1,5 +1,5 @@
 """The page over a home with 200 jobs and 100,000 checkpoints, against Spark's page of a query and Flink's page of
-checkpoints: time to the first contents on the screen, and bytes. `python -m bench.page [--flink VERSION]`
+checkpoints: time to the first contents on the screen, bytes and requests. `python -m bench.page [--flink VERSION]`
 
 Each page is opened several times in a real Chromium with an empty cache, in turns: a machine that is busy is busy for
 all of them.
@@ -44,6 +44,7 @@ SETTLED = """return performance.getEntriesByName('first-contentful-paint').lengt
   && document.body.innerText.includes(arguments[0]) && performance.now()"""
 BYTES = """return [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
   .reduce((sum, each) => sum + each.transferSize, 0)"""
+REQUESTS = "return 1 + performance.getEntriesByType('resource').length"
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Load:
     painted_ms: float
     shown_ms: float
     size: int
+    requests: int
 
 
 def large_home(home: Path) -> None:
@@ -132,7 +134,7 @@ def load(driven: Browser, site: Site) -> Load:
         assert time.monotonic() < ends, f"{site.name} does not show {site.shows!r}"
         time.sleep(0.02)
         shown = driven.run(SETTLED, site.shows)
-    return Load(driven.run(PAINTED), shown, driven.run(BYTES))
+    return Load(driven.run(PAINTED), shown, driven.run(BYTES), driven.run(REQUESTS))
 
 
 def _json(url: str) -> Any:
@@ -177,12 +179,13 @@ def main() -> None:
             for site in sites:
                 loads[site.name].append(load(driven, site))
         table = Table("page", title=f"median of {_TURNS}, load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores")
-        for head in ("first paint", "data shown", "bytes"):
+        for head in ("first paint", "data shown", "bytes", "requests"):
             table.add_column(head, justify="right")
         for name, taken in loads.items():
             painted, shown = (median(getattr(each, what) for each in taken) for what in ("painted_ms", "shown_ms"))
-            size = median(each.size for each in taken)
-            table.add_row(name, f"{painted:,.0f} ms", f"{shown:,.0f} ms", f"{size / 1000:,.0f} kB")
+            size, requests = (median(getattr(each, what) for each in taken) for what in ("size", "requests"))
+            row = (f"{painted:,.0f} ms", f"{shown:,.0f} ms", f"{size / 1000:,.0f} kB", f"{requests:.0f}")
+            table.add_row(name, *row)
         console.print(table)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -67,6 +68,10 @@ class Observation:
     @property
     def report(self) -> SelfReport | None:
         return self.liveness.report if self.liveness else None
+
+    @cached_property
+    def history(self) -> tuple[CheckpointDetail, ...]:
+        return _history(self)
 
     @property
     def running(self) -> bool:
@@ -262,10 +267,12 @@ def job_status(seen: Observation) -> JobView:
 
 def checkpoints(seen: Observation) -> tuple[CheckpointDetail, ...]:
     """The whole history that the journal still holds, newest first in the order of the journal, since clocks may be
-    changed.
+    changed."""
+    return seen.history
 
-    One document per id: a completed entry wins over a failed one, and either over the start.
-    """
+
+def _history(seen: Observation) -> tuple[CheckpointDetail, ...]:
+    """One document per id: a completed entry wins over a failed one, and either over the start."""
     state = seen.state
     nameless = [entry for entry in state.failed if entry.id is None]
     failed = {entry.id: entry for entry in state.failed if entry.id is not None and entry.id not in state.completed}

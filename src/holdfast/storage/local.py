@@ -202,17 +202,16 @@ class LocalStore:
     @contextmanager
     def _translated(self, operation: str, key: str) -> Iterator[None]:
         """Turns errors of the file system into errors of a store."""
-        path = self._base / key
         try:
             yield
         except FileNotFoundError as error:
             if operation in _WRITES:
-                _fail(operation, path, error)
-            raise ObjectNotFound(f"could not {operation} {path}: there is no such object") from error
+                _fail(operation, self._base / key, error)
+            raise ObjectNotFound(f"could not {operation} {self._base / key}: there is no such object") from error
         except OSError as error:
-            _fail(operation, path, error)
+            _fail(operation, self._base / key, error)
         except StorageUnreachable as error:
-            raise type(error)(f"could not {operation} {path}: {error.message}", hint=error.hint) from error
+            raise type(error)(f"could not {operation} {self._base / key}: {error.message}", hint=error.hint) from error
 
     def _flush(self, folder: int, key: str) -> None:
         try:
