@@ -26,9 +26,11 @@ UNREACHABLE = Failure("storage_unreachable", "PUT blobs/aa: connection refused (
 HOSTILE = Failure("expired", "<script>document.title='hacked'</script><img src=x onerror=alert(1)>", True, "<b>no</b>")
 
 
-def running(home: Path, job: str, checkpoints: int = 40, lag: ReportedLag | None = None) -> History:
+def running(
+    home: Path, job: str, checkpoints: int = 40, lag: ReportedLag | None = None, ago: timedelta = timedelta(0)
+) -> History:
     """A job that runs and is well, with growing checkpoints."""
-    history = History(home, job, start=datetime.now(UTC) - timedelta(seconds=60 * checkpoints))
+    history = History(home, job, start=datetime.now(UTC) - ago - timedelta(seconds=60 * checkpoints))
     history.run(interval_s=60.0)
     for id in range(1, checkpoints + 1):
         requests = Requests(put=12, get=3 + id % 4, list=1, delete=2, bytes_out=1, bytes_in=1, seconds=60.0)
@@ -50,7 +52,7 @@ def running(home: Path, job: str, checkpoints: int = 40, lag: ReportedLag | None
             ),
         )
         history.wait(58.0)
-    history.now = datetime.now(UTC)
+    history.now = datetime.now(UTC) - ago
     beat(history, checkpoints * 10 + 3, lag)
     return history
 
@@ -104,23 +106,25 @@ def lag_of(records: Sequence[int], trend: Trend = "shrinking", caught_up_in_s: f
 
 
 def failing(home: Path, job: str = "payments", failure: Failure = UNREACHABLE) -> History:
-    history = running(home, job, 20)
+    history = running(home, job, 20, ago=timedelta(minutes=6))
+    history.now = datetime.now(UTC) - timedelta(minutes=6)
     for id in range(21, 27):
         history.fail(id, failure)
+        history.wait(58.0)
     failed = ReportedAlarm(
         code="checkpoints_failing",
         severity="critical",
         message=f"6 checkpoints failed in a row: {failure.message}",
         hint="check the home's storage",
         at=history.now,
-        since=history.now - timedelta(minutes=5),
+        since=history.now - timedelta(minutes=6),
     )
     lagged = PastAlarm(
         code="kafka_lag_growing",
         severity="warning",
         message="the query is 22 min behind, and falls behind further",
-        since=history.now - timedelta(minutes=14),
-        until=history.now - timedelta(minutes=9),
+        since=history.now - timedelta(minutes=17),
+        until=history.now - timedelta(minutes=12),
     )
     beat(history, 240, alarms=(failed,), past_alarms=(lagged,))
     return history

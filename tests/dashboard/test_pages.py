@@ -301,6 +301,14 @@ def test_a_pasted_trace_is_examined(shown: Open) -> None:
     assert "Java heap space" in text
 
 
+def test_a_log_is_dropped_on_the_page(shown: Open) -> None:
+    page = shown.page("/doctor")
+    page.run("""const held = new DataTransfer();
+        held.items.add(new File(['a log that was dropped'], 'driver.log'));
+        document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: held, bubbles: true, cancelable: true}))""")
+    page.wait_for("return document.getElementById('text').value === 'a log that was dropped'")
+
+
 def test_text_without_a_trace_is_said_to_be_none(shown: Open) -> None:
     page = shown.page("/doctor")
     page.run("document.getElementById('text').value = 'good morning'")
@@ -416,6 +424,21 @@ def test_by_keyboard_jobs_are_filtered_and_sorted(shown: Open) -> None:
     assert page.run(visible) == ["clicks", "orders", "payments"]
     page.keys("\ue007")
     assert page.run(visible) == ["payments", "orders", "clicks"]
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_filter_leaves_what_it_names(shown: Open, width: int) -> None:
+    """On a phone, too, where rows are cards."""
+    shown.browser.size(width, 900)
+    page = shown.page("/")
+    page.run("""const filter = document.getElementById('filter');
+        filter.value = 'pay';
+        filter.dispatchEvent(new Event('input', {bubbles: true}))""")
+    seen = page.run(
+        "return [...document.querySelectorAll('tr[data-job]')].filter(r => r.offsetHeight).map(r => r.dataset.job)"
+    )
+    shown.browser.size(1440, 1000)
+    assert seen == ["payments"]
 
 
 @pytest.mark.parametrize("width", [390, 1440])

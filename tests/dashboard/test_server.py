@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -18,7 +20,7 @@ from holdfast.cli.dashboard.judging import judge
 from holdfast.cli.dashboard.live import LOOKED_AT_S, Live
 from holdfast.cli.dashboard.markup import Markup, tag
 from holdfast.cli.dashboard.server import DashboardServer, PageHandler, Site
-from holdfast.cli.home_reader import HomeReader
+from holdfast.cli.home_reader import HomeReader, HomeReading
 from holdfast.cli.main import main
 from holdfast.errors import InvalidSettings
 from holdfast.repository.sealing import opened, sealed
@@ -176,6 +178,37 @@ def test_the_stream_tells_of_a_change(tmp_path: Path) -> None:
             pass
         with asked(f"{url}/jobs/orders/checkpoints/4") as page:
             assert page.status == 200
+
+
+def test_a_home_that_hangs_is_told_of_until_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.cli.dashboard.live.SILENT_S", 0.0)
+    monkeypatch.setattr("holdfast.cli.dashboard.server._STREAM_BEAT_S", 0.05)
+    running(tmp_path / "home", "orders", 3)
+    reader = HomeReader(f"file://{tmp_path / 'home'}")
+    answers, read = threading.Event(), reader.refresh
+
+    def late() -> HomeReading:
+        if not reader.latest.is_first:
+            answers.wait(PATIENCE)
+        return read()
+
+    reader.refresh = late  # type: ignore[method-assign]
+    live = Live(reader, looked_at_s=0.01)
+    server = DashboardServer("127.0.0.1", 0, Site(live, Guard(frozenset()), None, examine))
+    live.start()
+    server.start()
+    try:
+        with asked(f"http://127.0.0.1:{server.port}/api/v1/stream") as stream:
+            while not re.fullmatch(rb"data: 20\S+Z\n", stream.readline()):
+                pass
+            monkeypatch.setattr("holdfast.cli.dashboard.live.SILENT_S", PATIENCE)
+            answers.set()
+            while stream.readline() != b"data: \n":
+                pass
+    finally:
+        answers.set()
+        live.close()
+        server.close()
 
 
 def test_a_round_costs_two_requests_per_job_and_one_for_the_home(tmp_path: Path) -> None:

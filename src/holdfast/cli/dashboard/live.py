@@ -3,7 +3,7 @@
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from holdfast.cli.dashboard.judging import Judged, judge, worst_first
@@ -16,6 +16,8 @@ ALONE_S = 30.0
 """How often otherwise."""
 _PROGRESS_S = 0.5
 """How often a page shows how far the first reading of the home has come."""
+SILENT_S = 15.0
+"""A round of reading that takes longer is told of: a home may hang for minutes before it counts as unreachable."""
 _CONTENTS_KEPT = 32
 _JUDGED_AGAIN_S = 15.0
 """Findings depend on the time, too."""
@@ -38,6 +40,8 @@ class Live:
         self._jobs: dict[str, Judged] = {}
         self._judged_at: dict[str, float] = {}
         self._progress_at = 0.0
+        self._round_began: datetime | None = None
+        """None between two rounds."""
         reader.on_progress = self._progressed
         self.contents = lru_cache(_CONTENTS_KEPT)(reader.contents)
         """Of a checkpoint, by job and manifest: by shard, bytes and files. Raises what reading it raises."""
@@ -86,6 +90,12 @@ class Live:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._looked >= mine or self._over, limit)
 
+    def silent_since(self) -> datetime | None:
+        """Since when the home has not answered, where nobody has called it unreachable yet."""
+        began = self._round_began
+        late = began is not None and not self._reading.is_first and now() - began > timedelta(seconds=SILENT_S)
+        return began if late else None
+
     @property
     def over(self) -> bool:
         return self._over
@@ -109,7 +119,9 @@ class Live:
 
     def _refresh(self) -> None:
         wanted = self._wanted
+        self._round_began = now()
         reading, jobs = self._judge(self._reader.refresh())
+        self._round_began = None
         before = (_fingerprint(self._reading), {name: job.fingerprint for name, job in self._jobs.items()})
         after = (_fingerprint(reading), {name: job.fingerprint for name, job in jobs.items()})
         with self._changed:

@@ -22,7 +22,7 @@ from holdfast.cli.dashboard.pages.compare import Contents, compare_page
 from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
-from holdfast.cli.dashboard.pages.layout import error_page, loading_page, path_to
+from holdfast.cli.dashboard.pages.layout import error_page, iso, loading_page, path_to
 from holdfast.cli.home_reader import NONSENSE
 from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
@@ -317,7 +317,9 @@ class PageHandler(BaseHTTPRequestHandler):
             while not self.site.live.over:
                 changed = self.site.live.wait_for_change(version, _STREAM_BEAT_S)
                 version = version if changed is None else changed
-                said = "event: alive\ndata: \n\n" if changed is None else f"event: changed\ndata: {changed}\n\n"
+                silent = self.site.live.silent_since()
+                alive = f"event: alive\ndata: {iso(silent) if silent else ''}\n\n"
+                said = alive if changed is None else f"event: changed\ndata: {changed}\n\n"
                 self.wfile.write(said.encode())
         except OSError:
             pass  # the reader has gone

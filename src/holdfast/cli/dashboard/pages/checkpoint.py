@@ -87,6 +87,7 @@ def _checkpoint_facts(each: CheckpointDetail) -> Markup:
         ("new bytes", figures.size(each.bytes_new)),
         ("reused bytes", figures.size(each.bytes_reused)),
         ("files", "-" if each.files is None else each.files),
+        ("objects written", "-" if each.objects_written is None else each.objects_written),
         ("shards", f"{each.shards_acknowledged} of {each.shards}" if each.shards is not None else "-"),
         ("run", each.fencing_epoch),
         ("usable", "yes" if each.usable else f"no: {shown(each.unusable_because or each.status)}"),

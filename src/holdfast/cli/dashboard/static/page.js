@@ -79,10 +79,16 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("submit", (event) => {
   if (event.target.closest(".actions")) event.target.querySelector("button").textContent = "Waiting for the job…";
 });
-document.addEventListener("change", async (event) => {
-  if (event.target.id === "file" && event.target.files[0]) {
-    document.getElementById("text").value = await event.target.files[0].text();
-  }
+async function take(file) {
+  const text = document.getElementById("text");
+  if (file && text) text.value = await file.text();
+}
+document.addEventListener("change", (event) => event.target.id === "file" && take(event.target.files[0]));
+document.addEventListener("dragover", (event) => document.getElementById("text") && event.preventDefault());
+document.addEventListener("drop", (event) => {
+  if (!document.getElementById("text") || !event.dataTransfer.files[0]) return;
+  event.preventDefault();
+  take(event.dataTransfer.files[0]);
 });
 
 async function renew() {
@@ -114,10 +120,10 @@ async function renew() {
 
 const light = document.getElementById("live");
 let heard = Date.now();
-function hear() {
+function hear(silentSince) {
   heard = Date.now();
-  light.textContent = "live";
-  light.className = "on";
+  light.textContent = silentSince ? `home silent since ${new Date(silentSince).toLocaleTimeString()}` : "live";
+  light.className = silentSince ? "cut" : "on";
 }
 function lookAtStream() {
   if (Date.now() - heard > SILENT_MS) {
@@ -134,7 +140,7 @@ if (!document.querySelector("form[action='/doctor']")) {
   const stream = new EventSource(document.body.dataset.stream);
   let cut = false;
   stream.addEventListener("hello", () => { hear(); if (cut) renew(); cut = false; });
-  stream.addEventListener("alive", hear);
+  stream.addEventListener("alive", (event) => hear(event.data));
   stream.addEventListener("changed", () => { hear(); renew(); });
   stream.addEventListener("error", () => { cut = true; });
 }
