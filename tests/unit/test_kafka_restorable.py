@@ -29,7 +29,7 @@ def kept(retention: TopicRetention = WEEK, earliest: int = 0, per_day: int = 100
 def test_a_checkpoint_at_the_end_lasts_as_long_as_new_records() -> None:
     found = restorable(ID, {P0: 700}, kept(), NOW)
     assert found.until == NOW + 7 * DAY
-    assert found.partition == P0
+    assert found.first == str(P0)
 
 
 def test_a_checkpoint_of_two_days_ago_lasts_two_days_less_but_not_too_long() -> None:
@@ -40,7 +40,7 @@ def test_a_checkpoint_of_two_days_ago_lasts_two_days_less_but_not_too_long() -> 
 
 def test_what_is_deleted_is_gone() -> None:
     found = restorable(ID, {P0: 99}, kept(earliest=100), NOW)
-    assert (found.gone, found.partition) == (True, P0)
+    assert (found.gone, found.first) == (True, str(P0))
     assert not restorable(ID, {P0: 100}, kept(earliest=100), NOW).gone
 
 
@@ -53,7 +53,7 @@ def test_what_has_aged_and_is_still_there_may_go_at_any_time() -> None:
 def test_the_partition_that_goes_first_decides() -> None:
     two = Kept({"orders": WEEK}, {P0: 0, P1: 0}, {P0: [(NOW, 5)], P1: [(NOW - DAY, 5), (NOW, 9)]})
     found = restorable(ID, {P0: 5, P1: 6}, two, NOW)
-    assert (found.until, found.partition) == (NOW + 6 * DAY, P1)
+    assert (found.until, found.first) == (NOW + 6 * DAY, str(P1))
 
 
 def test_records_that_do_not_age_set_no_limit() -> None:
@@ -92,7 +92,7 @@ def test_it_is_never_promised_longer_than_the_record_is_kept(at: int, keeps_days
     ],
 )
 def test_a_warning_comes_in_time_and_not_always(left: float, retention: float, warned: bool) -> None:
-    found = Restorable(ID, NOW + left, partition=P0, retention_s=retention)
+    found = Restorable(ID, NOW + left, first=str(P0), retention_s=retention)
     assert (expiring([found], NOW) is found) is warned
 
 
