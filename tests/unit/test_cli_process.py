@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -124,3 +125,42 @@ def test_what_a_pipeline_prints_stays_off_standard_output_with_json(tmp_path: Pa
     assert list(json.loads(out)) == ["error"]
     assert "python\n" in err
     assert "descriptor\n" in err
+
+
+_SIGNALLED_AT_AN_IMPORT = """
+import os, sys
+number, module, *sys.argv[1:] = map(str, sys.argv[1:])
+
+class Signalling:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), int(number))
+
+sys.meta_path.insert(0, Signalling())
+from holdfast.cli.starting import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("holdfast.errors", "status"),
+        ("typer", "status"),
+        ("holdfast.cli.status", "status"),
+        ("holdfast.cli.run", "run pipeline.py"),
+        ("holdfast.cli.doctor", "doctor"),
+        ("holdfast.cli.demo.command", "demo"),
+    ],
+)
+def test_a_signal_ends_it_with_one_line_while_it_is_still_imported(
+    module: str, arguments: str, number: signal.Signals
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNALLED_AT_AN_IMPORT, str(int(number)), module, *arguments.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "holdfast: interrupted\n")

@@ -2,6 +2,6 @@
 
 import sys
 
-from holdfast.cli.main import main
+from holdfast.cli.starting import main
 
 sys.exit(main())

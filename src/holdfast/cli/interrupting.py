@@ -17,7 +17,7 @@ from holdfast.workdir.unfinished import remove_unfinished
 
 UNWINDING_S = 3.0
 _ON_THEIR_OWN = ("run", "demo", "doctor")
-"""These commands handle signals themselves."""
+"""These commands take as long as they need to end, and handle signals themselves once they are loaded."""
 
 
 class Interrupt:
@@ -33,6 +33,12 @@ class Interrupt:
         if self.number is None:
             self.number = number
             raise KeyboardInterrupt
+
+    def received_once(self, number: int, frame: FrameType | None = None) -> None:
+        """A second signal kills the process."""
+        for each in STOPPING:
+            signal.signal(each, signal.SIG_DFL)
+        self.received(number)
 
 
 def command_of(arguments: Sequence[str]) -> str:
@@ -51,7 +57,7 @@ def interruptible(arguments: Sequence[str], report: Callable[[int], None]) -> It
     """A signal raises `KeyboardInterrupt` in the block. `report` is called if the process exits without clean-up."""
     interrupt = Interrupt()
     command = command_of(arguments)
-    if command in _ON_THEIR_OWN or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield interrupt
         return
 
@@ -60,11 +66,13 @@ def interruptible(arguments: Sequence[str], report: Callable[[int], None]) -> It
         report(128 + number)
         os._exit(128 + number)
 
-    hearing = Hearing(UNWINDING_S, leave, leave)
-    previous = {number: signal.signal(number, interrupt.received) for number in STOPPING}
+    received = interrupt.received_once if command in _ON_THEIR_OWN else interrupt.received
+    hearing = None if command in _ON_THEIR_OWN else Hearing(UNWINDING_S, leave, leave)
+    previous = {number: signal.signal(number, received) for number in STOPPING}
     try:
         yield interrupt
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-        hearing.close()
+        if hearing is not None:
+            hearing.close()

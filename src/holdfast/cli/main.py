@@ -12,6 +12,7 @@ With `--json` standard output has one document in each of these cases, the error
 
 import errno
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -129,7 +130,8 @@ def _run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and _is_about_standard_output(error):
             raise
         ended = _explain(error) if interrupt.number is None else Ended(1)
-    if interrupt.number is not None and ended.exit_code != 0:
+    # typer makes 130 of the KeyboardInterrupt, also of one that PySpark raises.
+    if ended.exit_code == 128 + signal.SIGINT or (interrupt.number is not None and ended.exit_code != 0):
         ended = _interrupted(interrupt.exit_code)
     write_document(ended.document() if ended.message and wants_json(arguments) else None)
     if ended.at_once:
