@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.repository import retention
 from holdfast.repository.entries import Process, RequestAnswered
 from holdfast.runtime.requests.asking import Asker, ask
 from holdfast.snapshot import carrier
@@ -125,6 +126,24 @@ def test_an_entry_of_the_journal_that_cannot_be_trimmed_does_not_keep_the_object
     run.store.refuses = lambda key, data: False
     run.wait(60.0)
     assert len(list((home / "churn" / "journal").iterdir())) < 12
+
+
+@pytest.mark.parametrize("checkpoints", [0, 2])
+def test_runs_that_complete_no_checkpoint_do_not_make_the_journal_longer(
+    new_run: NewRun, home: Path, monkeypatch: pytest.MonkeyPatch, checkpoints: int
+) -> None:
+    """Such as those of a job that supervision starts again and again."""
+    monkeypatch.setattr(retention, "HISTORY_KEPT", 20)
+    monkeypatch.setattr(retention, "RUNS_KEPT", 5)
+    first = new_run()
+    first.batches(checkpoints)
+    first.stop()
+    for seed in range(1, 80):
+        new_run(seed).stop()
+    new_run(80).wait(10)  # the entries that a fold replaced are deleted in the background
+    assert len(state_of(home).sequences) < 50
+    assert len(list((home / JOB / "journal").iterdir())) < 50
+    assert len(state_of(home).completed) == checkpoints
 
 
 def test_deleting_keeps_its_pace(new_run: NewRun, home: Path) -> None:

@@ -185,6 +185,11 @@ def checkpoint_parts(
         post=threads.post,
         plans=storage.claimed.plans != "",
     )
+
+    def tidy_up() -> None:
+        collector.sweep(leftovers)
+        retiring.fold()
+
     index = IndexLoader(
         store=storage.store,
         journal=journal,
@@ -193,7 +198,7 @@ def checkpoint_parts(
         readers=around.readers,
         clock=around.clock,
         lanes=threads.lanes,
-        done=lambda: collector.sweep(leftovers),
+        done=tidy_up,
     )
     serving = Serving(
         store=storage.store,

@@ -54,6 +54,10 @@ class Retiring:
     def retire(self) -> None:
         self._lanes.submit("journal", self._retire)
 
+    def fold(self) -> None:
+        """At a start: runs that die before their first checkpoint make the journal longer, too."""
+        self._lanes.submit("journal", self._fold)
+
     def collect(self, reply: Reply) -> None:
         """On request: apply retention and look for leftovers now. The deletion follows in the background."""
 
@@ -64,26 +68,39 @@ class Retiring:
         self._lanes.submit("journal", lambda: self._collector.sweep_again(on_sweep))
 
     def _retire(self) -> None:
-        try:
-            self._journal.settle()  # an unknown entry may name what would be retired
-            newest = next(iter(self._journal.state.restorable()), None)
-            if newest is not None and not self._collector.is_there(newest):
-                return
-            if ids := checkpoints_to_retire(self._journal.state, self._rule):
-                append_retirement(self._journal, ids)
-                self._collector.retired([self._journal.state.completed[id] for id in ids])
-            if fold(self._journal, self._rule.grace_s, self._clock.wall()):
-                self._collector.folded()
-            self._journal.copy_recent()
-        except Fenced as error:
-            self._post(RunFenced(error.message, error.by_maintenance))
-            return
-        except StorageError as error:
-            log.warning("retention failed, retrying after the next checkpoint: %s", error.message)
+        if not self._in_the_journal(self._retire_and_fold):
             return
         self._collector.orphaned(self._blobs.unclaimed() | self._checkpointing.orphaned_manifests())
         self._collector.look_at_packs()
         self._collector.orphaned(self._unneeded_plans())
+
+    def _fold(self) -> None:
+        self._in_the_journal(self._fold_if_worthwhile)
+
+    def _in_the_journal(self, work: Callable[[], bool]) -> bool:
+        try:
+            self._journal.settle()  # an unknown entry may name what would be retired
+            return work()
+        except Fenced as error:
+            self._post(RunFenced(error.message, error.by_maintenance))
+        except StorageError as error:
+            log.warning("retention failed, retrying after the next checkpoint: %s", error.message)
+        return False
+
+    def _retire_and_fold(self) -> bool:
+        newest = next(iter(self._journal.state.restorable()), None)
+        if newest is not None and not self._collector.is_there(newest):
+            return False
+        if ids := checkpoints_to_retire(self._journal.state, self._rule):
+            append_retirement(self._journal, ids)
+            self._collector.retired([self._journal.state.completed[id] for id in ids])
+        return self._fold_if_worthwhile()
+
+    def _fold_if_worthwhile(self) -> bool:
+        if fold(self._journal, self._rule.grace_s, self._clock.wall()):
+            self._collector.folded()
+        self._journal.copy_recent()
+        return True
 
     def _unneeded_plans(self) -> frozenset[str]:
         """Told by their numbers: which of them are there need not be asked."""
