@@ -26,23 +26,6 @@ _QUICK = (
     f" -Dspark.sql.streaming.checkpointFileManagerClass={_QUICK_FILES}"
 )
 
-_TYPICAL_LIFE = """
-import sys
-from pyspark.sql import SparkSession, functions as F
-place = sys.argv[1]
-rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    .config("spark.sql.shuffle.partitions", "2").config("spark.sql.streaming.stateStore.providerClass", rocksdb)
-    .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true").getOrCreate())
-spark.range(100).selectExpr("current_timestamp() AS at", "id").write.json(place + "/source")
-events = spark.readStream.schema("at TIMESTAMP, id LONG").json(place + "/source")
-counts = events.withWatermark("at", "1 second").groupBy(F.window("at", "5 seconds"), "id").count()
-write = lambda batch, _: batch.write.mode("append").parquet(place + "/output")
-options = {"checkpointLocation": place + "/checkpoint"}
-counts.writeStream.options(**options).foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
-spark.stop()
-"""
-
 
 @functools.cache
 def options() -> str:
@@ -64,7 +47,7 @@ def _make(archive: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "JDK_JAVA_OPTIONS": f"{_QUICK} -XX:ArchiveClassesAtExit={part}",
     }
-    command = [sys.executable, "-c", _TYPICAL_LIFE, str(place)]
+    command = [sys.executable, "-m", "holdfast.spark.typical_life", str(place)]
     # Python ends before its JVM has written the file. The JVM holds the pipe, whose end is awaited here.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment) as process:
         process.communicate()

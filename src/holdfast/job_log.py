@@ -39,6 +39,43 @@ _LOGGER.addFilter(_ForPeople())
 log = _NamingTheJob(_LOGGER)
 
 
+Phased = Callable[[str, bool], None]
+"""Takes the name of a phase of a start, and whether it begins or ends. Called on the phase's thread."""
+
+_PHASED: list[Phased] = []
+
+
+@contextmanager
+def measured_phases(phased: Phased) -> Iterator[None]:
+    """For this process: of all jobs that it starts in the block."""
+    _PHASED[:] = [phased]
+    try:
+        yield
+    finally:
+        _PHASED.clear()
+
+
+def begin_phase(name: str) -> None:
+    for phased in _PHASED:
+        phased(name, True)
+
+
+def end_phase(name: str) -> None:
+    """A phase that has not begun, or has ended, is none."""
+    for phased in _PHASED:
+        phased(name, False)
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """A phase of a start. Phases on different threads may overlap."""
+    begin_phase(name)
+    try:
+        yield
+    finally:
+        end_phase(name)
+
+
 _STEP = ["nothing yet"]
 _PROGRESS = [0]
 

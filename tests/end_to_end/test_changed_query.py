@@ -74,8 +74,14 @@ def test_a_changed_query_is_refused_forced_or_put_right(tmp_path: Path) -> None:
     shutil.rmtree(job.pipeline.work, ignore_errors=True)  # Spark's log is there
     (tmp_path / "elsewhere").rename(job.pipeline.work)
 
-    resumed = job.run()
+    resumed = job.run("--json", "--profile-start")
     assert resumed.returncode == 0, resumed.stderr
+    profile = {span["phase"]: span for span in json.loads(resumed.stdout)["start"]}
+    steps = ("journal", "planning the query", "finding where to resume", "starting the query", "first batch")
+    began = [profile[step]["began_s"] for step in steps]
+    assert began == sorted(began)
+    assert began[0] > 0
+    assert "to the end of the first batch" in resumed.stderr
     assert "differs from its checkpoint" not in resumed.stderr
     job.pipeline.require_nothing_wrong()
     assert len(job.pipeline.visible()) > len(published)

@@ -44,6 +44,7 @@ GROUPS: Mapping[str, Mapping[str, Listed]] = {
         "init": Listed("init.command:init", "Write a pipeline to begin with, which runs as it is."),
         "run": Listed("run:run", "Run a pipeline file as a supervised job."),
         "adopt": Listed("adopt:adopt", "Make a job of a query that plain Spark has run.", answering),
+        "prepare": Listed("prepare:prepare", "Make later starts quicker, with a file of Spark's classes."),
         "completion": Listed("completion:completion", "Print a script that completes commands and options."),
     },
     "Look": {

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from holdfast.cli.configuration import NAME as TOML
@@ -26,11 +27,14 @@ from holdfast.cli.pipeline_file import PipelineReference, load_pipeline
 from holdfast.cli.reference import Typed
 from holdfast.cli.requirements import require_java_and_packages
 from holdfast.cli.run_options import FIRST, variable_of, with_settings_options
+from holdfast.cli.start_profile import as_document, profiled
 from holdfast.errors import Incompatible, InvalidSettings, StopAsked
 from holdfast.identifiers import job_name
+from holdfast.job_log import phase
 from holdfast.notifying.channels import receivers_of
 from holdfast.repository.views import job_status
 from holdfast.runtime.progress import showing_with
+from holdfast.runtime.start_profile import StartProfile
 from holdfast.settings import Settings
 from holdfast.spark.stop_signals import stopping_on_signals
 
@@ -74,6 +78,11 @@ LogFormat = Annotated[
 ]
 
 
+ProfileStart = Annotated[
+    bool, typer.Option("--profile-start", help="Show where the seconds go until the first batch has ended.")
+]
+
+
 def run_pipeline(
     ctx: typer.Context,
     file: File,
@@ -84,6 +93,7 @@ def run_pipeline(
     master: Master = None,
     alarm: RunAlarms = None,
     log_format: LogFormat = None,
+    profile_start: ProfileStart = False,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
@@ -103,7 +113,8 @@ def run_pipeline(
     with stopping_on_signals(settings.stop_timeout_s, to_the_end=True):
         try:
             pipeline = _Pipeline(reference, job, home, sink or given.get("sink"), configured)
-            _run(pipeline, spark, as_json, settings, chosen)
+            with profiled() if profile_start else nullcontext() as profile:
+                _run(pipeline, spark, as_json, settings, chosen, profile)
         except (StopAsked, KeyboardInterrupt):
             print_message("holdfast: stopped before the job was changed")
 
@@ -148,7 +159,14 @@ def _require_log_format(chosen: str) -> None:
         raise InvalidSettings.of("log_format", chosen, f"must be one of {', '.join(LOG_FORMATS)}")
 
 
-def _run(pipeline: _Pipeline, spark: _SparkArguments, as_json: bool, settings: Settings, log_format: str) -> None:
+def _run(
+    pipeline: _Pipeline,
+    spark: _SparkArguments,
+    as_json: bool,
+    settings: Settings,
+    log_format: str,
+    profile: StartProfile | None,
+) -> None:
     reference, job, home = pipeline.reference, pipeline.job, pipeline.home
     expected_job = job or reference.function
     if expected_job is not None:
@@ -157,17 +175,20 @@ def _run(pipeline: _Pipeline, spark: _SparkArguments, as_json: bool, settings: S
     add_spark_arguments(os.environ, spark.master, spark.conf)
     if expected_job is not None and settings.on_conflict == "refuse":
         # `holdfast.run` checks again. Checked here, a refusal does not wait for the user's file and PySpark to load.
-        refuse_if_owned(home, job_name(expected_job), identity)
+        with phase("ownership"):
+            refuse_if_owned(home, job_name(expected_job), identity)
     parsed_sink = _sink(pipeline.sink)
     require_java_and_packages("run the pipeline", {"pyspark": "spark"})
     with standard_output_kept_clean() if as_json else nullcontext(), living_on_a_terminal():
-        name, build = load_pipeline(reference, job)
+        with phase("the pipeline's file"):
+            name, build = load_pipeline(reference, job)
         _require_configured(pipeline, expected_job, name)
         job = job_name(job or name)
         log_to_standard_error(log_format)
 
-        import holdfast
-        from holdfast.spark.api import default_spark_log
+        with phase("holdfast's modules"):
+            import holdfast
+            from holdfast.spark.api import default_spark_log
 
         if settings.spark_log is None:
             settings = replace(settings, spark_log=default_spark_log(job, home, settings.work))
@@ -178,7 +199,8 @@ def _run(pipeline: _Pipeline, spark: _SparkArguments, as_json: bool, settings: S
         except Incompatible as error:
             refusal = error
     if as_json:
-        print_json(_refused(home, job, refusal) if refusal else job_status(observe(home, job)))
+        document = _refused(home, job, refusal) if refusal else job_status(observe(home, job))
+        print_json(document if profile is None else {**msgspec.to_builtins(document), "start": as_document(profile)})
     if refusal:
         raise refusal
 

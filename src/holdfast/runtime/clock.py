@@ -1,5 +1,6 @@
 """The only place where the runtime reads time."""
 
+import os
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -19,3 +20,10 @@ class SystemClock:
 
     def wall(self) -> datetime:
         return datetime.now(UTC)  # noqa: TID251
+
+
+def process_age_s(started_ticks: int) -> float:
+    """Seconds since this process started, in ticks since boot; 0 where that is unknown."""
+    if not started_ticks:
+        return 0.0
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK"))

@@ -21,7 +21,7 @@ from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, Wo
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
-from holdfast.job_log import log
+from holdfast.job_log import log, phase
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
 from holdfast.runtime.ports import RunDirectory
@@ -213,7 +213,8 @@ class JobFolder:
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> RunDirectory:
         target = self._directory(self._next_name(epoch))
-        with byte_progress(f"restoring checkpoint {manifest.checkpoint}", manifest.bytes_total) as advance:
+        title = f"restoring checkpoint {manifest.checkpoint}"
+        with phase("restoring"), byte_progress(title, manifest.bytes_total) as advance:
             restorer.restore(store, manifest, target.files, progress=advance)
         return target
 

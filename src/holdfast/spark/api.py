@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from holdfast.errors import HoldfastError, InvalidSettings, JobFailed, StopAsked
 from holdfast.identifiers import JobName, job_name
-from holdfast.job_log import about, begin_step, enter_step, log
+from holdfast.job_log import about, begin_step, enter_step, log, phase
 from holdfast.monitoring.metrics_server import metrics_of
 from holdfast.monitoring.traces import require_traces
 from holdfast.notifying.channels import receivers_of
@@ -118,17 +118,19 @@ def _started(
     work = work_directory(settings.work) if settings.work is not None else default_work(home)
     begin_step("reading the job's journal")
     described = sink.describe() if sink is not None else None
-    location = preflight(
-        name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings)
-    )
+    with phase("preflight"):
+        location = preflight(
+            name, home.rstrip("/") or home, work, settings, around, described, _state_file(name, home, settings)
+        )
 
     # Only now: preflight refuses a job that another run owns, before Spark spends seconds on its start.
     try:
-        from holdfast.spark.carrying import carrier_for
-        from holdfast.spark.object_work import make_safe
-        from holdfast.spark.query import SparkQuery, built_by
-        from holdfast.spark.query_facts import frame_and_mode
-        from holdfast.spark.runnable import require_runnable
+        with phase("imports"):
+            from holdfast.spark.carrying import carrier_for
+            from holdfast.spark.object_work import make_safe
+            from holdfast.spark.query import SparkQuery, built_by
+            from holdfast.spark.query_facts import frame_and_mode
+            from holdfast.spark.runnable import require_runnable
     except ImportError as error:
         raise InvalidSettings(f"could not load PySpark: {error}", hint="pip install 'holdfast-spark[spark]'") from error
     spark = settings.spark or _new_session(name, settings.spark_log)
@@ -136,7 +138,8 @@ def _started(
     log.info("Spark %s runs as application %s", spark.version, spark.sparkContext.applicationId)
     enter_step("building the query")
     try:
-        built = built_by(build, spark, sink)
+        with phase("building the query"):
+            built = built_by(build, spark, sink)
     except Exception as error:
         if isinstance(error, HoldfastError):
             raise

@@ -19,7 +19,7 @@ from holdfast.checkpoint.query_facts import QueryFacts, described
 from holdfast.coordination.headroom import SETTING as RETENTION
 from holdfast.errors import Conflict, Fenced, HoldfastError, Incompatible, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
-from holdfast.job_log import about, about_the_same, log
+from holdfast.job_log import about, about_the_same, log, phase
 from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import Taken, ours, require_alone, require_earlier, require_no_skips
@@ -137,7 +137,7 @@ class SparkQuery:
                 held = held_facts(place.directory, place.barrier)
             if (unsafe := self._unsafe_state(held)) is not None:
                 return unsafe
-            self._coming = (held.conf, facts_of(self._built, self._settings.output_mode, held.conf))
+            self._coming = (held.conf, self._planned(held.conf))
             if (refused := refusal(self._job, place.barrier, held, self._coming[1])) is not None:
                 return refused
         if (away := self._refused_by_brokers(place.directory, place.barrier, place.plan)) is not None:
@@ -166,6 +166,10 @@ class SparkQuery:
             return error
         return None
 
+    def _planned(self, kept: Mapping[str, str]) -> QueryFacts:
+        with phase("planning the query"):
+            return facts_of(self._built, self._settings.output_mode, kept)
+
     def _unsafe_state(self, held: QueryFacts) -> HoldfastError | None:
         work = self._settings.work
         return None if work is None else object_work.unsafe_state(work_directory(work), held)
@@ -186,7 +190,7 @@ class SparkQuery:
             raise unsafe
         (conf, coming), self._coming = self._coming or (None, None), None
         if coming is None or conf != held.conf:
-            coming = facts_of(self._built, self._settings.output_mode, held.conf)
+            coming = self._planned(held.conf)
         overridden = False
         if barrier is not None:
             overridden = require_compatible(self._job, barrier, held, coming, force=self._settings.force)

@@ -13,6 +13,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.job_log import phase
+from holdfast.spark.class_archive import sharing_classes
 from holdfast.spark.stop_signals import take_signals_back
 from holdfast.spark.user_name import require_a_name
 
@@ -36,18 +38,23 @@ def session_for(job: str, spark_log: Path | None = None) -> SparkSession:
         settings.update([_FAIR])
     if SparkContext._gateway is None:
         require_a_name()
-    if spark_log is not None and SparkContext._gateway is None:
-        _start_jvm(settings, spark_log)
-    SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-    take_signals_back()  # at once: what PySpark does on Ctrl-C fails while it still talks to the JVM
-    return SparkSession.builder.config(map=settings).getOrCreate()
+    if SparkContext._gateway is None:
+        with sharing_classes(), phase("JVM"):
+            _start_jvm(settings, spark_log)
+    with phase("Spark session"):
+        SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        take_signals_back()  # at once: what PySpark does on Ctrl-C fails while it still talks to the JVM
+        return SparkSession.builder.config(map=settings).getOrCreate()
 
 
-def _start_jvm(settings: dict[str, str], spark_log: Path) -> None:
-    """Starts the JVM as PySpark would, but redirects its output."""
+def _start_jvm(settings: dict[str, str], spark_log: Path | None) -> None:
+    """Starts the JVM as PySpark would; its output goes to the file, if given."""
     conf = SparkConf(loadDefaults=False)
     for key, value in settings.items():
         conf.set(key, value)
+    if spark_log is None:
+        SparkContext._ensure_initialized(conf=conf)
+        return
     try:
         with _fresh(spark_log) as output:
             gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})

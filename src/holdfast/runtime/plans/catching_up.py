@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from holdfast.errors import Conflict, StorageError
 from holdfast.identifiers import BatchId, JobName
-from holdfast.job_log import log
+from holdfast.job_log import log, phase
 from holdfast.plans.log import Standing
 from holdfast.plans.plan import Plan
 from holdfast.plans.query_id import metadata_on_line
@@ -173,7 +173,8 @@ class CatchingUp:
         steps = repeats(plans, sink_has, stateful=barrier is None or is_stateful(directory))
         if steps:
             log.info("repeating %s planned batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
-            self._repeat_timed(directory, steps)
+            with phase("repeating batches"):
+                self._repeat_timed(directory, steps)
         newest = steps[-1].batch_id if steps else barrier
         # A newer run on this host may have removed the directory meanwhile.
         with storage_errors(f"read the newest plan in {directory.location}"):

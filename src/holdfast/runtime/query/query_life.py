@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from holdfast.coordination.events import BarrierReached, Event, QueryEnded, RunFenced
 from holdfast.errors import Corrupt, Fenced, HoldfastError, InvalidSettings, StorageError
 from holdfast.identifiers import BatchId, JobName
-from holdfast.job_log import log
+from holdfast.job_log import end_phase, log
 from holdfast.repository.entries import QueryRestarted
 from holdfast.repository.journal import Journal
 from holdfast.runtime.clock import Clock
@@ -23,6 +23,7 @@ from holdfast.runtime.query.supervision import PermanentFailure, Restart, Superv
 from holdfast.runtime.query_end import AS_ASKED, QueryEnd
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.alarms import Alarms
+from holdfast.runtime.start_profile import FIRST_BATCH
 from holdfast.showing import masked
 
 QUERY_DIED = "query_died"
@@ -201,6 +202,7 @@ class QueryLife:
             if not self._committed:
                 self._committed = True
                 log.info("the first batch of this run is committed: %s", barrier)
+                end_phase(FIRST_BATCH)
             self._supervision.progressed()
             self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
         return (BarrierReached(barrier),)

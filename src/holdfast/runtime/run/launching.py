@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from holdfast.alarm import Receiver
 from holdfast.errors import StopAsked, StorageError
 from holdfast.identifiers import BatchId
-from holdfast.job_log import begin_step, enter_step, log
+from holdfast.job_log import begin_phase, begin_step, enter_step, log, phase
 from holdfast.repository.entries import RunStarted
 from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide, naming_the_request
 from holdfast.repository.journal import Journal
@@ -29,6 +29,7 @@ from holdfast.runtime.run.components import QueryParts, StorageParts, Threads
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
 from holdfast.runtime.run.run_end import record_run_end
+from holdfast.runtime.start_profile import FIRST_BATCH
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.settings import RunSettings
 from holdfast.storage.interface import ObjectStore
@@ -70,7 +71,8 @@ def launch(
 ) -> Runtime:
     """Compare the records of the job, claim it, recover, and start the query. The caller drives the returned runtime.
     `receivers` get the alarms."""
-    claimed = _claimed(location, query)
+    with phase("comparing and claiming"):
+        claimed = _claimed(location, query)
     storage = storage_parts(location, claimed.journal, claimed.entry, query, receivers, threads)
     storage.reporter.begin_after(claimed.outside.reported)
     storage.reporter.remember(claimed.outside.past_alarms)
@@ -124,10 +126,13 @@ def _keep_beating(storage: StorageParts, threads: Threads) -> None:
 def _started(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
     settings, journal = storage.location.settings, storage.journal
     wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
-    with naming_the_request(storage.location.job, lambda: journal.state, wanted):
+    with naming_the_request(storage.location.job, lambda: journal.state, wanted), phase("finding where to resume"):
         recovered = _recover(storage, parts, outside, begun)
     begin_step("starting the query")
-    return parts.candidates.start(recovered)
+    with phase("starting the query"):
+        started = parts.candidates.start(recovered)
+    begin_phase(FIRST_BATCH)
+    return started
 
 
 def _record_failed_start(storage: StorageParts, begun: _Begun, error: Exception | StopAsked) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.identifiers import JobName
+from holdfast.job_log import phase
 from holdfast.repository.going_back import Wanted, decide, naming_the_request
 from holdfast.repository.journal import Journal
 from holdfast.runtime.job_folder import require_no_work_directory
@@ -38,7 +39,8 @@ def preflight(
     location = JobLocation(job, home, store, work, settings, around, meter, root=root, state_file=state_file)
     require_no_work_directory(work)
     journal = Journal(store, new_attempt=around.new_attempt, now=around.clock.wall)
-    silence = require_claimable(location, journal)
+    with phase("journal"):
+        silence = require_claimable(location, journal)
     agreed(location, journal, lambda state: compare_here(location, state))
     wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
     with naming_the_request(job, lambda: journal.state, wanted):
