@@ -3,7 +3,7 @@
 from holdfast.cli.start_profile import as_document, waterfall
 from holdfast.job_log import begin_phase, end_phase, measured_phases, phase
 from holdfast.runtime.clock import process_age_s
-from holdfast.runtime.start_profile import FIRST_BATCH, Span, StartProfile
+from holdfast.runtime.start_profile import FIRST_BATCH, PhaseSpan, StartProfile
 
 
 class Clock:
@@ -38,10 +38,10 @@ def test_phases_count_from_the_start_of_the_process_until_the_first_batch_has_en
     profile = measured()
     assert profile.complete.is_set()
     assert sorted(profile.spans, key=lambda span: span.phase) == [
-        Span("JVM", 2.0, 4.0),
-        Span("Python", 0.0, 2.0),
-        Span(FIRST_BATCH, 6.0, 4.0),
-        Span("journal", 2.0, 1.0),
+        PhaseSpan("JVM", 2.0, 4.0),
+        PhaseSpan("Python", 0.0, 2.0),
+        PhaseSpan(FIRST_BATCH, 6.0, 4.0),
+        PhaseSpan("journal", 2.0, 1.0),
     ]
 
 
@@ -57,7 +57,12 @@ def test_a_phase_that_failed_is_shown_too_and_the_missing_batch_is_said() -> Non
 
 
 def test_bars_stand_below_each_other_in_the_order_of_time() -> None:
-    spans = (Span("Python", 0.0, 2.0), Span("JVM", 2.0, 4.0), Span("journal", 2.0, 0.0), Span(FIRST_BATCH, 6.0, 4.0))
+    spans = (
+        PhaseSpan("Python", 0.0, 2.0),
+        PhaseSpan("JVM", 2.0, 4.0),
+        PhaseSpan("journal", 2.0, 0.0),
+        PhaseSpan(FIRST_BATCH, 6.0, 4.0),
+    )
     assert waterfall(spans) == [
         "start: 10.0 s from the start of the process to the end of the first batch",
         "  Python       ████████                                    0.0  +2.00 s",

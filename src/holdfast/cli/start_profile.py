@@ -8,7 +8,7 @@ from holdfast.cli.output import print_message
 from holdfast.job_log import about_the_same, measured_phases
 from holdfast.repository.ownership import current_process
 from holdfast.runtime.clock import SystemClock, process_age_s
-from holdfast.runtime.start_profile import FIRST_BATCH, Span, StartProfile
+from holdfast.runtime.start_profile import FIRST_BATCH, PhaseSpan, StartProfile
 
 _WIDTH = 40
 
@@ -34,7 +34,7 @@ def _tell(profile: StartProfile) -> None:
     print_message("\n".join(waterfall(profile.spans)))
 
 
-def waterfall(spans: Sequence[Span]) -> list[str]:
+def waterfall(spans: Sequence[PhaseSpan]) -> list[str]:
     """One line for each phase, by its beginning; bars below each other are one after the other. Pure."""
     end = max((span.began_s + span.took_s for span in spans), default=0.0)
     whole = any(span.phase == FIRST_BATCH for span in spans)
@@ -46,7 +46,7 @@ def waterfall(spans: Sequence[Span]) -> list[str]:
     return lines
 
 
-def _bar(span: Span, end: float) -> str:
+def _bar(span: PhaseSpan, end: float) -> str:
     """At least one cell, also of a phase that took no time."""
     cells = max(1, round(span.took_s / end * _WIDTH)) if end else 1
     before = min(round(span.began_s / end * _WIDTH), _WIDTH - cells) if end else 0

@@ -12,7 +12,7 @@ FIRST_BATCH = "first batch"
 
 
 @dataclass(frozen=True)
-class Span:
+class PhaseSpan:
     phase: str
     began_s: float
     """Since the process started."""
@@ -28,7 +28,7 @@ class StartProfile:
         self._zero = monotonic() - age_s
         self._changing = threading.Lock()
         self._begun: dict[str, float] = {}
-        self._spans: list[Span] = []
+        self._spans: list[PhaseSpan] = []
         self._age_s = age_s
         self.complete = threading.Event()
         """The first batch has ended, or there will be none."""
@@ -41,17 +41,17 @@ class StartProfile:
             if begins:
                 self._begun[name] = now
             elif (began := self._begun.pop(name, None)) is not None:
-                self._spans.append(Span(name, began, now - began))
+                self._spans.append(PhaseSpan(name, began, now - began))
                 if name == FIRST_BATCH:
                     self.complete.set()
 
     def phased_before(self, name: str) -> None:
         """What this process did until now."""
         with self._changing:
-            self._spans.append(Span(name, 0.0, self._age_s))
+            self._spans.append(PhaseSpan(name, 0.0, self._age_s))
 
     @property
-    def spans(self) -> tuple[Span, ...]:
+    def spans(self) -> tuple[PhaseSpan, ...]:
         """Those that have ended, by their beginning."""
         with self._changing:
             return tuple(sorted(self._spans, key=lambda span: span.began_s))
