@@ -318,7 +318,7 @@ class TestConfiguration:
 
 
 class TestLogFormat:
-    def test_a_line_is_one_json_object(self) -> None:
+    def test_a_line_is_one_json_object(self, tracebacks: Path) -> None:
         record = logging.makeLogRecord(
             {"levelname": "WARNING", "msg": "orders: checkpoint 3 failed", "job": "orders", "created": 0.0}
         )
@@ -326,7 +326,9 @@ class TestLogFormat:
             raise ValueError("two\nlines")
         except ValueError as error:
             record.exc_info = (type(error), error, None)
-        assert json.loads(JsonFormatter().format(record)) == {
+        document = json.loads(JsonFormatter().format(record))
+        assert Path(document.pop("traceback_in")).parent == tracebacks
+        assert document == {
             "at": "1970-01-01T00:00:00Z",
             "level": "warning",
             "job": "orders",

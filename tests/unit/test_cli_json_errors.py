@@ -118,7 +118,7 @@ def test_without_json_nothing_changes(capsys: pytest.CaptureFixture[str], home: 
 
 
 def test_an_error_of_ours_is_a_document_too(
-    capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], home: Path, tracebacks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("x")
@@ -128,3 +128,4 @@ def test_an_error_of_ours_is_a_document_too(
     document = json.loads(capsys.readouterr().out)
     assert code == document["error"]["exit_code"] == 1
     assert "internal error: ZeroDivisionError" in document["error"]["message"]
+    assert str(tracebacks) in document["error"]["hint"]

@@ -383,7 +383,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_unexpected_error_is_one_line_and_exits_1(
-    home: Path, history: History, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    home: Path,
+    history: History,
+    tracebacks: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(seen: object) -> None:
         raise RuntimeError("boom\nwith a second line")
@@ -392,7 +396,8 @@ def test_an_unexpected_error_is_one_line_and_exits_1(
     code, message = failing(capsys, "status", *of(home))
     assert code == 1
     assert message.startswith("holdfast: internal error: RuntimeError: boom with")
-    assert "HOLDFAST_DEBUG=1" in message
+    (kept,) = tracebacks.glob("holdfast-*")
+    assert f"Try: report it with {kept}" in message
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
     assert main(["status", *of(home)]) == 1
     assert "Traceback" in capsys.readouterr().err

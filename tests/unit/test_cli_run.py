@@ -361,14 +361,16 @@ def test_differences_are_one_table_on_standard_error(monkeypatch: pytest.MonkeyP
     assert rows[0].index("files /b; files /a") == columns.index("query") == rows[1].index("400")
 
 
-def test_a_log_line_is_one_line_with_its_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_line_is_one_line_with_its_exception(tracebacks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_DEBUG", raising=False)
     try:
         raise ValueError("first\nsecond")
     except ValueError as error:
         record = logging.LogRecord("holdfast", logging.WARNING, "", 0, "query died", (), (ValueError, error, None))
     record.created = 0
-    assert OneLineFormatter().format(record) == ("1970-01-01T00:00:00Z WARNING query died: ValueError: first second")
+    line = OneLineFormatter().format(record)
+    (kept,) = tracebacks.glob("holdfast-*")
+    assert line == f"1970-01-01T00:00:00Z WARNING query died: ValueError: first second (traceback: {kept})"
 
 
 def test_what_spark_prints_goes_to_a_file_beside_the_work_directory(calls: Calls, home: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from holdfast.checkpoint.difference import Difference, rows
 from holdfast.cli.output import messages, one_line_json
+from holdfast.cli.tracebacks import TRACEBACKS
 from holdfast.job_log import log
 from holdfast.showing import shown
 
@@ -18,7 +19,8 @@ _DATE = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class OneLineFormatter(logging.Formatter):
-    """An exception is one line with its type and message; HOLDFAST_DEBUG=1 keeps the traceback."""
+    """An exception is one line with its type and message, and the file that has its traceback; HOLDFAST_DEBUG=1 shows
+    it here."""
 
     def __init__(self) -> None:
         super().__init__(_FORMAT, _DATE)
@@ -33,7 +35,9 @@ class OneLineFormatter(logging.Formatter):
             return super().format(record)
         error = record.exc_info[1]
         plain = logging.makeLogRecord({**record.__dict__, "exc_info": None, "exc_text": None})
-        return f"{super().format(plain)}: {type(error).__name__}: {shown(' '.join(str(error).split()))}"
+        kept = TRACEBACKS.keep(error) if error is not None else None
+        where = f" (traceback: {kept})" if kept is not None else ""
+        return f"{super().format(plain)}: {type(error).__name__}: {shown(' '.join(str(error).split()))}{where}"
 
 
 def differences_table(differences: tuple[Difference, ...]) -> str:
@@ -64,7 +68,8 @@ class _StandardError(logging.Handler):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line: at, level, job, message; error, differences and traceback where there are some."""
+    """One JSON object per line: at, level, job, message; where there are some, error, differences, and traceback or the
+    file that has it."""
 
     def format(self, record: logging.LogRecord) -> str:
         job, message = getattr(record, "job", None), record.getMessage()
@@ -82,6 +87,8 @@ class JsonFormatter(logging.Formatter):
             document["error"] = f"{type(error).__name__}: {shown(' '.join(str(error).split()))}"
             if os.environ.get("HOLDFAST_DEBUG"):
                 document["traceback"] = self.formatException(record.exc_info)
+            elif (kept := TRACEBACKS.keep(error)) is not None:
+                document["traceback_in"] = str(kept)
         return one_line_json(document)
 
 

@@ -5,7 +5,7 @@ wrong usage          the same form; 2
 Ctrl-C, SIGTERM      one line; 130, 143
 reader closed pipe   1, silently
 output not writable  one line; 1
-anything else        one line; 1. HOLDFAST_DEBUG=1 shows the traceback
+anything else        one line; 1. The traceback goes to a file that is named; HOLDFAST_DEBUG=1 shows it
 
 With `--json` standard output has one document in each of these cases, the error in it.
 """
@@ -31,6 +31,7 @@ from holdfast.cli.interrupting import Interrupt, interruptible
 from holdfast.cli.output import print_message, write_document
 from holdfast.cli.reading import wants_json
 from holdfast.cli.standard_streams import with_standard_streams
+from holdfast.cli.tracebacks import TRACEBACKS
 from holdfast.errors import HoldfastError, StopOverdue
 from holdfast.showing import shown
 from holdfast.spark.uncaught import leave_at_once
@@ -174,8 +175,15 @@ def _explain(error: Exception) -> Ended:
         return replace(ended, at_once=isinstance(error, StopOverdue))
     if isinstance(error, _UsageError):
         return _explain_usage(error)
-    hint = None if os.environ.get("HOLDFAST_DEBUG") else "HOLDFAST_DEBUG=1 shows where it happened; please report it"
-    return _report(1, f"internal error: {type(error).__name__}: {error}", hint)
+    return _report(1, f"internal error: {type(error).__name__}: {error}", _how_to_report(error))
+
+
+def _how_to_report(error: Exception) -> str | None:
+    if os.environ.get("HOLDFAST_DEBUG"):
+        return None
+    if (kept := TRACEBACKS.keep(error)) is None:
+        return "report it with what HOLDFAST_DEBUG=1 shows"
+    return f"report it with {kept}, which has the traceback, and with the command"
 
 
 def _explain_usage(error: Exception) -> Ended:

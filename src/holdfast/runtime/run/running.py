@@ -182,7 +182,8 @@ class Running:
         except Exception as error:
             log.exception("holdfast: internal error in the coordinator's loop")
             self._lanes.submit("query", self._ends.stop)  # not here: a JVM that hangs would block the end of the job
-            self._finish(JobFailed(f"internal error: {error}", hint="report this with the log above"))
+            hint = "report it with the log, which says where its traceback is"
+            self._finish(JobFailed(f"internal error: {error}", hint=hint))
 
     def _finish(self, failure: HoldfastError | None) -> None:
         """The first caller decides how the job ends."""
