@@ -186,10 +186,10 @@ def rescale(
     with maintenance(target.job, target.home, target.store, "rescale", around) as journal:
         around.step("claimed")
         _require_same(target, end, journal.state)
-        barrier = BatchId(end.entry.barrier_batch_id + 1)
+        barrier, made_by = BatchId(end.entry.barrier_batch_id + 1), end.manifest.fencing_epoch
         if end.run.sink:
-            # The sink publishes without gaps.
-            ledger.write(scratch, StagedBatch(barrier, journal.fencing_epoch, ()))
+            # The sink publishes without gaps. By another run than the manifest names it would seem to be run again.
+            ledger.write(scratch, StagedBatch(barrier, made_by, ()))
         if (damaged := damage(scratch)) is not None:
             raise Corrupt(f"could not rescale {target}: what Spark has written is not sound: {damaged}")
         plan = barriers.plan(scratch, barrier)
@@ -206,7 +206,7 @@ def rescale(
             held_facts(scratch, barrier),
             rescaled=Rescaled(end.entry.id, end.partitions, partitions, rows),
             writer_has=end.writer_has,
-            made_by=end.manifest.fencing_epoch,
+            made_by=made_by,
         )
         around.step("completed")
     return entry
