@@ -234,6 +234,22 @@ def test_a_checksum_of_other_offsets_does_not_stay(tmp_path: Path) -> None:
     assert ".2.crc" not in folder.names("offsets")
 
 
+@pytest.mark.parametrize("number", [2, 3])
+def test_what_the_directory_itself_has_logged_of_the_batch_gives_way_to_the_plan(tmp_path: Path, number: int) -> None:
+    """Two runs had planned the batch, and this directory is of the one that came second."""
+    there, otherwise = spark(tmp_path / "there", last=number), spark(tmp_path / "otherwise", last=number)
+    logs = SourceLogs(there, BatchId(1))
+    each = planned_here(there, logs, 2, number)
+    name = "2.compact" if number == 2 else "3"
+    held = otherwise.read(f"sources/0/{name}").decode()
+    more = f'{{"path":"another","timestamp":1,"batchId":{number}}}'
+    otherwise.write_atomic(f"sources/0/{name}", f"{held}\n{more}".encode())
+    otherwise.write_atomic(f"sources/0/.{name}.crc", b"of other")
+    put_in_place(otherwise, each)
+    assert otherwise.read(f"sources/0/{name}") == there.read(f"sources/0/{name}")
+    assert f".{name}.crc" not in otherwise.names("sources/0")
+
+
 def test_a_commit_has_the_watermark_of_the_next_batch(tmp_path: Path) -> None:
     folder = spark(tmp_path, last=1)
     commit(folder, plan(2), plan(3, watermark=77))

@@ -89,12 +89,17 @@ def planned(
 
 
 def put_in_place(directory: Directory, plan: Plan) -> None:
-    """So that Spark, started there, runs the batch. The offsets come last: without them nothing was planned."""
+    """So that Spark, started there, runs the batch. The offsets come last: without them nothing was planned.
+
+    An entry of a source's log may stand there already: the directory had begun to plan the batch, perhaps otherwise.
+    """
     for path, text in sorted(plan.sources.items(), key=lambda item: _number(item[0])):
         folder, _, name = path.rpartition("/")
-        if name in directory.names(f"sources/{folder}"):
+        standing = _standing_entry(directory, path) if name in directory.names(f"sources/{folder}") else None
+        if standing == text:
             continue
         whole = _compacted(directory, folder, text, _number(path)) if name.endswith(".compact") else text
+        directory.remove(f"sources/{folder}/.{name}.crc")
         directory.write_atomic(f"sources/{path}", whole.encode())
     if "metadata" not in directory.names():
         directory.write_atomic("metadata", plan.metadata.encode())
@@ -134,6 +139,11 @@ def is_stateful(directory: Directory) -> bool:
 def has_state(directory: Directory) -> bool:
     """Whether a batch has written state. A batch that the sink skips leaves at most a description of it."""
     return any(name.isdigit() for operator in directory.names("state") for name in directory.names(f"state/{operator}"))
+
+
+def _standing_entry(directory: Directory, path: str) -> str:
+    text = directory.read(f"sources/{path}").decode()
+    return of_entry(text, _number(path)) if path.endswith(".compact") else text
 
 
 def _paths(directory: Directory) -> Iterator[tuple[str, int]]:
@@ -186,7 +196,11 @@ def _compacted(directory: Directory, source: str, text: str, number: int) -> str
     """All entries up to `number`, of which `text` is the last."""
     version, *last = text.splitlines()
     lines: list[str] = []
-    for name in sorted(directory.names(f"sources/{source}"), key=lambda name: (entry_number(name) or 0, name)):
+    names = directory.names(f"sources/{source}")
+    if f"{number}.compact" in names:
+        standing = directory.read(f"sources/{source}/{number}.compact").decode().splitlines()[1:]
+        return "\n".join([version, *(line for line in standing if _batch_of(line) != number), *last])
+    for name in sorted(names, key=lambda name: (entry_number(name) or 0, name)):
         match = _entry(name)
         if match is None or int(match[1]) >= number:
             continue
