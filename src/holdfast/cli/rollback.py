@@ -11,7 +11,9 @@ from holdfast.cli.output import answer, print_json
 from holdfast.cli.owning import owning
 from holdfast.cli.reference import referred
 from holdfast.errors import InvalidSettings, OwnedByAnotherRun
+from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted, abandoned_by, reachable, request_rollback
+from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 
 To = Annotated[
@@ -55,22 +57,29 @@ def rollback(
     store = job_store(home, reference.job)
     seen = observe(home, reference.job, store)
     _require_stopped(seen)
-    target = None if cancel else reachable(seen.state, Wanted(reference.savepoint, reference.checkpoint))
-    if not dry_run and (target is not None or seen.state.rollback is not None):
+    wanted = Wanted(reference.savepoint, reference.checkpoint)
+    state, target = seen.state, _target(seen.state, wanted)
+    if not dry_run and (target is not None or state.rollback is not None):
         with owning(seen.job, home, store, "roll back", on_conflict) as journal:
+            state, target = journal.state, _target(journal.state, wanted)  # a run may have come in between
             request_rollback(journal, None if target is None else target.id)
     document = RolledBack(
         job=seen.job,
         home=home,
         checkpoint=None if target is None else target.id,
         barrier_batch_id=None if target is None else target.barrier_batch_id,
-        abandons=() if target is None else abandoned_by(seen.state, target),
+        abandons=() if target is None else abandoned_by(state, target),
         dry_run=dry_run,
     )
     if as_json:
         print_json(document)
     else:
         answer().print(_sentence(document))
+
+
+def _target(state: JobState, wanted: Wanted) -> CheckpointCompleted | None:
+    """None for `--cancel`."""
+    return reachable(state, wanted) if wanted else None
 
 
 def _require_stopped(seen: Observation) -> None:

@@ -311,6 +311,10 @@ class CheckpointRepaired(Entry, frozen=True, kw_only=True, tag="checkpoint-repai
     Directories that earlier runs left belong to the other timeline."""
 
 
+ROLLBACK = "rollback "
+"""How `asked` begins when `holdfast rollback` asked for it, not the start."""
+
+
 class WentBack(Entry, frozen=True, kw_only=True, tag="went-back"):
     """On request the job continues from checkpoint `chosen`, and the timeline after it is abandoned.
 

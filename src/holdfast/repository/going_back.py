@@ -1,7 +1,8 @@
 """Decides to which checkpoint a job goes back on request: that of a start, or that of `holdfast rollback` before it.
 
-A supervisor restarts a process with the same arguments each time. So a request that the journal records as done is not
-repeated: the job continues from its newest checkpoint.
+A supervisor restarts a process with the same arguments each time. So a request of a start that the journal records as
+done is not repeated, whatever `holdfast rollback` asked for since: that is carried out, or the job continues from its
+newest checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 from holdfast.errors import Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import CheckpointId, JobName
-from holdfast.repository.entries import CheckpointCompleted, RollbackRequested
+from holdfast.repository.entries import ROLLBACK, CheckpointCompleted, RollbackRequested
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 
@@ -47,15 +48,20 @@ class AlreadyBack:
 def decide(state: JobState, wanted: Wanted) -> GoBack | AlreadyBack | None:
     """None when nothing was requested, by `wanted` or by a rollback. Raises `NotFound`, `Corrupt` or `InvalidSettings`
     when the job cannot go there."""
-    asked = str(wanted)
-    if not wanted:
-        if state.rollback is None:
-            return None
-        wanted, asked = Wanted(checkpoint=state.rollback.chosen), f"rollback {state.rollback.sequence}"
-    entry, done = _find(state, wanted), state.went_back
-    if done is not None and done.asked == asked and (entry is None or entry.id == done.chosen):
-        return AlreadyBack(done.chosen)
-    return GoBack(reachable(state, wanted), asked)
+    done = _done(state, wanted)
+    if wanted and done is None:
+        return GoBack(reachable(state, wanted), str(wanted))
+    if state.rollback is not None:
+        rollback = state.rollback
+        return GoBack(reachable(state, Wanted(checkpoint=rollback.chosen)), f"{ROLLBACK}{rollback.sequence}")
+    return done
+
+
+def _done(state: JobState, wanted: Wanted) -> AlreadyBack | None:
+    entry, back = _find(state, wanted), state.went_back_for_a_start
+    if back is not None and back.asked == str(wanted) and (entry is None or entry.id == back.chosen):
+        return AlreadyBack(back.chosen)
+    return None
 
 
 def reachable(state: JobState, wanted: Wanted) -> CheckpointCompleted:

@@ -70,9 +70,12 @@ def _takes_up_again(entry: AnyEntry, source: JobState, target: JobState) -> bool
 
 
 def _goes_back(entry: AnyEntry, source: JobState, target: JobState, have: Collection[CheckpointId]) -> bool:
-    """The last one counts even if the copy has none of the abandoned checkpoints: it records which request was done."""
+    """The last ones count even if the copy has none of the abandoned checkpoints: they record which request was
+    done."""
     assert isinstance(entry, WentBack)
     if any(id in have and id not in target.abandoned for id in entry.abandoned):
+        return True
+    if entry is source.went_back_for_a_start and not _is_same(entry, target.went_back_for_a_start):
         return True
     return entry is source.went_back and not _is_same(entry, target.went_back)
 

@@ -44,8 +44,8 @@ _DAY = "%Y-%m-%d"
 
 
 def checkpoints_to_retire(state: JobState, rule: Retention) -> tuple[CheckpointId, ...]:
-    """Completed checkpoints that the rule does not keep. Savepoints stay. Damaged and abandoned ones do not count as
-    kept; they are retired when enough usable ones are newer.
+    """Completed checkpoints that the rule does not keep. Savepoints stay, and so does the one to which the next start
+    goes back. Damaged and abandoned ones do not count as kept; they are retired when enough usable ones are newer.
 
     A checkpoint that the rule drops once stays dropped, whatever completes later. So it does not matter how often the
     rule is applied.
@@ -55,6 +55,8 @@ def checkpoints_to_retire(state: JobState, rule: Retention) -> tuple[CheckpointI
     newest = {entry.id for entry in sound[-rule.retained :]}
     keep = newest | _newest_of_each(sound, _HOUR, rule.keep_hourly) | _newest_of_each(sound, _DAY, rule.keep_daily)
     oldest = min(newest) if len(newest) == rule.retained else CheckpointId(0)
+    if state.rollback is not None and state.rollback.chosen is not None:
+        keep |= {state.rollback.chosen}
     return tuple(e.id for e in plain if e.id not in keep and (e in sound or e.id < oldest))
 
 
@@ -142,7 +144,8 @@ class _Needed:
             case CheckpointsRetired():
                 return any(id in state.completed for id in entry.ids)
             case WentBack():
-                return entry is state.went_back or any(id in state.completed for id in entry.abandoned)
+                last = entry is state.went_back or entry is state.went_back_for_a_start
+                return last or any(id in state.completed for id in entry.abandoned)
             case RollbackRequested():
                 return entry is state.rollback
             case RequestAnswered():

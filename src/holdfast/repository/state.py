@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.identifiers import CheckpointId, FencingEpoch, Sequence
 from holdfast.repository.entries import (
+    ROLLBACK,
     AnyEntry,
     CheckpointCompleted,
     CheckpointCorrupt,
@@ -59,6 +60,8 @@ class JobState:
     """The request that the next start goes back on; None when there is none."""
     went_back: WentBack | None = None
     """The last time that the job went back on request."""
+    went_back_for_a_start: WentBack | None = None
+    """The same, not counting requests of `holdfast rollback`."""
     returned: CheckpointRepaired | None = None
     """The last time that a passed-over checkpoint became usable again."""
     answers: dict[str, RequestAnswered] = field(default_factory=dict)
@@ -121,6 +124,8 @@ class JobState:
             case WentBack():
                 self.abandoned.update(entry.abandoned)
                 self.went_back = entry
+                if not entry.asked.startswith(ROLLBACK):
+                    self.went_back_for_a_start = entry
                 self.rollback = None
             case RollbackRequested():
                 self.rollback = None if entry.chosen is None else entry

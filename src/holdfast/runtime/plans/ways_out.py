@@ -60,6 +60,6 @@ def _without_the_plans(state: JobState, taken: Taken, barrier: BatchId | None, o
 
 def _can_go_back_to(state: JobState, barrier: BatchId | None) -> CheckpointId | None:
     """The newest checkpoint that a start can be asked to go back to: what was done once is not done again."""
-    done = None if state.went_back is None else state.went_back.asked
+    done = None if state.went_back_for_a_start is None else state.went_back_for_a_start.asked
     ids = (entry.id for entry in state.restorable() if barrier is not None and entry.barrier_batch_id <= barrier)
     return next((id for id in ids if done != f"checkpoint {id}"), None)

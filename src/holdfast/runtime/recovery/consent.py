@@ -175,7 +175,7 @@ class Consent:
     def _back_to(self, what_for: str, fits: Callable[[CheckpointCompleted], bool]) -> str:
         """The newest checkpoint that fits, as an option to type."""
         state = self._journal.state
-        done = state.went_back  # a rewind is carried out only once
+        done = state.went_back_for_a_start  # a rewind is carried out only once
         older = [
             entry.id
             for entry in state.restorable()
