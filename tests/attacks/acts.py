@@ -113,6 +113,28 @@ def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
+def harm_copies_of_entries(world: World) -> None:
+    """What needs no proof of its own is lost, cut, flipped, of an earlier day, or of another job."""
+    if world.home_directory is None:
+        return
+    for name in ("recent.json.gz", "verified.json"):
+        path = world.home_directory / world.job / name
+        found = path.read_bytes() if path.exists() else b""
+        kept = world.small_objects.setdefault(name, [])
+        how = world.random.choice(["keep", "put", "put", "flip", "cut", "remove", "directory"])
+        world.tell(f"{how} {name}, of {len(kept)}")
+        if found:
+            kept.append(found)
+        if how == "put" and kept:
+            path.write_bytes(world.random.choice(kept))
+        elif how == "flip" and found:
+            _damage(world, path)
+        elif how == "cut":
+            path.write_bytes(found[: len(found) // 2])
+        elif how == "remove":
+            path.unlink(missing_ok=True)
+
+
 def empty_home(world: World) -> None:
     home = world.home_directory
     if home is None or home.is_symlink():
@@ -203,6 +225,8 @@ def copy_home(world: World) -> None:
         code, _ = world.of_job("copy", "--to", target, "--all")
     if code == 3:
         return
+    if code == 4 and world.may_lack_checkpoints:
+        return
     if code not in (0, -9):
         raise Broken(f"copy of a sound job ends with {code}")
     if code == 0 and world.random.random() < 0.5:
@@ -263,6 +287,50 @@ def go_back(world: World) -> None:
     else:
         world.next_options = {"from_checkpoint": chosen["id"]}
     world.may_go_back = world.may_lack_checkpoints = True
+
+
+def roll_back(world: World) -> None:
+    """`holdfast rollback`, perhaps killed, twice, taken back, with a copy, a collection or a start beside it."""
+    usable = [c for c in world.checkpoints() if c.get("usable")]
+    if not usable or world.next_options:
+        return
+    before, raced = (world.may_go_back, world.may_lack_checkpoints), False
+    for _ in range(world.random.choice([1, 1, 2])):
+        chosen = world.random.choice(usable)
+        racing = world.start(ends=True) if world.random.random() < 0.15 else None
+        world.may_go_back = world.may_lack_checkpoints = True
+        world.of_job("rollback", "--to", str(chosen["id"]), "--json", kill_after=_sometimes(world, 0.2))
+        if racing is not None:
+            raced = True
+            code, message = racing.end()
+            world.tell(f"a start beside it ended with {code}: {message}")
+            world.check(clean=code == 0, whole=code == 0)
+            world.may_go_back = True
+    if world.random.random() < 0.3:
+        world.random.choice([copy_home, collect, verify, savepoint, rescale])(world)
+    if world.random.random() < 0.4:
+        code, _ = world.of_job("rollback", "--cancel", kill_after=_sometimes(world, 0.2))
+        if code == 0 and not raced:
+            world.may_go_back, world.may_lack_checkpoints = before
+            return
+    world.troubles.append(Trouble("a rollback", frozenset({2, 3, 4}), lambda: _required(world, "rollback", "--cancel")))
+
+
+def _required(world: World, *arguments: str) -> None:
+    for _ in range(3):
+        code, text = world.of_job(*arguments, "--on-conflict", "takeover")
+        if code == 0:
+            return
+    raise Broken(f"holdfast {' '.join(arguments)} ends with {code}: {text[-500:]}")
+
+
+def rescale(world: World) -> None:
+    """Another number of state partitions, perhaps killed at any step, or twice at once."""
+    for _ in range(world.random.choice([1, 1, 2])):
+        dies_at = world.random.randrange(1, 8) if world.random.random() < 0.4 else None
+        codes = world.rescaled(dies_at, times=world.random.choice([1, 1, 1, 2]))
+        if not set(codes) <= {0, 2, 3, 4, 5, 6, -9}:
+            raise Broken(f"rescale ends with {codes}")
 
 
 def verify(world: World) -> None:
@@ -451,6 +519,12 @@ DOWN: list[Callable[[World], None]] = [
     move_place,
     copy_home,
     rename_job,
+    roll_back,
+    roll_back,
+    rescale,
+    rescale,
+    harm_copies_of_entries,
+    harm_copies_of_entries,
     go_back,
     verify,
     collect,

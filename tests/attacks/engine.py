@@ -16,11 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql.types import LongType, StructField, StructType
 
-from holdfast.errors import Fenced
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
-from holdfast.plans.replay import Repeat
+from holdfast.plans.replay import How, Repeat
+from holdfast.plans.spark_logs import put_in_place
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.ports import RunDirectory, Supervisor
+from holdfast.runtime.query.causes import StartFailed
 from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.sinks import SinkContext, SinkState, delta, files, ledger
 from holdfast.sinks.committed import Written
@@ -44,7 +46,7 @@ def transformed(ids: Sequence[int], before: int, total: int) -> list[Row]:
     return rows
 
 
-def _write_parquet(rows: Any, directory: Path, partition_by: tuple[str, ...] = ()) -> Written:
+def write_parquet(rows: Any, directory: Path, partition_by: tuple[str, ...] = ()) -> Written:
     """Stands in for Spark's writer: up to three files."""
     directory.mkdir(parents=True)
     schema = pa.schema([(field.name, pa.int64()) for field in SCHEMA.fields])
@@ -58,7 +60,7 @@ def _write_parquet(rows: Any, directory: Path, partition_by: tuple[str, ...] = (
 
 def use_instead_of_spark() -> None:
     """In this process sinks stage lists of rows."""
-    files.write_parquet = delta.write_parquet = _write_parquet  # type: ignore[assignment, attr-defined]
+    files.write_parquet = delta.write_parquet = write_parquet  # type: ignore[assignment, attr-defined]
     delta.with_marked_values = lambda rows, partition_by: rows  # type: ignore[attr-defined]
 
 
@@ -126,19 +128,34 @@ class Engine:
         return None
 
     def plans_refusal(self) -> str | None:
-        return "this engine holds no plan back"
+        return None
 
     def repeat(self, directory: RunDirectory, steps: Sequence[Repeat]) -> None:
-        raise AssertionError("only batches of a query's own writer are repeated")
+        self._directory = Path(directory.location)
+        self._done = _newest(self._directory / "commits")
+        for step in steps:
+            self._step("repeat")
+            put_in_place(directory, step.plan)
+            if step.how is How.LEAVE:
+                return
+            try:
+                self._execute(step.batch_id, discard=step.how is How.DISCARD)
+            except (OSError, HoldfastError) as error:
+                raise StartFailed(f"batch {step.batch_id} could not be repeated: {error}") from error
 
     def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
+        self._begin(directory, supervisor)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    def _begin(self, directory: RunDirectory, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._directory = Path(directory.location)
         self._done = _newest(self._directory / "commits")
         self._end = None
         self._stopping.clear()
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
+        if not (self._directory / "metadata").exists():
+            self._write("metadata", '{"id":"00000000-0000-4000-8000-000000000000"}')
 
     def stop(self) -> None:
         self._stopping.set()
@@ -147,8 +164,6 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            if not (self._directory / "metadata").exists():
-                self._write("metadata", '{"id":"00000000-0000-4000-8000-000000000000"}')
             while not self._stopping.is_set():
                 if not self._batch():
                     if self._ends:
@@ -170,30 +185,40 @@ class Engine:
         assert self._supervisor is not None
         if not self._supervisor.still_owner():
             raise Fenced("another run owns the job now")
-        state = self._state(batch)
+        self._execute(batch)
+        return True
+
+    def _execute(self, batch: int, *, discard: bool = False) -> None:
+        taken, state = self._planned(batch), self._state(batch)
         self._step("batch.begin")
         ids = [number for path in taken for number in json.loads(path.read_text())]
-        staged = self.sink.stage(transformed(ids, *state), BatchId(batch))
-        self._step("batch.staged")
-        ledger.write(work_directory(self._directory), staged)
-        self._step("batch.ledger")
+        if not discard:
+            staged = self.sink.stage(transformed(ids, *state), BatchId(batch))
+            self._step("batch.staged")
+            ledger.write(work_directory(self._directory), staged)
+            self._step("batch.ledger")
         self._change_state(batch, state, ids)
         self._write(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
         self._done = batch
         self._forget(batch - BATCHES_RETAINED)
-        return True
 
     def _plan(self, batch: int) -> list[Path]:
         read = self._read_before(batch)
         new = sorted(path for path in self._source.glob("*.json") if path.name not in read)[: self._per_batch]
         if new:
-            lines = {path.name: _line(path, batch) for path in new}
-            if (batch + 1) % COMPACTED_EVERY == 0:
-                self._write(f"sources/0/{batch}.compact", "\n".join(["v1", *(read | lines).values()]))
-            else:
-                self._write(f"sources/0/{batch}", "\n".join(["v1", *lines.values()]))
-            self._write(f"offsets/{batch}", f'v1\n{{"batchTimestampMs":0,"conf":{{}}}}\n{{"logOffset":{batch}}}')
+            self._log_read(batch, read, {path.name: _line(path, batch) for path in new})
+            offsets = f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{{}}}}\n{{"logOffset":{batch}}}'
+            assert self._supervisor is not None
+            if self._supervisor.keep_plan is not None:
+                self._supervisor.keep_plan(BatchId(batch), offsets.encode(), self._stopping.is_set)
+            self._write(f"offsets/{batch}", offsets)
         return new
+
+    def _log_read(self, batch: int, before: dict[str, str], lines: dict[str, str]) -> None:
+        if (batch + 1) % COMPACTED_EVERY == 0:
+            self._write(f"sources/0/{batch}.compact", "\n".join(["v1", *(before | lines).values()]))
+        else:
+            self._write(f"sources/0/{batch}", "\n".join(["v1", *lines.values()]))
 
     def _planned(self, batch: int) -> list[Path]:
         lines = self._read_before(batch + 1).values()
@@ -216,6 +241,17 @@ class Engine:
             for line in log.read_text().splitlines()[1:]:
                 read[Path(json.loads(line)["path"]).name] = line
         return read
+
+    def repartitioned(self, directory: Path, barrier: int) -> int:
+        """As Spark's repartitioning: one more batch, which reads and writes nothing. What state there is."""
+        self._directory = directory
+        batch = barrier + 1
+        state = self._state(batch)
+        self._log_read(batch, self._read_before(batch), {})
+        self._write(f"offsets/{batch}", (directory / f"offsets/{barrier}").read_text())
+        self._write(f"state/0/0/{batch + 1}.snapshot", json.dumps(state))
+        self._write(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
+        return state[0]
 
     def _state(self, version: int) -> tuple[int, int]:
         """How many rows the batches before `version` had, and their sum."""

@@ -12,16 +12,21 @@ import socket
 import sys
 import threading
 import traceback
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli.observing import job_store
 from holdfast.errors import HoldfastError, StopAsked
 from holdfast.identifiers import JobName
+from holdfast.repository.journal import read_entries
 from holdfast.repository.self_report import NAME as STATE_FILE
+from holdfast.repository.state import JobState
 from holdfast.runtime.clock import SystemClock
+from holdfast.runtime.commands.copying import JobHome
+from holdfast.runtime.commands.rescaling import examine, rescale
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
@@ -138,6 +143,39 @@ def command(arguments: list[str], output: Path, log: Path) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
+    os._exit(code)
+
+
+def rescaled(home: str, job: str, scratch: str, dies_at: int | None, log: Path) -> None:
+    """`holdfast rescale`, with a repartitioning that needs no Spark."""
+    _to(log)
+    steps = Steps(Path(f"{scratch}.steps"), dies_at)
+    around = Environment.real(steps)
+    engine = Engine(None, Path(), lambda _: None, ends=True, per_batch=1, pause=0)
+    try:
+        target = JobHome(JobName(job), home, job_store(home, job))
+        end = examine(target, JobState.of(read_entries(target.store)))
+        entry = rescale(
+            target,
+            end,
+            7,
+            work_directory(scratch),
+            lambda directory, barrier: engine.repartitioned(Path(scratch), barrier),
+            lambda title, size: nullcontext(lambda count: None),
+            around,
+        )
+        sys.stderr.write(f"rescaled: checkpoint {entry.id} at batch {entry.barrier_batch_id}\n")
+        code = 0
+    except HoldfastError as error:
+        sys.stderr.write(f"rescale: {type(error).__name__}: {error} | Try: {error.hint}\n")
+        code = error.exit_code
+    except OSError as error:
+        sys.stderr.write(f"rescale: {error}\n")
+        code = 6
+    except BaseException:
+        traceback.print_exc()
+        code = 99
+    sys.stderr.flush()
     os._exit(code)
 
 

@@ -62,6 +62,9 @@ def _round(world: World) -> None:
     if world.random.random() < 0.1:
         other["host"] = world.random.choice(["elsewhere", "other"])
     options = {"retained": world.random.choice([1, 2, 5])}
+    if world.random.random() < 0.4:
+        options |= {"publish": "batch", "plans": world.random.choice(["prefer", "require"])}
+        options |= world.random.choice([{}, {}, {"recovery_target": "1s"}, {"recovery_target": "off"}])
     if "host" in other or world.random.random() < 0.1:
         options |= {"on_conflict": "takeover"}
     world.excused, world.asked_to_stop = set(), False
@@ -90,7 +93,9 @@ def _ended(world: World, life: Life) -> None:
     if code in (0, KILLED):
         _went_on(world, life, clean=code == 0)
         return
-    if world.troubles and code in frozenset().union(*(trouble.codes for trouble in world.troubles)):
+    if _followed(world, code, message):
+        world.check()
+    elif world.troubles and code in frozenset().union(*(trouble.codes for trouble in world.troubles)):
         _refused(world, message)
     elif code in {1, 5, 6} | world.excused:
         world.counts[f"exit {code}"] += 1  # it ran, something was in its way: the next start must do
@@ -99,6 +104,18 @@ def _ended(world: World, life: Life) -> None:
         world.next_options = {}  # nobody can always go back; a start without must do
     else:
         raise Broken(f"a start was refused without a reason: {code}: {message}")
+
+
+def _followed(world: World, code: int, message: str) -> bool:
+    """Whether the hint is one that needs no decision."""
+    if code == 2 and "start it with --publish batch" in message:
+        world.next_options = world.next_options | {"publish": "batch"}
+        return True
+    if code == 2 and "job.json is damaged" in message:
+        world.tell("move the work directory elsewhere")
+        (world.work / world.job).rename(world.root / f"elsewhere-{world.number}")
+        return True
+    return False
 
 
 def _went_on(world: World, life: Life, *, clean: bool) -> None:
@@ -135,6 +152,8 @@ def _settle(world: World) -> None:
         if code == 0:
             world.check(clean=True, whole=True)
             return
+        if _followed(world, code, message):
+            continue
         if world.troubles:
             _refused(world, message)
         elif "from_" in str(world.next_options) or world.next_options:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tests.attacks.engine import transformed
-from tests.attacks.life import command, live
+from tests.attacks.life import command, live, rescaled
 
 FORKS = multiprocessing.get_context("forkserver")
 # What takes long to import is imported once. None of it starts a thread.
@@ -131,6 +131,8 @@ class World:
     story: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     clones: dict[str, Path] = field(default_factory=dict)
+    small_objects: dict[str, list[bytes]] = field(default_factory=dict)
+    """By name, what stood in a home at some time."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -208,6 +210,21 @@ class World:
         if code == 99 or "Traceback" in text or "internal error" in text:
             raise Broken(f"holdfast {' '.join(arguments)}: a traceback or an internal error; see {self.log}")
         return code, text
+
+    def rescaled(self, dies_at: int | None, times: int) -> list[int]:
+        """`holdfast rescale`, so often at once; the first one dies at that step."""
+        self.number += 1
+        processes = []
+        for number in range(times):
+            scratch = self.root / f"scratch-{self.number}-{number}"
+            given = (self.home, self.job, str(scratch), dies_at if number == 0 else None, self.log)
+            processes.append(FORKS.Process(target=rescaled, args=given, daemon=True))
+            processes[-1].start()
+        for process in processes:
+            process.join(600)
+        codes = [process.exitcode for process in processes]
+        self.tell(f"rescale dies_at={dies_at} -> {codes}")
+        return [98 if code is None else code for code in codes]
 
     def of_job(self, *arguments: str, **how: Any) -> tuple[int, str]:
         return self.command(*arguments, "--home", self.home, "--job", self.job, **how)

@@ -240,6 +240,8 @@ class ChurningQuery:
 class ChurningRun:
     """One run of the job, from its claim on. It has no thread: what is not asked for does not happen."""
 
+    stores: Callable[[Path, Watch], WatchedStore] = WatchedStore
+
     def __init__(
         self,
         home: Path,
@@ -271,7 +273,7 @@ class ChurningRun:
             sleep=clock.sleep,
         )
         chosen = Settings(**(SETTINGS | settings))  # type: ignore[arg-type]
-        self.store = WatchedStore(home, watch)
+        self.store = self.stores(home, watch)
         self.store.unreadable = unreadable
         state_file = work / JOB / STATE_FILE if process else None
         place = JobLocation(
