@@ -12,7 +12,6 @@ With `--json` standard output has one document in each of these cases, the error
 
 import errno
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -131,8 +130,9 @@ def _run(arguments: Sequence[str]) -> int:
         if isinstance(error, OSError) and _is_about_standard_output(error):
             raise
         ended = _explain(error) if interrupt.number is None else Ended(1)
-    # typer makes 130 of the KeyboardInterrupt, also of one that PySpark raises.
-    if ended.exit_code == 128 + signal.SIGINT or (interrupt.number is not None and ended.exit_code != 0):
+    if interrupt.number is not None and ended.exit_code != 0:
+        ended = _interrupted(interrupt.exit_code, at_once=True)
+    elif ended.exit_code == interrupt.exit_code:  # what typer makes of a KeyboardInterrupt, such as that of PySpark
         ended = _interrupted(interrupt.exit_code)
     write_document(ended.document() if ended.message and wants_json(arguments) else None)
     if ended.at_once:
@@ -140,9 +140,9 @@ def _run(arguments: Sequence[str]) -> int:
     return ended.exit_code
 
 
-def _interrupted(exit_code: int) -> "Ended":
+def _interrupted(exit_code: int, at_once: bool = False) -> "Ended":
     print_message("holdfast: interrupted")
-    return Ended(exit_code, "interrupted", at_once=True)
+    return Ended(exit_code, "interrupted", at_once=at_once)
 
 
 def _report_interrupted(arguments: Sequence[str], exit_code: int) -> None:
