@@ -1,0 +1,131 @@
+"""What a system must be able to do to be compared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
+
+import msgspec
+
+from bench.peers.pipeline import Group
+from bench.peers.setting import Setting
+
+
+class Progress(msgspec.Struct, frozen=True):
+    at: float
+    rows: int
+    """Read by this life so far."""
+    commit_s: float | None = None
+    """What the batch spent on making itself durable, where each batch does."""
+    restarts: int = 0
+    """Of the query, by the system itself, in this life."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    seconds: float
+    written: int
+    """Bytes."""
+    full: bool
+
+
+@dataclass
+class Processes:
+    """One or more process groups; they die with the block."""
+
+    started: float
+    each: list[subprocess.Popen[bytes]]
+
+    @classmethod
+    def of(cls, commands: Iterable[Sequence[str]], log: Path, environment: Mapping[str, str] | None = None) -> Self:
+        started = time.time()
+        return cls(started, [start(command, log, environment) for command in commands])
+
+    @property
+    def main(self) -> subprocess.Popen[bytes]:
+        return self.each[-1]
+
+    def alive(self) -> bool:
+        return all(process.poll() is None for process in self.each)
+
+    def kill(self) -> None:
+        for process in self.each:
+            kill_group(process)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+
+def start(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, stdout=output, stderr=output, env={**os.environ, **(environment or {})}, start_new_session=True
+        )
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class System(Protocol):
+    name: str
+    title: str
+
+    def version(self) -> str: ...
+
+    def start(self, setting: Setting) -> Processes:
+        """Resumes from the newest checkpoint that is there."""
+
+    def start_by_hand(self, setting: Setting) -> Processes | None:
+        """What an operator can do when `start` leads nowhere: resume from an older checkpoint. None: nothing."""
+
+    def progress(self, setting: Setting, life: Processes) -> Progress | None:
+        """The newest of this life."""
+
+    def full_checkpoint(self, setting: Setting, life: Processes) -> None:
+        """Asks for one and waits, where the life did not take one by itself."""
+
+    def checkpoints(self, setting: Setting, life: Processes) -> list[Checkpoint]:
+        """Completed ones, oldest first."""
+
+    def restarts(self, setting: Setting) -> int:
+        """By the system itself, in all lives."""
+
+    def worker(self, life: Processes) -> int:
+        """The process id of the worker, where `Setting.worker` was given."""
+
+    def replace_worker(self, setting: Setting, life: Processes) -> None:
+        """What a supervisor of machines does; nothing where the system starts another one by itself."""
+
+    def written(self, setting: Setting) -> set[str]:
+        """Files of output, also those that no reader sees yet."""
+
+    def visible(self, setting: Setting) -> list[Path]:
+        """Files of output that a reader sees."""
+
+    def rows(self, file: Path) -> Iterator[Group]:
+        """What is in a visible file."""
+
+    def newest_bytes(self, setting: Setting) -> Path:
+        """The file to damage: the largest of the newest checkpoint. What a lost disk holds is removed."""
+
+
+def newest_large(folder: Path, wanted: Iterable[Path]) -> Path:
+    """Of the files that were written in the last five seconds of writing, the largest."""
+    stats = {path: path.stat() for path in wanted if path.is_file()}
+    assert stats, f"no file of state below {folder}"
+    newest = max(stat.st_mtime for stat in stats.values())
+    return max(
+        (path for path, stat in stats.items() if stat.st_mtime > newest - 5), key=lambda path: stats[path].st_size
+    )
