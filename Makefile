@@ -7,7 +7,7 @@ STAMP := .venv/.holdfast-ready
 # Some machines forbid it; then each of some hundred short processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo kafka-example docs unit test long lint bench simulate torture doctor-real compat recording screenshots clean
+.PHONY: setup demo kafka-example docs unit test long lint bench bench-peers simulate torture doctor-real compat recording screenshots clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,11 @@ lint: setup
 
 bench: setup
 	$(PYTHON) -m bench
+
+# The same pipelines on Flink, plain Spark and holdfast, also under faults; records and docs/comparison.md. Some hours.
+PEERS ?=
+bench-peers: setup
+	$(PYTHON) -m bench.peers $(PEERS)
 
 SEEDS ?= 1000
 simulate: setup

@@ -50,6 +50,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "coordinator.md",
         "security.md",
         "benchmarks.md",
+        "comparison.md",
         "CHANGELOG.md",
     ),
     "Work on it": ("ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"),

@@ -88,10 +88,12 @@ def _after_a_kill(system: System, setting: Setting) -> tuple[float | None, float
     os.sync()
     with system.start(again) as life:
         counted = processor.now(life.main.pid)
-        written = _awaited(lambda: (system.written(setting) - before) and time.time(), life, setting, "output")
-        shown = _awaited(lambda: (set(system.visible(setting)) - seen) and time.time(), life, setting, "visible output")
+        _awaited(lambda: system.written(setting) - before, life, setting, "output")
+        written = time.time() - life.started
+        _awaited(lambda: set(system.visible(setting)) - seen, life, setting, "visible output")
+        visible = time.time() - life.started
         others = processor.others_between(counted, processor.now(life.main.pid))
-    return float(written) - life.started, float(shown) - life.started, others
+    return written, visible, others
 
 
 def _awaited(look: Callable[[], _SEEN | None], life: Processes, setting: Setting, what: str) -> _SEEN:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -103,15 +104,21 @@ class Faults(msgspec.Struct, frozen=True):
 
 def circumstances(system: str) -> Circumstances:
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return Circumstances(
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         system,
         java,
         f"{os.cpu_count()} cores of {_processor()}, {_memory_gib():.0f} GiB, {platform.system()} {platform.release()}",
-        commit.stdout.strip() or "unknown",
+        _commit(),
         " ".join(["python -m bench.peers", *sys.argv[1:]]),
     )
+
+
+@cache
+def _commit() -> str:
+    """As it was when the run began."""
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
 
 
 def _processor() -> str:

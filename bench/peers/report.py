@@ -45,8 +45,8 @@ def write(folder: Path, page: Path) -> Path:
 
 def made(folder: Path) -> dict[str, str]:
     """The page and its plots, by name."""
-    rounds = {name: found for name in TITLES if (found := read(folder, Rounds, name)) is not None}
-    faults = {name: found for name in TITLES if (found := read(folder, Faults, name)) is not None}
+    rounds = {name: measured for name in TITLES if (measured := read(folder, Rounds, name)) is not None}
+    faults = {name: suffered for name in TITLES if (suffered := read(folder, Faults, name)) is not None}
     plots = dict(_plots(rounds))
     return {PAGE.name: _page(rounds, faults, plots), **plots}
 

@@ -21,6 +21,7 @@ from holdfast.home import open as open_home
 
 class OnSpark:
     name: ClassVar[str]
+    title: ClassVar[str]
 
     def version(self) -> str:
         return f"PySpark {pyspark.__version__}"

@@ -79,8 +79,11 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 class System(Protocol):
-    name: str
-    title: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def title(self) -> str: ...
 
     def version(self) -> str: ...
 
