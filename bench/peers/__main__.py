@@ -26,6 +26,7 @@ QUICK = Sizes(Shape(keys=5_000, window_keys=500, per_second=1_000, delay=5, batc
 def main() -> None:
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no process of a system and no mount is left
+    record.commit()  # before a record is written
     sizes = QUICK if arguments.quick else FULL
     systems = [system for system in SYSTEMS if system.name in arguments.systems]
     place = Path(tempfile.mkdtemp(prefix="holdfast-peers-", dir=arguments.place))

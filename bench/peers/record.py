@@ -103,19 +103,20 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 def circumstances(system: str) -> Circumstances:
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr
+    java = next(line for line in told.splitlines() if " version " in line)
     return Circumstances(
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         system,
         java,
         f"{os.cpu_count()} cores of {_processor()}, {_memory_gib():.0f} GiB, {platform.system()} {platform.release()}",
-        _commit(),
+        commit(),
         " ".join(["python -m bench.peers", *sys.argv[1:]]),
     )
 
 
 @cache
-def _commit() -> str:
+def commit() -> str:
     """As it was when the run began."""
     command = ["git", "describe", "--always", "--dirty"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
