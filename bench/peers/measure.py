@@ -28,9 +28,9 @@ class Sizes:
     interval: str
 
     def warm_rows(self, query: Query) -> int:
-        """Until the state is as large as it becomes, and all of it was read and written at least once."""
+        """Until the state is as large as it becomes."""
         shape = self.shape
-        return 2 * shape.keys if query == "keyed" else (shape.delay + 5) * shape.per_second
+        return shape.keys if query == "keyed" else (shape.delay + 5) * shape.per_second
 
 
 @dataclass(frozen=True)

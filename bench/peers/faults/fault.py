@@ -111,9 +111,9 @@ def _restored(job: Supervised) -> Restored:
 
 
 def _compared(job: Supervised) -> Checked:
-    """Until what was on its way before the last kill is there."""
-    margin = round(4 * seconds(INTERVAL))
-    job.watch(margin + SHAPE.delay)
+    """When there is more than may be visible in part."""
+    margin = job.system.margin(seconds(INTERVAL))
+    job.until_output(margin // 2 + 6, _AFTER_S)
     job.kill()
     rows = (row for file in job.system.visible(job.setting) for row in job.system.rows(file))
     return check(rows, SHAPE, margin)

@@ -141,6 +141,9 @@ class Flink:
     def visible(self, setting: Setting) -> list[Path]:
         return sorted(path for path in setting.output.rglob("part-*") if path.is_file())
 
+    def margin(self, interval_s: float) -> int:
+        return round(4 * interval_s)  # each task ends its files by itself
+
     def rows(self, file: Path) -> Iterator[Group]:
         for line in file.read_text().splitlines():
             yield Group(*map(int, line.split(",")))

@@ -14,3 +14,6 @@ class OurSink(OnHoldfast):
 
     def visible(self, setting: Setting) -> list[Path]:
         return sorted(setting.output.glob("*.parquet"))
+
+    def margin(self, interval_s: float) -> int:
+        return round(2 * interval_s)  # the files of a checkpoint get their names one after the other

@@ -67,6 +67,9 @@ class OnSpark:
     def written(self, setting: Setting) -> set[str]:
         return {str(path) for path in setting.output.rglob("*.parquet") if path.stat().st_size}
 
+    def margin(self, interval_s: float) -> int:
+        return 1  # the rows of a batch are visible together
+
     def rows(self, file: Path) -> Iterator[Group]:
         for row in parquet.ParquetFile(file).read().to_pylist():
             yield Group(row["second"], row["customer"], row["orders"], row["total"])

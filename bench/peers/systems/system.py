@@ -117,6 +117,9 @@ class System(Protocol):
     def visible(self, setting: Setting) -> list[Path]:
         """Files of output that a reader sees."""
 
+    def margin(self, interval_s: float) -> int:
+        """So many of the newest seconds of event time may be visible in part."""
+
     def rows(self, file: Path) -> Iterator[Group]:
         """What is in a visible file."""
 
