@@ -205,7 +205,8 @@ def _settings(setting: Setting) -> dict[str, object]:
         "execution.checkpointing.incremental": "true",
         "execution.checkpointing.storage": "filesystem",
         "execution.checkpointing.dir": setting.store.as_uri(),
-        "execution.checkpointing.num-retained": 3,
+        # A second deployment that starts slowly must still find the one that it was told to resume from.
+        "execution.checkpointing.num-retained": 40,
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "table.local-time-zone": "UTC",
         "table.exec.mini-batch.enabled": "true",
