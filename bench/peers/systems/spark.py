@@ -115,8 +115,7 @@ class OnHoldfast(OnSpark):
     def newest_bytes(self, setting: Setting) -> Path:
         """The disk is gone, too: a start reads the checkpoint only then."""
         subprocess.run(["rm", "-rf", str(setting.local / "work")], check=True)
-        folders = [path for path in setting.store.rglob("*") if path.parent.name in ("blobs", "packs")]
-        return newest_large(setting.store, folders or setting.store.rglob("*"))
+        return newest_large(setting.store, [*setting.store.glob("*/packs/*"), *setting.store.glob("*/blobs/*/*")])
 
 
 def _ending_in(folder: Path, endings: tuple[str, ...]) -> Iterable[Path]:
