@@ -30,7 +30,7 @@ _COLUMNS = (
     "silent, usually",
     "output again",
     "restored",
-    "lost, doubled, wrong rows",
+    "lost, doubled, wrong rows, in event time",
     "",
 )
 
@@ -171,13 +171,14 @@ def _fault(fault: Fault, told: dict[str, Suffered]) -> Iterator[str]:
             continue
         checked = each.checked
         rows = f"{checked.lost:,}, {checked.doubled:,}, {checked.wrong:,}" if checked else "-"
+        compared = f" in {checked.seconds} s" if checked else ""
         cells = (
             "yes" if each.kept_running else "no",
             f"{each.process_restarts}, {each.own_restarts}",
             f"{each.silent_s:.0f} s, {each.usual_silent_s:.0f} s",
             "yes" if each.progressed else "**no**",
             each.restored if each.restored == "by itself" else f"**{each.restored}**",
-            rows if checked is None or checked.right else f"**{rows}**",
+            (rows if checked is None or checked.right else f"**{rows}**") + compared,
             f"the second one {each.second}" if each.second else "",
         )
         yield f"| {TITLES[name]} | {' | '.join(cells)} |"
