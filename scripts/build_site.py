@@ -22,6 +22,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "runbook.md",
         "operating.md",
         "moving-in.md",
+        "protect.md",
+        "leaving.md",
         "rescaling.md",
         "deploy.md",
         "cluster.md",

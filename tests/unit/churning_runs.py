@@ -24,6 +24,7 @@ from holdfast.runtime.run.components import Item, Threads
 from holdfast.runtime.run.environment import Environment
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.launching import launch
+from holdfast.runtime.run.loop import Runtime
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
 from holdfast.storage.interface import Created, StoredObject
@@ -280,9 +281,12 @@ class ChurningRun:
             JOB, f"file://{home}", self.store, work_directory(work), chosen, around, state_file=state_file
         )
         threads = Threads(self._lanes, self._items.append)
-        self.runtime = launch(place, self.query, threads, self._finish, tuple(chosen.alarms))
+        self.runtime = self._launched(place, threads)
         self.runtime.begin()
         self.settle()
+
+    def _launched(self, place: JobLocation, threads: Threads) -> Runtime:
+        return launch(place, self.query, threads, self._finish, tuple(place.settings.alarms))
 
     def _finish(self, failure: HoldfastError | None) -> None:
         self.failure, self.over = failure, True

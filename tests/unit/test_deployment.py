@@ -128,15 +128,56 @@ def test_a_pod_is_not_restarted_before_the_run_itself_would_call_it_dead(statefu
     assert probe["periodSeconds"] * probe["failureThreshold"] > Settings().heartbeat_s * MISSED_BEATS
 
 
-# --- systemd ---
+# --- a sidecar ---
 
 
 @pytest.fixture
-def unit(tmp_path: Path) -> Path:
+def sidecar() -> dict[str, Any]:
+    (deployment,) = (document for document in documents() if document["kind"] == "Deployment")
+    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
+    return found
+
+
+def test_the_sidecar_can_only_read_what_the_query_writes(sidecar: dict[str, Any]) -> None:
+    query, protect = sidecar["containers"]
+    (written,) = query["volumeMounts"]
+    (read,) = [mount for mount in protect["volumeMounts"] if mount["name"] == written["name"]]
+    assert read == {**written, "readOnly": True}
+    assert protect["args"][1].startswith(written["mountPath"])
+    assert protect["args"][1] in query["args"]
+
+
+def test_holdfast_understands_the_sidecars_command(
+    sidecar: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    protect = sidecar["containers"][1]
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOLDFAST_HOME", f"file://{tmp_path}/home")
+    monkeypatch.setenv("HOLDFAST_JOB", "clicks")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    arguments = [argument.replace("/checkpoints/clicks", str(tmp_path / "cp")) for argument in protect["args"]]
+    assert main([*arguments, "--once"]) == 3, "there is no query yet, which is what it says"
+    assert "it has no file metadata" in capsys.readouterr().err
+    assert sidecar["terminationGracePeriodSeconds"] > Settings().stop_timeout_s + LEAVING_S
+    for kind in ("startupProbe", "livenessProbe"):
+        program, *probe = protect[kind]["exec"]["command"]
+        assert (program, main(probe)) == ("holdfast", 1), "nothing lives"
+    probe = protect["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] > Settings().heartbeat_s * MISSED_BEATS
+
+
+# --- systemd ---
+
+UNITS = ("holdfast@orders", "holdfast-protect@orders")
+
+
+@pytest.fixture(params=UNITS)
+def unit(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The unit with a program that exists here: systemd looks for it."""
-    text = (DEPLOY / "systemd" / "holdfast@.service").read_text()
+    name = request.param.replace("@orders", "@.service")
+    text = (DEPLOY / "systemd" / name).read_text()
     program = Path(sys.executable).with_name("holdfast")
-    path = tmp_path / "holdfast@.service"
+    path = tmp_path / name
     path.write_text(text.replace("/opt/holdfast/bin/holdfast", str(program)))
     return path
 
@@ -144,7 +185,7 @@ def unit(tmp_path: Path) -> Path:
 def complaints(unit: Path) -> str:
     if (analyze := shutil.which("systemd-analyze")) is None:
         pytest.skip("systemd-analyze is not here: apt-get install systemd")
-    command = [analyze, "verify", str(unit.with_name("holdfast@orders.service"))]
+    command = [analyze, "verify", str(unit.with_name(unit.name.replace("@.", "@orders.")))]
     verified = subprocess.run(command, capture_output=True, text=True, check=False)
     return verified.stderr if verified.returncode == 0 else f"exit {verified.returncode}: {verified.stderr}"
 
@@ -155,7 +196,11 @@ def test_systemd_accepts_the_unit(unit: Path) -> None:
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
-    [("KillMode=mixed", "KillMode=some"), ("RestartSec=15s", "RestartSec=soon"), ("StateDirectory=", "StateDir=")],
+    [
+        ("TimeoutStopSec=150s", "TimeoutStopSec=x"),
+        ("RestartSec=15s", "RestartSec=soon"),
+        ("StateDirectory=", "StateDir="),
+    ],
 )
 def test_systemd_complains_about_a_broken_one(unit: Path, right: str, wrong: str) -> None:
     assert right in unit.read_text()
@@ -163,16 +208,16 @@ def test_systemd_complains_about_a_broken_one(unit: Path, right: str, wrong: str
     assert complaints(unit) != ""
 
 
-@pytest.fixture
-def service() -> configparser.SectionProxy:
+@pytest.fixture(params=UNITS)
+def service(request: pytest.FixtureRequest) -> configparser.SectionProxy:
     read = configparser.ConfigParser(interpolation=None, strict=False)
     read.optionxform = str  # type: ignore[assignment, method-assign]
-    read.read(DEPLOY / "systemd" / "holdfast@.service")
+    read.read(DEPLOY / "systemd" / request.param.replace("@orders", "@.service"))
     return read["Service"]
 
 
 def test_the_unit_gives_the_last_checkpoint_its_time_and_its_jvm(service: configparser.SectionProxy) -> None:
-    assert service["KillMode"] == "mixed"
+    assert service.get("KillMode") == ("mixed" if " run " in service["ExecStart"] else None)
     assert seconds("TimeoutStopSec", service["TimeoutStopSec"]) > Settings().stop_timeout_s + LEAVING_S
 
 
@@ -201,5 +246,7 @@ def all_errors() -> Iterator[type[errors.HoldfastError]]:
 
 
 def test_the_units_options_are_options_of_run(service: configparser.SectionProxy) -> None:
-    options = [word for word in service["ExecStart"].split() if word.startswith("--")]
+    command = service["ExecStart"].split()
+    assert command[:2] in (["/opt/holdfast/bin/holdfast", "run"], ["/opt/holdfast/bin/holdfast", "protect"])
+    options = [word for word in command if word.startswith("--")]
     assert {option.removeprefix("--") for option in options} <= {field.name for field in fields(Settings)}

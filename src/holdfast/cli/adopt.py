@@ -95,13 +95,13 @@ def adopt(
     from holdfast.runtime.run.original import others_of
     from holdfast.workdir.factory import readable_directory
 
-    place = _whole(location)
-    _require_apart(place, home)
+    place = whole(location)
+    require_apart("adopt", place, home)
     directory = readable_directory(place)
     root = open_store(home)
     target = JobHome(job_name(job), home, root.scoped(job_name(job)))
-    original = adopting.examine(directory, readable_directory(_above(place)))
-    output = None if sink is None else look_at(readable_directory(_whole(sink)), original.query)
+    original = adopting.examine(directory, readable_directory(above("adopt", place)))
+    output = None if sink is None else look_at(readable_directory(whole(sink)), original.query)
     if output is not None:
         require_not_ahead(original, output)
     state = target.state()
@@ -120,32 +120,32 @@ def adopt(
         _print(document)
 
 
-def _whole(location: str) -> str:
+def whole(location: str) -> str:
     """The first start of the job may be made from another directory."""
     return location.rstrip("/") if "://" in location else str(Path(location).absolute())
 
 
-def _require_apart(location: str, home: str) -> None:
+def require_apart(doing: str, location: str, home: str) -> None:
     from holdfast.runtime.run.places import spot
 
     original, target = spot("directory", location), spot("home", home)
     if original.holds(target) or target.holds(original):
         raise InvalidSettings(
-            f"could not adopt {location}: it contains the home {home}, or lies in it; the directory is only read",
+            f"could not {doing} {location}: it contains the home {home}, or lies in it; the directory is only read",
             hint="choose another home: --home",
         )
 
 
-def _above(location: str) -> str:
+def above(doing: str, location: str) -> str:
     """The URL may have options behind its path."""
     path, mark, options = location.partition("?")
-    above = path.rpartition("/")[0]
-    if not above or above.endswith("/"):
+    parent = path.rpartition("/")[0]
+    if not parent or parent.endswith("/"):
         raise InvalidSettings(
-            f"could not adopt {location}: it is not the checkpoint directory of one query",
+            f"could not {doing} {location}: it is not the checkpoint directory of one query",
             hint="give its whole path",
         )
-    return f"{above}{mark}{options}"
+    return f"{parent}{mark}{options}"
 
 
 def _look_for_a_query(original: "Original", seconds: float) -> None:

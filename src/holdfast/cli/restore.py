@@ -1,7 +1,7 @@
 """`holdfast restore`: writes a checkpoint as a directory that Spark can start from."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -9,17 +9,23 @@ import typer
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.cli import figures
 from holdfast.cli.choosing import to_restore
+from holdfast.cli.continuing import ContinuationDocument, continued, lines, put_one_in_place, writes_itself
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, CheckpointOption, Home, Job, PointArgument
 from holdfast.cli.output import answer, print_json
 from holdfast.cli.progress import byte_progress
 from holdfast.cli.reference import referred
 from holdfast.errors import Corrupt, InvalidSettings, NotFound, ObjectNotFound
+from holdfast.identifiers import BatchId
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.lines import line_folder, plan_key
 from holdfast.repository.names import is_plan
+from holdfast.repository.state import JobState
 from holdfast.repository.views import Observation
 from holdfast.storage.interface import ObjectStore
+
+if TYPE_CHECKING:
+    from holdfast.workdir.interface import WorkDirectory
 
 
 def _directory(text: str) -> Path:
@@ -50,6 +56,27 @@ SavepointOption = Annotated[
 ]
 
 
+SinkOption = Annotated[
+    str | None,
+    typer.Option(
+        "--sink",
+        metavar="PATH",
+        show_default=False,
+        help="The output of Spark's file sink or Delta sink, to see which batches it has.",
+    ),
+]
+PlanOption = Annotated[
+    int | None,
+    typer.Option(
+        "--plan",
+        metavar="N",
+        min=0,
+        show_default=False,
+        help="Restore nothing: put the plan of batch N in place in DIR, which has the batch before it.",
+    ),
+]
+
+
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     home: str
@@ -60,6 +87,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     plans: int = 0
     """Batches behind it that were planned."""
+    continuing: ContinuationDocument | None = None
+    """How plain Spark goes on; null where a sink of holdfast writes."""
 
 
 def restore(
@@ -70,11 +99,14 @@ def restore(
     to: To = None,
     checkpoint: CheckpointOption = None,
     savepoint: SavepointOption = None,
+    sink: SinkOption = None,
+    plan: PlanOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a verified Spark checkpoint directory.
 
-    Default: the newest checkpoint that can be restored.
+    Default: the newest checkpoint that can be restored. Where the query has a writer of its own, the plans of batches
+    behind it are put in place, and what plain Spark will repeat, skip or miss is printed, with the steps.
     """
     from holdfast.runtime.run.places import require_outside
     from holdfast.workdir.factory import work_directory
@@ -86,6 +118,9 @@ def restore(
     store = job_store(home, job)
     seen = observe(home, job, store)
     require_outside(target.location, home, seen.state.runs)
+    if plan is not None:
+        _put_plan_in_place(job, target, store, seen, plan, sink, as_json)
+        return
     chosen = to_restore(seen, reference.checkpoint, reference.savepoint)
     try:
         manifest = _read_manifest(store, chosen)
@@ -94,6 +129,11 @@ def restore(
     except Corrupt:
         _require_not_retired(observe(home, job, store), chosen)
         raise
+    state = observe(home, job, store).state
+    continuing: ContinuationDocument | None = None
+    if writes_itself(state):
+        stateful = len(manifest.shards) > 1
+        continuing = continued(job, target, store, state, chosen, sink, stateful=stateful)
     report = Restored(
         job=job,
         home=home,
@@ -102,7 +142,8 @@ def restore(
         to=target.location,
         files=len(manifest.files()),
         bytes=manifest.bytes_total,
-        plans=_planned_behind(store, observe(home, job, store), chosen),
+        plans=_planned_behind(store, state, chosen),
+        continuing=continuing,
     )
     if as_json:
         print_json(report)
@@ -119,12 +160,30 @@ def _target(point: str | None, directory: Path | None, to: Path | None) -> Path:
     return target
 
 
-def _planned_behind(store: ObjectStore, seen: Observation, chosen: CheckpointCompleted) -> int:
+def _put_plan_in_place(
+    job: str,
+    target: "WorkDirectory",
+    store: ObjectStore,
+    seen: Observation,
+    plan: int,
+    sink: str | None,
+    as_json: bool,
+) -> None:
+    put_one_in_place(job, target, store, seen.state, BatchId(plan), sink)
+    if as_json:
+        print_json({"job": job, "home": seen.home, "to": target.location, "plan": plan})
+    else:
+        answer().print(
+            f"the plan of batch {plan} is in place in {target.location}: Spark runs this batch next", soft_wrap=True
+        )
+
+
+def _planned_behind(store: ObjectStore, state: JobState, chosen: CheckpointCompleted) -> int:
     """How many batches were planned behind it: a writer of the query's own may have them."""
-    newest = seen.state.newest_of_the_line()
+    newest = state.newest_of_the_line()
     if newest is None or newest.id != chosen.id:
         return 0
-    folder = line_folder(seen.state)
+    folder = line_folder(state)
     return sum(is_plan(item.key) for item in store.list(folder, plan_key(folder, chosen.barrier_batch_id)))
 
 
@@ -164,8 +223,21 @@ def _print_report(report: Restored) -> None:
         f"         the query continues after batch {report.barrier_batch_id} and changes the directory: "
         "keep a copy if you may need this state again"
     )
-    if report.plans:
-        console.print(
-            f"         {report.plans} of the batches behind it had been planned: a writer that knows "
-            "their numbers would skip what plain Spark makes of them; holdfast run repeats them as they were"
-        )
+    if report.continuing is not None:
+        _print_continuing(report.continuing, report.barrier_batch_id)
+
+
+def _print_continuing(found: ContinuationDocument, barrier: int) -> None:
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in lines(found, barrier):
+        table.add_row(label, text)
+    console = answer()
+    console.print("")
+    console.print(table)
+    console.print("")
+    for number, step in enumerate(found.steps, 1):
+        console.print(f"{number}. {step}", soft_wrap=True)

@@ -1,7 +1,7 @@
 """The options of `holdfast run` that are fields of Settings: what each says, in which group of the help it stands."""
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -106,9 +106,14 @@ def choices_of(name: str) -> tuple[str, ...]:
 
 def with_settings_options(command: Callable[..., None]) -> Callable[..., None]:
     """`command` with one option per field of Settings, as typer reads them: from its signature."""
+    return with_options_of(OPTION_HELP, command)
+
+
+def with_options_of(names: Collection[str], command: Callable[..., None]) -> Callable[..., None]:
+    """With those fields of Settings only."""
     signature = inspect.signature(command)
     declared = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    parameters = [*declared, *_generated()]
+    parameters = [*declared, *(option for option in _generated() if option.name in names)]
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

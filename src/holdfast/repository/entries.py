@@ -153,6 +153,9 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     plans: Literal["", "prefer", "require"] = ""
     """Whether the plan of each batch is durable before the query's own writer sees the batch; empty when no plans are
     kept."""
+    protects: str = ""
+    """The checkpoint directory that the run only reads: somebody else's query works there. Empty when the run has a
+    query of its own."""
 
     @property
     def host(self) -> str:

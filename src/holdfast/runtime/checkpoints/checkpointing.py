@@ -90,10 +90,13 @@ class Checkpointing:
         packer: PlanPacker | None = None,
         ran: Callable[[BatchId], tuple[BatchSpan, ...]] = lambda barrier: (),
         writer_has: Callable[[RunDirectory], BatchId | None] = lambda directory: None,
+        judge: Callable[[Manifest], None] = lambda manifest: None,
     ) -> None:
         """`usage` returns the requests to the home so far. `packer` is None when no plans are kept. `ran` returns what
         is known of the batches up to a barrier that no completed checkpoint has. `writer_has` returns the newest batch
-        that the sink of the query's own writer reports."""
+        that the sink of the query's own writer reports. `judge` raises `NotPlannable` when what was copied is no
+        checkpoint of the job."""
+        self._judge = judge
         self._writer_has = writer_has
         self._packer = packer
         self._ran = ran
@@ -350,6 +353,7 @@ class Checkpointing:
             ),
             spark=self._describe(),
         )
+        self._judge(manifest)
         data = encode_manifest(manifest)
         digest = digest_of(data)
         self._step("checkpoint.acknowledged")

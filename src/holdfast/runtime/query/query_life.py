@@ -69,14 +69,15 @@ class QueryLife:
         job: JobName,
         query: Query,
         resumed: Resumed,
-        supervision: Supervision,
-        candidates: Candidates,
+        supervision: Supervision | None,
+        candidates: Candidates | None,
         journal: Journal,
         alarms: Alarms,
         clock: Clock,
         lanes: Lanes,
         post: Callable[[Event | Callable[[], Happenings]], None],
     ) -> None:
+        """`supervision` and `candidates` are None for a query that somebody else runs: it is never seen to end."""
         self._job = job
         self._query = query
         self._supervision = supervision
@@ -203,7 +204,8 @@ class QueryLife:
                 self._committed = True
                 log.info("the first batch of this run is committed: %s", barrier)
                 end_phase(FIRST_BATCH)
-            self._supervision.progressed()
+            if self._supervision is not None:
+                self._supervision.progressed()
             self._alarms.clear(QUERY_DIED, f"the query completed batch {barrier}")
         return (BarrierReached(barrier),)
 
@@ -220,6 +222,7 @@ class QueryLife:
         return (QueryEnded(), QueryDone(seen.unseen)) if seen.end == AS_ASKED else self._died(failure)
 
     def _died(self, failure: QueryFailure) -> Happenings:
+        assert self._supervision is not None
         verdict = self._supervision.died(failure, self._died_at, resumed=self.resumed.barrier is not None)
         if isinstance(verdict, PermanentFailure):
             return (QueryEnded(), self._end_for(verdict))
@@ -267,10 +270,12 @@ class QueryLife:
             self._post(lambda: self._restarted(restart, resumed))
 
     def _start_again(self) -> Resumed:
+        assert self._candidates is not None
         self._candidates.start_again(self.resumed.directory)
         return self.resumed
 
     def _resume_elsewhere(self, failure: QueryFailure) -> Resumed:
+        assert self._candidates is not None
         return self._candidates.start(self._candidates.after(self.resumed, failure))
 
     def _cannot_resume(self, restart: Restart, error: HoldfastError) -> Happenings:
@@ -278,6 +283,7 @@ class QueryLife:
         return (self._fail_permanently(error),)
 
     def _restart_failed(self, failed: Restart, failure: QueryFailure) -> Happenings:
+        assert self._supervision is not None
         self._record(failed, None)
         self._died_at = self._clock.monotonic()
         verdict = self._supervision.died(failure, self._died_at)

@@ -1,6 +1,9 @@
 """Assembles a run: storage and journal, checkpointing, the query. Everything goes through constructors."""
 
+from collections.abc import Callable
+
 from holdfast.alarm import Receiver
+from holdfast.checkpoint.manifest import Manifest
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import EntrySettled
 from holdfast.coordination.limits import Limits
@@ -39,7 +42,7 @@ from holdfast.runtime.reports.stuck_watch import StuckWatch
 from holdfast.runtime.requests.serving import Serving
 from holdfast.runtime.run.claiming import retention_of
 from holdfast.runtime.run.comparing import Outside, planned_behind
-from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, QueryParts, StorageParts, Threads
+from holdfast.runtime.run.components import CheckpointParts, QueryNoticed, QueryParts, StartParts, StorageParts, Threads
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
 from holdfast.runtime.run.publisher import Publisher
@@ -135,9 +138,14 @@ def _alive_calls(location: JobLocation) -> AliveCalls | None:
 
 
 def checkpoint_parts(
-    storage: StorageParts, query: Query, leftovers: tuple[str, ...], threads: Threads
+    storage: StorageParts,
+    query: Query,
+    leftovers: tuple[str, ...],
+    threads: Threads,
+    judge: Callable[[Manifest], None] = lambda manifest: None,
 ) -> CheckpointParts:
-    """`leftovers` are the manifests that existed before the claim."""
+    """`leftovers` are the manifests that existed before the claim. `judge` raises `NotPlannable` when what was copied
+    is no checkpoint of the job."""
     settings, around, journal = storage.location.settings, storage.location.around, storage.journal
     headroom = HeadroomWatch(lambda: query.batches_retained, around.clock, storage.alarms)
     meter, skipped = storage.location.meter, SkipCount()
@@ -161,6 +169,7 @@ def checkpoint_parts(
         packer=_packer(storage),
         ran=batches.upto if batches is not None else lambda barrier: (),
         writer_has=lambda directory: _writer_has(query, directory),
+        judge=judge,
     )
     scrubbing = _scrubbing(storage, threads)
     rule = retention_of(settings)
@@ -228,14 +237,14 @@ def _writer_has(query: Query, directory: RunDirectory) -> BatchId | None:
     return None if taken is None else taken.newest
 
 
-def query_parts(
+def start_parts(
     storage: StorageParts,
     checkpoints: CheckpointParts,
     query: Query,
     workplace: Workplace,
     outside: Outside,
     threads: Threads,
-) -> QueryParts:
+) -> StartParts:
     location, journal = storage.location, storage.journal
     settings, around = location.settings, location.around
     known = Known(storage.store, journal)
@@ -291,20 +300,17 @@ def query_parts(
         mark_damaged=checkpoints.checkpointing.mark_damaged,
         catching_up=catching_up,
     )
-    return QueryParts(
+    watched = QueryParts(
         query,
-        workplace,
-        recovery,
-        resuming,
-        candidates,
-        supervision,
-        catching_up,
-        plans,
-        _offset_commits(storage, query, threads),
-        _lag_watch(storage, query, threads),
-        _reading_watch(storage, checkpoints, query, threads),
-        _retention_watch(storage, query, threads),
+        workplace.remember,
+        repeated_s=lambda: catching_up.repeated_s,
+        plans=plans,
+        offsets=_offset_commits(storage, query, threads),
+        lag=_lag_watch(storage, query, threads),
+        reading=_reading_watch(storage, checkpoints, query, threads),
+        retention=_retention_watch(storage, query, threads),
     )
+    return StartParts(watched, workplace, recovery, resuming, candidates, supervision, catching_up)
 
 
 def _offset_commits(storage: StorageParts, query: Query, threads: Threads) -> OffsetCommits | None:
@@ -378,7 +384,7 @@ def _replaying(storage: StorageParts, known: Known, query: Query, consent: Conse
 
 def _packer(storage: StorageParts) -> PlanPacker | None:
     location = storage.location
-    if storage.claimed.plans == "":
+    if storage.claimed.plans == "" or storage.claimed.protects:
         return None
     retained = retention_of(location.settings).retained
     return PlanPacker(journal=storage.journal, retained=retained, new_attempt=location.around.new_attempt)
@@ -389,7 +395,7 @@ def _plan_keeper(storage: StorageParts, threads: Threads) -> PlanKeeper | None:
     if mode == "":
         return None
     return PlanKeeper(
-        store=_impatient(storage.location),
+        store=impatient_store(storage.location),
         journal=storage.journal,
         mode=mode,
         new_attempt=around.new_attempt,
@@ -402,7 +408,7 @@ def _plan_keeper(storage: StorageParts, threads: Threads) -> PlanKeeper | None:
     )
 
 
-def _impatient(location: JobLocation) -> ObjectStore:
+def impatient_store(location: JobLocation) -> ObjectStore:
     """The job's place in the home, for whoever has no time to ask it for long."""
     if location.root is None:
         return location.store
@@ -417,15 +423,16 @@ def runtime_of(
     resumed: Resumed,
     threads: Threads,
     finished: Finished,
+    start: StartParts | None = None,
 ) -> Runtime:
-    """The query has been started on the directory of `resumed`."""
+    """The query runs in the directory of `resumed`. `start` is None when it is not this run's to restart."""
     around = storage.location.around
     life = QueryLife(
         job=storage.location.job,
         query=query.query,
         resumed=resumed,
-        supervision=query.supervision,
-        candidates=query.candidates,
+        supervision=None if start is None else start.supervision,
+        candidates=None if start is None else start.candidates,
         journal=storage.journal,
         alarms=storage.alarms,
         clock=around.clock,
@@ -463,7 +470,7 @@ def _coordinator(storage: StorageParts) -> Coordinator:
         around.clock.monotonic(),
         last_completed=restorable[0].id if restorable else None,
         savepoints=frozenset(entry.name for entry in state.retained() if entry.name),
-        recovery=None if storage.claimed.plans == "" else _recovery_time(storage),
+        recovery=None if storage.claimed.plans == "" or storage.claimed.protects else _recovery_time(storage),
     )
 
 

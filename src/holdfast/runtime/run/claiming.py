@@ -1,6 +1,7 @@
 """Checks whether the job may be claimed, and claims it: the one entry that makes a run the owner."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeVar
 
 import msgspec
@@ -59,12 +60,27 @@ def claim(location: JobLocation, journal: Journal, agreement: Agreement, sink: s
     """Losing the race for the claim raises the same error as an existing owner."""
     settings = location.settings
     heartbeat, work = settings.heartbeat_s, location.work.at(location.job).location
-    try:
+    with _losing_is_refused(location):
         if agreement.above > journal.state.head:
             jump = run_started(journal, location.around, heartbeat, "", "maintenance")
             journal.claim(_taking_numbers(jump, Sequence(agreement.above + 1)))
         mine = run_started(journal, location.around, heartbeat, work, "pipeline", retention_of(settings))
         return journal.claim(_telling(mine, location, sink, plans))
+
+
+def claim_beside(location: JobLocation, journal: Journal) -> RunStarted:
+    """For a run that has no query of its own, and only reads the directory at `location.work`."""
+    settings = location.settings
+    mine = run_started(journal, location.around, settings.heartbeat_s, "", "pipeline", retention_of(settings))
+    telling = _telling(mine, location, "", "prefer")
+    with _losing_is_refused(location):
+        return journal.claim(lambda stamp: msgspec.structs.replace(telling(stamp), protects=location.work.url))
+
+
+@contextmanager
+def _losing_is_refused(location: JobLocation) -> Iterator[None]:
+    try:
+        yield
     except Fenced as error:
         raise OwnedByAnotherRun(
             f"could not start job {location.job!r} on {location.home}: {error.message}", hint=TAKE_OVER

@@ -44,7 +44,12 @@ from holdfast.runtime.recovery.recovery import Known, Point, foreseen, is_copied
 from holdfast.runtime.reports.alarms import past_alarm
 from holdfast.runtime.run.claiming import agreed
 from holdfast.runtime.run.job_location import JobLocation
-from holdfast.runtime.run.original import adopted_by, other_that_went_on, require_original_at_rest
+from holdfast.runtime.run.original import (
+    adopted_by,
+    other_that_went_on,
+    require_original_at_rest,
+    require_protected_at_rest,
+)
 from holdfast.runtime.work_marker import read_marker, somebody_elses
 from holdfast.sinks.protocol import SinkContext, SinkState, StagedBatch
 from holdfast.storage.home_identity import read_home_identity
@@ -101,6 +106,7 @@ def known_to(location: JobLocation, state: JobState) -> SinkContext:
 def compare_here(location: JobLocation, state: JobState) -> Agreement:
     """Compares what is visible without Spark. Raises `Conflict`."""
     require_original_at_rest(location.job, state, readable_directory)
+    require_protected_at_rest(location.job, state, location.store, readable_directory)
     return agree(location.job, location.home, state, _memories_here(location), _asked(location))
 
 

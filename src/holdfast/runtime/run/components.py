@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.coordination.coordinator import Coordinator
 from holdfast.coordination.events import Event
+from holdfast.identifiers import Sequence
 from holdfast.monitoring.traces import Traces
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
@@ -99,17 +100,17 @@ class CheckpointParts:
 
 @dataclass(frozen=True)
 class QueryParts:
-    """Where the query resumes, what must agree, and when it restarts."""
+    """The running query, and what is watched and told beside it."""
 
     query: Query
-    workplace: Workplace
-    recovery: Recovery
-    resuming: Resuming
-    candidates: Candidates
-    supervision: Supervision
-    catching_up: CatchingUp
-    plans: PlanKeeper | None
-    """None when no plans of batches are kept."""
+    remember: Callable[[Sequence], None]
+    """Called with the journal's newest entry after each checkpoint. Best effort."""
+    stopping: str = "stopping: the query stops, then the job takes a last checkpoint"
+    """Logged when a stop begins."""
+    repeated_s: Callable[[], float | None] = lambda: None
+    """How long a batch took that was repeated, None when none was."""
+    plans: PlanKeeper | None = None
+    """None when no plans of batches are kept, or the run does not plan them."""
     offsets: OffsetCommits | None = None
     """None when offsets are not committed to a consumer group."""
     lag: LagWatch | None = None
@@ -118,3 +119,16 @@ class QueryParts:
     """The same."""
     retention: RetentionWatch | None = None
     """The same."""
+
+
+@dataclass(frozen=True)
+class StartParts:
+    """Where the query resumes, what must agree, and when it restarts."""
+
+    query: QueryParts
+    workplace: Workplace
+    recovery: Recovery
+    resuming: Resuming
+    candidates: Candidates
+    supervision: Supervision
+    catching_up: CatchingUp

@@ -22,10 +22,10 @@ from holdfast.runtime.plans.keeping import mode_of
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.state_reporter import BothBeats
-from holdfast.runtime.run.assembly import checkpoint_parts, query_parts, runtime_of, storage_parts
+from holdfast.runtime.run.assembly import checkpoint_parts, runtime_of, start_parts, storage_parts
 from holdfast.runtime.run.claiming import claim, home_identity, marker_of, require_claimable
 from holdfast.runtime.run.comparing import Outside, compare_again, compare_outside
-from holdfast.runtime.run.components import QueryParts, StorageParts, Threads
+from holdfast.runtime.run.components import StartParts, StorageParts, Threads
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Finished, Runtime
 from holdfast.runtime.run.run_end import record_run_end
@@ -86,8 +86,8 @@ def launch(
             outside = compare_again(location, storage.journal, query, outside)
         checkpoints = checkpoint_parts(storage, query, claimed.leftovers, threads)
         workplace = _workplace(location, claimed, workplace_of)
-        parts = query_parts(storage, checkpoints, query, workplace, outside, threads)
-        _keep_beating(storage, threads)
+        parts = start_parts(storage, checkpoints, query, workplace, outside, threads)
+        keep_beating(storage, threads)
         resumed = _started(storage, parts, outside, begun)
     except (Exception, StopAsked) as error:
         # Also when a signal stops the process: the next start need not wait for the heartbeat to go stale.
@@ -95,7 +95,7 @@ def launch(
         _record_failed_start(storage, begun, error)
         raise
     workplace.clean(resumed.directory)
-    return runtime_of(storage, checkpoints, parts, resumed, threads, finished)
+    return runtime_of(storage, checkpoints, parts.query, resumed, threads, finished, parts)
 
 
 def _claimed(location: JobLocation, query: Query) -> _Claimed:
@@ -105,7 +105,7 @@ def _claimed(location: JobLocation, query: Query) -> _Claimed:
     plans = mode_of(location.settings.plans, query, location.settings.publish)
     outside = compare_outside(location, journal, query, plans)
     _remind_of_acceptances(location.settings)
-    leftovers = _stored_manifests(location.store)
+    leftovers = stored_manifests(location.store)
     home_id = home_identity(location)
     described = query.sink.describe() if query.sink is not None else ""
     return _Claimed(journal, claim(location, journal, outside.agreement, described, plans), outside, home_id, leftovers)
@@ -116,14 +116,14 @@ def _workplace(location: JobLocation, claimed: _Claimed, make: WorkplaceOf | Non
     return JobFolder(location.work, marker, new_life=new_life) if make is None else make(marker, new_life)
 
 
-def _keep_beating(storage: StorageParts, threads: Threads) -> None:
+def keep_beating(storage: StorageParts, threads: Threads) -> None:
     """The job shows as owned from the first moment: recovery can take longer than the heartbeat timeout."""
     beats = BothBeats(storage.reporter, storage.watch)
     beats.beat()
     threads.lanes.every("heartbeat", storage.location.settings.heartbeat_s, beats.beat)
 
 
-def _started(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
+def _started(storage: StorageParts, parts: StartParts, outside: Outside, begun: _Begun) -> Resumed:
     settings, journal = storage.location.settings, storage.journal
     wanted = Wanted(settings.from_savepoint, settings.from_checkpoint)
     with naming_the_request(storage.location.job, lambda: journal.state, wanted), phase("finding where to resume"):
@@ -143,7 +143,7 @@ def _record_failed_start(storage: StorageParts, begun: _Begun, error: Exception 
     record_run_end(storage.journal, reason, begun.planned, failed=failed, never_ran=True, untouched=untouched)
 
 
-def _stored_manifests(store: ObjectStore) -> tuple[str, ...]:
+def stored_manifests(store: ObjectStore) -> tuple[str, ...]:
     """Listed before the claim, so none is of a newer run: the unneeded ones can be deleted later."""
     try:
         return tuple(item.key for item in listed_manifests(store))
@@ -171,7 +171,7 @@ def _remind_of_acceptances(settings: RunSettings) -> None:
             )
 
 
-def _recover(storage: StorageParts, parts: QueryParts, outside: Outside, begun: _Begun) -> Resumed:
+def _recover(storage: StorageParts, parts: StartParts, outside: Outside, begun: _Begun) -> Resumed:
     """The directory to start in, with the sink at the same point.
 
     A query that does not fit its checkpoint is refused before anything is abandoned: the next run resumes as before.

@@ -228,7 +228,7 @@ class Runtime:
                 replaced=item.replaced,
                 durable=resumed.durable,
                 durable_id=resumed.durable_id,
-                repeated_s=self._query.catching_up.repeated_s,
+                repeated_s=self._query.repeated_s(),
             )
         )
 
@@ -260,7 +260,7 @@ class Runtime:
 
     def _stop_query(self, savepoint: str | None, answer: Answer) -> None:
         """On the query lane."""
-        log.info("stopping: the query stops, then the job takes a last checkpoint")
+        log.info("%s", self._query.stopping)
         self._query.query.stop()
         seen = self._life.look()
         self._post(lambda: self._query_stopped(savepoint, answer, seen))
@@ -318,7 +318,7 @@ class Runtime:
             state = self._storage.journal.state
             if self._checkpoints.batches is not None and record.id in state.completed:
                 self._checkpoints.batches.recorded(state.completed[record.id].batches)
-            self._lanes.submit("copy", lambda: self._query.workplace.remember(state.head))
+            self._lanes.submit("copy", lambda: self._query.remember(state.head))
             if not self._shows_batches:
                 self._commit_offsets(record.barrier)
 

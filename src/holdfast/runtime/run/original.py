@@ -1,5 +1,5 @@
-"""Looks at the checkpoint directory of plain Spark that a job was made of, and at other jobs that were made of it.
-Before its first run.
+"""Looks at the checkpoint directory of plain Spark that a job was made of, or that it has protected, and at other jobs
+that were made of it. Before its first run.
 
 Who went on from there has written batches that the job would write again.
 """
@@ -12,10 +12,12 @@ from holdfast.checkpoint.layout import newest_barrier
 from holdfast.errors import Conflict, Corrupt, NewerFormat, StorageError
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
+from holdfast.plans.log import newest_planned
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import Adopted
 from holdfast.repository.jobs import job_names
 from holdfast.repository.journal import read_entries
+from holdfast.repository.lines import line_folder
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
@@ -39,6 +41,28 @@ def require_original_at_rest(job: JobName, state: JobState, directory_at: Callab
             f"{adopted.planned} was planned there, and now batch {found} is: a query has gone on there, and its rows "
             "would come twice",
             hint=f"stop that query, then adopt what it has now: holdfast adopt {adopted.location} --job {job}",
+        )
+
+
+def require_protected_at_rest(
+    job: JobName, state: JobState, store: ObjectStore, directory_at: Callable[[str], WorkDirectory]
+) -> None:
+    """Raises `Conflict` when batches were planned in a directory that the last run protected, and the home does not
+    know them. After the first run of the job's own it may do as it likes."""
+    newest, last = state.newest_of_the_line(), state.pipeline
+    if newest is None or last is None or not last.protects:
+        return
+    try:
+        found = newest_barrier(directory_at(last.protects).names("offsets"))
+    except (OSError, StorageError) as error:
+        log.warning("could not see whether a query still runs in %s, which was protected: %s", last.protects, error)
+        return
+    known = newest_planned(store, line_folder(state), newest.barrier_batch_id)
+    if found is not None and found > known:
+        raise Conflict(
+            f"could not start job {job!r}: it has protected {last.protects} up to batch {known}, and batch {found} is "
+            "planned there now: the query has gone on, and its rows would come twice",
+            hint=f"stop that query, then take what it has now: holdfast protect {last.protects} --job {job} --once",
         )
 
 

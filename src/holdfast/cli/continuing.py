@@ -1,0 +1,213 @@
+"""What `holdfast restore` says, and does, so that plain Spark goes on with the query's own writer."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.errors import Conflict, InvalidSettings, NotFound
+from holdfast.identifiers import BatchId
+from holdfast.plans.leaving import Batches, Continuation, continuation, put_plans_in_place, without_rows
+from holdfast.plans.log import PlanLog
+from holdfast.plans.query_id import query_id
+from holdfast.plans.spark_logs import put_in_place
+from holdfast.repository.entries import CheckpointCompleted
+from holdfast.repository.lines import line_folder, line_of
+from holdfast.repository.state import JobState
+from holdfast.storage.durable import storage_errors
+from holdfast.storage.interface import ObjectStore
+from holdfast.workdir.barriers import newest_barrier
+
+if TYPE_CHECKING:
+    from holdfast.runtime.commands.spark_output import Output
+    from holdfast.workdir.interface import WorkDirectory
+
+
+class ContinuationDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """How the query goes on with its own writer. Batches are given as the first and the last one."""
+
+    writer: str | None
+    """The sink that was looked at; null when none was named."""
+    writer_has: int | None
+    """Its newest batch, -1 for none; null when it was not looked at."""
+    planned_batch_id: int
+    """The newest batch whose plan is known; the barrier when none is."""
+    skipped: Batches | None
+    replayed: Batches | None
+    repeated: int | None
+    missing: Batches | None
+    twice: Batches | None
+    exact: bool
+    steps: tuple[str, ...]
+    broken: str | None = None
+    """Why later plans cannot be used."""
+
+
+def writes_itself(state: JobState) -> bool:
+    """Whether the query has a writer of its own. A job that was adopted and has not run has."""
+    return state.pipeline is None or not state.pipeline.sink
+
+
+def is_of_the_line(state: JobState, chosen: CheckpointCompleted) -> bool:
+    return chosen.id not in state.abandoned and chosen.line == line_of(state)
+
+
+def continued(
+    job: str,
+    target: "WorkDirectory",
+    store: ObjectStore,
+    state: JobState,
+    chosen: CheckpointCompleted,
+    sink: str | None,
+    *,
+    stateful: bool,
+) -> ContinuationDocument:
+    """Puts plans in place in the restored directory, as far as that is right before the query runs."""
+    query = query_id(target.read("metadata").decode())
+    output = None if sink is None else _output(sink, query)
+    standing = PlanLog(store, line_folder(state)).behind(chosen.barrier_batch_id)
+    if is_of_the_line(state, chosen) and all(query_id(plan.metadata) == query for plan in standing.plans):
+        plans, broken = standing.plans, standing.broken
+    else:
+        plans, broken = (
+            (),
+            "the job has left this history: batches behind it were planned anew" if standing.plans else None,
+        )
+    planned = plans[-1].batch_id if plans else chosen.barrier_batch_id
+    has = None if output is None else output.newest if output.newest is not None else BatchId(-1)
+    way = continuation(chosen.barrier_batch_id, planned, has, stateful=stateful)
+    with storage_errors(f"put plans in place in {target.location}"):
+        put_plans_in_place(target, plans, way)
+    return ContinuationDocument(
+        writer=None if output is None else output.writer,
+        writer_has=has,
+        planned_batch_id=way.known,
+        skipped=way.skipped,
+        replayed=way.replayed,
+        repeated=way.repeated,
+        missing=way.missing,
+        twice=way.twice,
+        exact=way.exact,
+        steps=tuple(_steps(job, target.location, sink, way)),
+        broken=broken,
+    )
+
+
+def put_one_in_place(
+    job: str, target: "WorkDirectory", store: ObjectStore, state: JobState, batch: BatchId, sink: str | None
+) -> None:
+    """`holdfast restore JOB DIR --plan N`. Raises when the directory does not end with the batch before it.
+
+    A batch that nobody has a plan of passes without rows, if the output has it.
+    """
+    doing = f"could not put the plan of batch {batch} of job {job!r} in place in {target.location}"
+    with storage_errors(f"read {target.location}"):
+        newest = newest_barrier(target)
+        if newest != batch - 1:
+            ends = "has no committed batch" if newest is None else f"has committed batch {newest}"
+            raise Conflict(f"{doing}: it {ends}", hint="first run the batches before it, one by one, in their order")
+        query = query_id(target.read("metadata").decode())
+        plans = PlanLog(store, line_folder(state)).behind(newest).plans
+        if plans and query_id(plans[0].metadata) != query:
+            raise InvalidSettings(f"{doing}: another query works there", hint="name the directory of this query")
+        if not plans and not _has(sink, query, batch):
+            hint = "start the query with its own writer; or, if the output has that batch: --sink PATH"
+            raise NotFound(f"{doing}: the home has no plan of it", hint=hint)
+        put_in_place(target, plans[0] if plans else without_rows(target, batch))
+
+
+def _has(sink: str | None, query: str, batch: BatchId) -> bool:
+    newest = None if sink is None else _output(sink, query).newest
+    return newest is not None and newest >= batch
+
+
+def _output(sink: str, query: str) -> "Output":
+    from holdfast.cli.adopt import whole
+    from holdfast.runtime.commands.spark_output import look_at
+    from holdfast.workdir.factory import readable_directory
+
+    return look_at(readable_directory(whole(sink)), query)
+
+
+def _steps(job: str, place: str, sink: str | None, way: Continuation) -> Iterator[str]:
+    if (replayed := way.replayed) is not None:
+        first, last = replayed
+        yield (
+            f"run the query over {place} with Trigger.Once and a writer that keeps nothing, such as "
+            f"foreachBatch into format noop: it repeats batch {first}"
+        )
+        look = f" --sink {sink}" if way.twice is not None else ""
+        if last > first:
+            yield (
+                f"holdfast restore {job} {place} --plan {first + 1}{look}, and the first step again; "
+                f"{'then' if last == first + 1 else 'and so on'} up to batch {last}"
+            )
+        if way.repeated is not None:
+            yield f"holdfast restore {job} {place} --plan {way.repeated}"
+    yield f"start the query over {place} with its own writer"
+
+
+def lines(found: ContinuationDocument, barrier: int) -> Iterator[tuple[str, str]]:
+    """Label and text."""
+    yield "checkpoint", f"has every batch up to {barrier}"
+    if found.planned_batch_id > barrier:
+        yield "plans", f"what {_named((barrier + 1, found.planned_batch_id))} read is known"
+    else:
+        yield "plans", f"none behind batch {barrier}"
+    if found.broken is not None:
+        yield "", f"later ones cannot be used: {found.broken}"
+    yield "output", _output_text(found)
+    if found.missing is not None:
+        yield (
+            "missing",
+            f"rows of {_named(found.missing)}, if they had any: the output lacks them, nobody writes them again",
+        )
+    if found.skipped is not None:
+        yield "done", f"{_named(found.skipped)}: the output has them; put in place as done"
+    if found.replayed is not None:
+        yield "for the state", f"{_named(found.replayed)}: the output has them; they run once more into nothing"
+    if found.repeated is not None:
+        yield "repeated", _repeated_text(found, found.repeated)
+    if found.twice is not None:
+        yield (
+            "twice",
+            f"{_named(found.twice)}: the output has them, and nobody knows what they read. Their ids pass empty, "
+            "and their rows come again under new ids",
+        )
+    yield "promise", _promise(found)
+
+
+def _output_text(found: ContinuationDocument) -> str:
+    if found.writer is None:
+        return (
+            f"not looked at (--sink PATH). It has at least the batches up to "
+            f"{max(found.planned_batch_id - 1, 0)}: Spark plans a batch when the one before it is done"
+            if found.planned_batch_id > 0
+            else "not looked at (--sink PATH)"
+        )
+    return f"{found.writer} has {'no batch' if found.writer_has == -1 else f'batches up to {found.writer_has}'}"
+
+
+def _repeated_text(found: ContinuationDocument, batch: int) -> str:
+    same = f"batch {batch}, with the same rows under the same id"
+    if found.writer_has is None:
+        return f"{same}: the output may have it"
+    return f"{same}: the output has it, and skips it" if batch <= found.writer_has else f"{same}: the output lacks it"
+
+
+def _promise(found: ContinuationDocument) -> str:
+    if found.exact:
+        return "every row once, by the steps below"
+    if found.writer is None:
+        return (
+            "exact for a writer that skips or replaces what it has seen, up to the newest plan. Plans come a moment "
+            "late: rows of a batch that began in the last moment may be missing or come twice"
+        )
+    named = [f"rows of {_named(found.missing)} are missing"] if found.missing is not None else []
+    named += [f"rows of {_named(found.twice)} come twice"] if found.twice is not None else []
+    return f"not exact: {', and '.join(named)}; every other row once, by the steps below"
+
+
+def _named(batches: tuple[int, int]) -> str:
+    first, last = batches
+    return f"batch {first}" if first == last else f"batches {first} to {last}"
