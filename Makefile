@@ -59,6 +59,7 @@ torture: setup
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_corruption.py tests/spark/test_corruption.py tests/spark/test_snapshot.py tests/simulation/test_planted_bugs.py
 	HOLDFAST_KILLS=50 $(PYTHON) -m pytest tests/end_to_end/test_following_logs.py tests/stores/test_hdfs_work.py tests/cluster
 	HOLDFAST_KILLS=15 $(PYTHON) -m pytest tests/end_to_end/test_own_writer_kills.py tests/end_to_end/test_own_tables_go_back.py tests/end_to_end/test_adopted_queries.py
+	HOLDFAST_KILLS=30 $(PYTHON) -m pytest tests/end_to_end/test_protected_queries.py
 	$(PYTHON) -m tests.kills --minutes 60
 	$(PYTHON) -m tests.endurance --checkpoints 1000
 	HOLDFAST_RESTARTS=30 HOLDFAST_RESTART_PARTITIONS=200 $(PYTHON) -m pytest tests/spark/test_restarts_in_a_row.py

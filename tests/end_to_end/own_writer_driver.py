@@ -2,10 +2,12 @@
 Or into holdfast's, which then shows every batch: the writers `ours` and `our_files`.
 
 python -m tests.end_to_end.own_writer_driver ROOT WRITER KIND SOURCE [plainly] [finish]
+python -m tests.end_to_end.own_writer_driver ROOT WRITER KIND SOURCE replay FIRST LAST
 python -m tests.end_to_end.own_writer_driver ROOT WRITER read FILE
 
 KIND is stateless or stateful, SOURCE one of rate, files, kafka, transactions. `plainly` is plain Spark, without
-holdfast; `finish` reads what there is and ends. The last writes to FILE what readers of the sink see. The home is
+holdfast; `finish` reads what there is and ends; `replay` runs these batches of the restored ROOT/checkpoints once more
+into nothing. The last writes to FILE what readers of the sink see. The home is
 ROOT/home, or where HOLDFAST_OWN_HOME says; the topic is that of HOLDFAST_TOPIC, for `transactions` read as far as they
 are committed.
 
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
+from holdfast.cli.main import main as holdfast_command
 from holdfast.sinks import Delta, Files
 from tests.end_to_end.connectors import DELTA_SETTINGS, SMALL_JVM, delta_jars, iceberg_jars, kafka_jars
 from tests.end_to_end.postgres import sql
@@ -182,17 +185,24 @@ def _read(spark: Any, source: str, root: Path, files: int) -> Any:
 def main(root: Path, writer: str, kind: str, source: str, *how: str) -> None:
     writers, spark = Writers(root), session(root, writer)
 
-    def numbers(spark: Any) -> Any:
+    def query(spark: Any) -> Any:
         rows = _read(spark, source, root, files=50 if "finish" in how else 2)
         if kind == "stateful":
             if source == "rate":
                 rows = rows.selectExpr("timestamp", "value div 2 AS value")
             rows = rows.withWatermark("timestamp", "10 seconds").dropDuplicatesWithinWatermark(["value"])
-        built = getattr(writers, writer)(rows)
+        return rows
+
+    def numbers(spark: Any) -> Any:
+        built = getattr(writers, writer)(query(spark))
         if not hasattr(built, "trigger"):
             return built
         return built.trigger(availableNow=True) if "finish" in how else built.trigger(processingTime="0 seconds")
 
+    if "replay" in how:
+        first, last = map(int, how[-2:])
+        _replay(query(spark), root, first, last)
+        return
     if "plainly" in how:
         plain = numbers(spark).option("checkpointLocation", str(root / "checkpoints"))
         plain.start().awaitTermination()
@@ -211,6 +221,19 @@ def main(root: Path, writer: str, kind: str, source: str, *how: str) -> None:
         spark=spark,
         **options,
     )
+
+
+def _replay(query: Any, root: Path, first: int, last: int) -> None:
+    """The steps that `holdfast restore` prints for a query with state, for these batches."""
+    directory, out = str(root / "checkpoints"), str(root / "out")
+    for batch in range(first, last + 1):
+        if batch > first:
+            command = ["restore", "numbers", directory, "--plan", str(batch), "--sink", out]
+            assert holdfast_command([*command, "--home", f"file://{root / 'home'}"]) == 0
+        nothing = query.writeStream.foreachBatch(
+            lambda rows, number: rows.write.format("noop").mode("overwrite").save()
+        )
+        nothing.option("checkpointLocation", directory).trigger(once=True).start().awaitTermination()
 
 
 if __name__ == "__main__":

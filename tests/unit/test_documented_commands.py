@@ -1,6 +1,7 @@
 """Each command of README and docs that needs no Spark ends as they say, on a home with a job that has ended.
 
-Others: tests/spark/test_documented_logs.py, tests/end_to_end/test_documented_runs.py.
+Others: tests/spark/test_documented_logs.py, tests/spark/test_protect.py,
+tests/end_to_end/test_documented_runs.py.
 """
 
 import shutil
@@ -17,7 +18,9 @@ from tests.unit.work_files import write
 COMMANDS = [
     command
     for command in every_command()
-    if command.name not in ("run", "demo", "rescale") and not command.asks_a_running_job and not command.reads_logs
+    if command.name not in ("run", "demo", "rescale", "protect")
+    and not command.asks_a_running_job
+    and not command.reads_logs
 ]
 WELL_WHILE_IT_RUNS = {"--running", "--live"}
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.errors import Conflict, InvalidSettings, NotFound
+from holdfast.errors import Conflict, Corrupt, InvalidSettings, NotFound
 from holdfast.identifiers import BatchId
+from holdfast.job_log import log
 from holdfast.plans.leaving import Batches, Continuation, continuation, put_plans_in_place, without_rows
 from holdfast.plans.log import PlanLog
 from holdfast.plans.query_id import query_id
@@ -61,9 +62,14 @@ def continued(
     sink: str | None,
     *,
     stateful: bool,
-) -> ContinuationDocument:
-    """Puts plans in place in the restored directory, as far as that is right before the query runs."""
-    query = query_id(target.read("metadata").decode())
+) -> ContinuationDocument | None:
+    """Puts plans in place in the restored directory, as far as that is right before the query runs. None where it does
+    not name its query: Spark would begin a new one."""
+    try:
+        query = query_id(target.read("metadata").decode())
+    except (FileNotFoundError, Corrupt) as error:
+        log.debug("no plans are put in place: %s", error)
+        return None
     output = None if sink is None else _output(sink, query)
     standing = PlanLog(store, line_folder(state)).behind(chosen.barrier_batch_id)
     if is_of_the_line(state, chosen) and all(query_id(plan.metadata) == query for plan in standing.plans):
