@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.spark.started_processes import started_with
 from tests.end_to_end.harness import WARM_JVM
 from tests.end_to_end.warm_jvm import WarmJvm
 from tests.patience import PATIENCE
@@ -56,9 +58,16 @@ def entries(home: Path) -> Iterator[dict[str, object]]:
         yield json.loads(path.read_bytes())
 
 
-def test_while_spark_starts_nothing_was_touched(command: list[str], tmp_path: Path) -> None:
+def test_while_spark_starts_nothing_was_touched(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOPPED_WHILE_STARTING", tmp_path.name)
     code, said = stopped_at("starting Spark", command)
 
+    deadline = time.monotonic() + PATIENCE
+    while left := list(started_with(f"STOPPED_WHILE_STARTING={tmp_path.name}")):
+        assert time.monotonic() < deadline, f"its JVM stays: {left}"
+        time.sleep(0.05)
     assert code == 0, said
     assert "Traceback" not in said
     assert "stopped before the query ran" in said

@@ -126,7 +126,8 @@ class JobState:
                 self.went_back = entry
                 if not entry.asked.startswith(ROLLBACK):
                     self.went_back_for_a_start = entry
-                self.rollback = None
+                if self.run is None or self.run.purpose == "pipeline":  # not brought by `holdfast copy`
+                    self.rollback = None
             case RollbackRequested():
                 self.rollback = None if entry.chosen is None else entry
             case SavepointNamed():

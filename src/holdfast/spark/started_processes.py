@@ -1,0 +1,25 @@
+"""Processes that were started with a variable nobody else has, and what they have started since."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+
+def started_with(variable: str) -> Iterator[int]:
+    """`variable` is `NAME=value`."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
+                yield int(process.name)
+
+
+def kill_started_with(variable: str) -> None:
+    """Until none is left: one of them may have started another one meanwhile."""
+    while living := [pid for pid in started_with(variable) if pid != os.getpid()]:
+        for pid in living:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
