@@ -18,6 +18,7 @@ from bench import (
     doctor_scan,
     during,
     home_bytes,
+    inside_store,
     object_store,
     planned,
     recovery,
@@ -103,9 +104,16 @@ def _object_store(console: Console, place: Path, quick: bool) -> Sequence[Ratio]
 
 def _requests(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     with console.status("requests: plain Spark on S3, then holdfast"):
-        plain, holdfast = s3_requests.measure(place / "requests", s3_requests.QUICK if quick else s3_requests.FULL)
-    report_s3.requests(console, plain, holdfast)
-    return tuple(s3_requests.ratios(plain, holdfast, promised=not quick))
+        counted = s3_requests.measure(place / "requests", s3_requests.QUICK if quick else s3_requests.FULL)
+    report_s3.requests(console, *counted)
+    return tuple(s3_requests.ratios(*counted, promised=not quick))
+
+
+def _inside(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    with console.status("") as status:
+        measured = inside_store.measure(place / "inside", (20, 100) if quick else (100, 2000), status.update)
+    report_s3.inside(console, measured)
+    return tuple(inside_store.ratios(measured))
 
 
 def _doctor(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
@@ -162,6 +170,7 @@ _PARTS = {
     "restore": _restore,
     "object-store": _object_store,
     "requests": _requests,
+    "inside": _inside,
     "recovery": _recovery,
     "during": _during,
     "pipeline": _pipeline,

@@ -1,6 +1,7 @@
-"""How many requests a checkpoint is: plain Spark whose checkpoint directory is on S3, and holdfast with its home there.
+"""How many requests a checkpoint is: plain Spark whose checkpoint directory is on S3, holdfast with its home there, and
+holdfast with its work directory there, too.
 
-Both run the same windowed aggregation on the same rows, write their output to the local disk, and start a batch every
+All run the same windowed aggregation on the same rows, write their output to the local disk, and start a batch every
 few seconds. Requests are counted by a proxy in front of the server, after the warm-up. Plain Spark makes a checkpoint
 with each batch. `python -m bench.s3_requests` is the process that runs Spark, since its JVM needs Hadoop's S3 client.
 """
@@ -26,12 +27,13 @@ from tests.stores.processes import maven_artifact
 from tests.stores.proxy import Proxy, Seen, proxy_to
 from tests.stores.s3 import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 
-Variant = Literal["plain", "holdfast"]
+Variant = Literal["plain", "holdfast", "inside"]
 Kind = Literal["put", "copy", "post", "list", "get", "head", "delete"]
 KINDS: tuple[Kind, ...] = ("put", "copy", "post", "list", "get", "head", "delete")
 
 EXPECTED_FEWER_PUTS = 1 / 20
-_PLAIN, _HOME = "of-plain-spark", "of-holdfast"
+EXPECTED_FEWER_INSIDE = 1 / 8
+_PLAIN, _HOME, _INSIDE = "of-plain-spark", "of-holdfast", "inside-the-store"
 _HADOOP = "3.5.0"
 """Must be the version that this Spark is built with."""
 _JARS = (
@@ -67,9 +69,12 @@ class Counted(msgspec.Struct, frozen=True):
         """What S3 charges as a write: PUT, COPY and POST; LIST costs the same and is counted apart."""
         return sum(self.requests.get(kind, 0) for kind in ("put", "copy", "post"))
 
+    def all(self) -> int:
+        return sum(self.requests.values())
 
-def measure(place: Path, plan: Plan) -> tuple[Counted, Counted]:
-    """Plain Spark, holdfast."""
+
+def measure(place: Path, plan: Plan) -> tuple[Counted, Counted, Counted]:
+    """Plain Spark, holdfast, holdfast with its work directory there."""
     place.mkdir(parents=True)
     _jars()
     result = place / "requests.json"
@@ -80,11 +85,11 @@ def measure(place: Path, plan: Plan) -> tuple[Counted, Counted]:
     if done.returncode != 0:
         tail = log.read_text(errors="replace").splitlines()[-15:]
         raise RuntimeError("\n".join([f"the pipeline ended with exit code {done.returncode}:", *tail]))
-    plain, holdfast = msgspec.json.decode(result.read_bytes(), type=list[Counted])
-    return plain, holdfast
+    plain, holdfast, inside = msgspec.json.decode(result.read_bytes(), type=list[Counted])
+    return plain, holdfast, inside
 
 
-def ratios(plain: Counted, holdfast: Counted, *, promised: bool = True) -> Iterator[Ratio]:
+def ratios(plain: Counted, holdfast: Counted, inside: Counted, *, promised: bool = True) -> Iterator[Ratio]:
     """The promise is for a usual number of partitions and the default interval."""
     same = holdfast.writes() / holdfast.batches / (plain.writes() / plain.batches)
     yield Ratio("PUTs, same batches: Spark on S3", same, False, EXPECTED_FEWER_PUTS if promised else None)
@@ -92,6 +97,11 @@ def ratios(plain: Counted, holdfast: Counted, *, promised: bool = True) -> Itera
     yield Ratio("PUTs per checkpoint, without heartbeats: Spark on S3", each, False)
     lists = holdfast.requests.get("list", 0) / holdfast.batches / (plain.requests["list"] / plain.batches)
     yield Ratio("LISTs, same batches: Spark on S3", lists, False)
+    every = inside.all() / inside.batches / (plain.all() / plain.batches)
+    expected = EXPECTED_FEWER_INSIDE if promised else None
+    yield Ratio("work on S3, all requests, same batches: Spark on S3", every, False, expected)
+    each = inside.all() / inside.checkpoints / (plain.all() / plain.checkpoints)
+    yield Ratio("work on S3, all requests per checkpoint: Spark on S3", each, False)
 
 
 def kind_of(seen: Seen) -> Kind:
@@ -112,8 +122,9 @@ def kind_of(seen: Seen) -> Kind:
 
 def _live(spark: SparkSession, variant: Variant, plan: Plan, proxy: Proxy, place: Path) -> Counted:
     frame = aggregation(spark, Load(keys=500, windows=10, warm_up=plan.warm_up, batches=plan.batches))
-    run = _plain if variant == "plain" else _holdfast
-    return run(frame, spark, plan, proxy, place)
+    if variant == "plain":
+        return _plain(frame, spark, plan, proxy, place)
+    return _holdfast(frame, spark, plan, proxy, place, inside=variant == "inside")
 
 
 def _plain(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, place: Path) -> Counted:
@@ -130,18 +141,20 @@ def _plain(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, plac
     return Counted("plain", plan.batches, plan.batches, _counts(seen, _PLAIN))
 
 
-def _holdfast(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, place: Path) -> Counted:
+def _holdfast(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, place: Path, *, inside: bool) -> Counted:
     import holdfast
     from holdfast.sinks import Files
 
+    name = _INSIDE if inside else _HOME
+    options = f"endpoint={proxy.endpoint}&region=us-east-1"
     running = holdfast.start(
         lambda _: frame,
         job=JOB,
-        home=f"s3://{BUCKET}/{_HOME}?endpoint={proxy.endpoint}&region=us-east-1",
-        sink=Files(place / "output"),
+        home=f"s3://{BUCKET}/{name}/home?{options}",
+        sink=Files(place / f"output-{name}"),
         interval=f"{plan.interval_s}s",
         trigger=f"{plan.trigger_s}s",
-        work=place / "work",
+        work=f"s3a://{BUCKET}/{name}/work?{options}" if inside else place / "work",
         spark=spark,
     )
     wait_for(plan.warm_up, lambda: running.query)
@@ -150,7 +163,8 @@ def _holdfast(frame: DataFrame, spark: SparkSession, plan: Plan, proxy: Proxy, p
     seen, taken = proxy.seen[begun:], running.status().statistics.completed - completed
     running.stop(timeout="60s")
     beats = sum(request.method == "PUT" and request.path.endswith("/owner.json") for request in seen)
-    return Counted("holdfast", plan.batches, max(1, taken), _counts(seen, _HOME), beats)
+    variant: Variant = "inside" if inside else "holdfast"
+    return Counted(variant, plan.batches, max(1, taken), _counts(seen, name), beats)
 
 
 def _counts(seen: list[Seen], below: str) -> dict[str, int]:
@@ -186,7 +200,8 @@ def main() -> None:
     with s3_server(arguments.place) as server, proxy_to(server.endpoint) as proxy:
         os.environ.update(server.environment)
         spark = _spark_on(plan, proxy.endpoint)
-        variants: tuple[Variant, ...] = ("plain", "holdfast")
+        # The last one leaves the session with settings of its own.
+        variants: tuple[Variant, ...] = ("plain", "holdfast", "inside")
         counted = [_live(spark, variant, plan, proxy, arguments.place) for variant in variants]
         spark.stop()
     arguments.result.write_bytes(msgspec.json.encode(counted))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from holdfast.checkpoint.layout import FileTrouble, WorkFile
 from holdfast.identifiers import Ticket
 from holdfast.storage.below import plain_parts
+from holdfast.storage.interface import StoredAt
 from holdfast.workdir.interface import Building, Changed, DirectoryAbilities, Handle
 
 LAST = "metadata"
@@ -159,6 +160,9 @@ class FlatDirectory:
             raise Changed("was replaced after it was planned", FileTrouble.CHANGED) from error
         yield FlatHandle(self._bucket, key, file.identity)
 
+    def stored_at(self, file: WorkFile) -> StoredAt | None:
+        return None
+
     def write_atomic(self, path: str, data: bytes) -> None:
         self._bucket.put(self._key(path), data)
 
@@ -244,6 +248,9 @@ class FlatBuilding:
         else:
             self._directory.create(path, data)
             self.written.add(path)
+
+    def copy_inside(self, path: str, source: StoredAt) -> bool:
+        return False
 
     def take(self, file: WorkFile) -> None:
         """A copy inside of the store."""

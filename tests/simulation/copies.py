@@ -11,7 +11,7 @@ from holdfast.identifiers import CheckpointId, JobName
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress
 from holdfast.runtime.commands.copying import Copied, Copy, JobHome
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 
 JOB = JobName("job")
 
@@ -34,6 +34,12 @@ class DictStore:
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         self.objects[key] = b"".join(chunks)
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return None
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return None
 
     def get(self, key: str) -> bytes:
         try:

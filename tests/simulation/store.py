@@ -18,7 +18,7 @@ from holdfast.errors import (
     StorageFull,
     StorageUnreachable,
 )
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 from holdfast.storage.object_store_answers import Effect, named
 from holdfast.storage.whole import not_whole
 from tests.simulation.world import Process, World
@@ -177,6 +177,12 @@ class SimulatedStore:
                 self._disk.damage(key, _flipped(data, self._world))
 
         self._write("upload", key, effect)
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return None
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return None
 
     def get(self, key: str) -> bytes:
         return self._read("get", key, lambda: self._there(key))

@@ -91,9 +91,12 @@ def test_requests_are_counted_as_s3_charges_them(method: str, path: str, headers
 def test_requests_are_compared_for_the_same_batches_and_for_one_checkpoint() -> None:
     plain = Counted("plain", batches=10, checkpoints=10, requests={"put": 100, "copy": 100, "list": 50})
     holdfast = Counted("holdfast", batches=10, checkpoints=2, requests={"put": 8, "get": 3}, heartbeats=2)
-    same, each, lists = ratios(plain, holdfast)
+    inside = Counted("inside", batches=10, checkpoints=2, requests={"put": 30, "list": 5, "head": 5})
+    same, each, lists, every, checkpoint = ratios(plain, holdfast, inside)
     assert (same.value, each.value, lists.value) == (8 / 200, 3 / 20, 0)
     assert same.met
+    assert (every.value, checkpoint.value) == (40 / 250, 20 / 25)
+    assert not every.met
 
 
 def test_own_processor_time_contains_the_children_and_never_exceeds_the_machine() -> None:

@@ -36,6 +36,9 @@ class ManifestFile(msgspec.Struct, frozen=True, omit_defaults=True):
     epoch: Annotated[FencingEpoch, msgspec.Meta(ge=0)]
     pack: Digest | None = None
     offset: Count = 0
+    version: str = ""
+    """Of a blob, its ETag when its bytes were proved: the object that still has it need not be read to be restored
+    inside the store. Empty where that is not known."""
 
     @property
     def key(self) -> str:

@@ -23,14 +23,17 @@ in `find`, `_sent` and `reserve_for_deletion` makes them safe against each other
 at once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import WorkFile
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, blob_key, digest_of, pack_key
+from holdfast.errors import ObjectNotFound, StorageDenied, StorageNotThere
 from holdfast.identifiers import CheckpointId, Digest, FencingEpoch
-from holdfast.storage.interface import Uploads
+from holdfast.storage.interface import StoredAt, Uploads
 
 PACKED_BELOW = 1 << 20
 """Files smaller than this share packs: an object store charges and waits per object."""
@@ -61,9 +64,14 @@ class _Location:
     epoch: FencingEpoch
     pack: Digest | None = None
     offset: int = 0
+    version: str = ""
+
+    @staticmethod
+    def of(file: ManifestFile) -> _Location:
+        return _Location(file.epoch, file.pack, file.offset, file.version)
 
     def file(self, path: str, size: int, digest: Digest) -> ManifestFile:
-        return ManifestFile(path, size, digest, self.epoch, self.pack, self.offset)
+        return ManifestFile(path, size, digest, self.epoch, self.pack, self.offset, self.version)
 
     def key(self, digest: Digest) -> str:
         return blob_key(digest, self.epoch) if self.pack is None else pack_key(self.pack, self.epoch)
@@ -131,7 +139,7 @@ class Blobs:
         """Index a checkpoint of an earlier run that is not retired. Called on the lane that retires."""
         for file in manifest.files():
             if file.key not in self._to_repack:
-                self._content.setdefault(file.digest, _Location(file.epoch, file.pack, file.offset))
+                self._content.setdefault(file.digest, _Location.of(file))
 
     def commit_manifest(self, manifest: Manifest) -> None:
         """Index the checkpoint that this run has just completed.
@@ -143,7 +151,7 @@ class Blobs:
         claimed = set()
         for file in manifest.files():
             if file.key not in self._to_repack:
-                self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
+                self._content[file.digest] = _Location.of(file)
             paths.add(file.path)
             claimed.add(file.key)
         if manifest.checkpoint >= self._newest_checkpoint:
@@ -210,12 +218,21 @@ class Blobs:
 
     # --- uploading ---
 
-    def upload_blob(self, path: str, size: int, digest: Digest, chunks: Iterable[bytes]) -> ManifestFile:
-        """One object for one file. `chunks` must raise if its bytes do not have `digest`."""
+    def upload_blob(
+        self, path: str, size: int, digest: Digest, chunks: Iterable[bytes], inside: StoredAt | None = None
+    ) -> ManifestFile:
+        """One object for one file. `chunks` must raise if its bytes do not have `digest`. `inside`: an object whose
+        bytes were found to have that digest; they are copied inside the store where it can do that."""
         location = _Location(self._epoch)
-        with self._sent(location.key(digest), chunks):
+        with self._sent(location.key(digest), chunks, inside) as version:
+            location = _Location(self._epoch, version=version)
             self._content[digest] = location
         return location.file(path, size, digest)
+
+    def within_reach(self, source: StoredAt | None) -> StoredAt | None:
+        """The source, if the home is in the same store."""
+        home = self._store.stored_at("blobs", "")
+        return source if source is not None and home is not None and home.bucket == source.bucket else None
 
     def upload_pack(self, files: Sequence[SmallFile]) -> tuple[ManifestFile, ...]:
         """One object for many files: their concatenated bytes, nothing else."""
@@ -235,9 +252,9 @@ class Blobs:
         return tuple(packed)
 
     @contextmanager
-    def _sent(self, key: str, chunks: Iterable[bytes]) -> Iterator[None]:
+    def _sent(self, key: str, chunks: Iterable[bytes], inside: StoredAt | None = None) -> Iterator[str]:
         """Upload, then run the block, which adds the upload to the index. Until it ends the key cannot be reserved for
-        deletion."""
+        deletion. Yields the version of the object where it is known."""
         upload = object()
         self._being_sent[upload] = key
         try:
@@ -245,11 +262,20 @@ class Blobs:
             if key in self._reserved:
                 raise BeingDeleted(key)
             self._unclaimed.add(key)
-            self._store.upload(key, chunks)
+            version = self._copied(inside, key) if inside is not None else None
+            if version is None:
+                self._store.upload(key, chunks)
             self._damaged.discard(key)
-            yield
+            yield version or ""
         finally:
             del self._being_sent[upload]
+
+    def _copied(self, inside: StoredAt, key: str) -> str | None:
+        """None where the store cannot, or refuses to: whoever may read and write may still upload."""
+        try:
+            return self._store.copy_inside(inside, key)
+        except (StorageDenied, ObjectNotFound, StorageNotThere):
+            return None
 
     # --- uploads by other processes ---
 
@@ -267,7 +293,7 @@ class Blobs:
     def add_known(self, files: Iterable[ManifestFile]) -> None:
         """The home holds these."""
         for file in files:
-            self._content[file.digest] = _Location(file.epoch, file.pack, file.offset)
+            self._content[file.digest] = _Location.of(file)
 
     def merge_remote(self, remote: RemoteUploads, found: Sequence[tuple[WorkFile, ManifestFile]]) -> frozenset[str]:
         """Add what other processes found or uploaded. Returns the refused keys: they were reserved for deletion.
@@ -277,7 +303,7 @@ class Blobs:
         """
         refused = set()
         for file, at in found:
-            location = _Location(at.epoch, at.pack, at.offset)
+            location = _Location.of(at)
             self._live[at.key] = self._completed
             if at.key in self._reserved or at.key in remote.reserved:
                 refused.add(at.key)

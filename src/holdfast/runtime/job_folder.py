@@ -20,7 +20,7 @@ from collections.abc import Sequence as Many
 from holdfast.checkpoint.layout import NotPlannable, ShardPlan, SnapshotPlan, WorkFile
 from holdfast.checkpoint.manifest import Manifest
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, StorageError, StorageUnreachable
-from holdfast.identifiers import BatchId, FencingEpoch, Sequence, Ticket
+from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch, Sequence, Ticket
 from holdfast.job_log import log, phase
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.entries import RunStarted
@@ -139,6 +139,7 @@ class JobFolder:
         """Raises `Conflict` when the place belongs to another job; with `new_life` its contents are set aside."""
         self._root = work.at(marker.job)
         self._carry = carry
+        self._restored: set[CheckpointId] = set()
         self._marker = marker
         self._not_read: set[str] = set()
         """Names of directories whose soundness is unknown."""
@@ -214,8 +215,11 @@ class JobFolder:
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> RunDirectory:
         target = self._directory(self._next_name(epoch))
         title = f"restoring checkpoint {manifest.checkpoint}"
+        # Whoever needs it again found something wrong with it: then every byte is read.
+        again = manifest.checkpoint in self._restored
+        self._restored.add(manifest.checkpoint)
         with phase("restoring"), byte_progress(title, manifest.bytes_total) as advance:
-            restorer.restore(store, manifest, target.files, progress=advance)
+            restorer.restore(store, manifest, target.files, progress=advance, inside=not again)
         return target
 
     def fresh(self, epoch: FencingEpoch) -> RunDirectory:

@@ -217,18 +217,19 @@ class _GroupCopy:
 
     def _add_large(self, shard: ShardId, file: WorkFile) -> None:
         """Hash first, then upload: most large files are in the home already."""
+        inside = self._blobs.within_reach(self._directory.stored_at(file))
         with self._directory.open_planned(file) as handle:
-            digest, content = self._content(handle, file)
+            digest, content = self._content(handle, file, may_be_held=inside is None)
             if not self._reuse(file, digest):
                 self._require_wanted()
-                uploaded = self._blobs.upload_blob(file.path, file.size, digest, content)
+                uploaded = self._blobs.upload_blob(file.path, file.size, digest, content, inside)
                 self._record(shard, uploaded)
                 self._objects[shard] = self._objects.get(shard, 0) + 1
         self._blobs.recognise(file, digest)
 
-    def _content(self, handle: Handle, file: WorkFile) -> tuple[Digest, Iterable[bytes]]:
+    def _content(self, handle: Handle, file: WorkFile, *, may_be_held: bool) -> tuple[Digest, Iterable[bytes]]:
         """The digest of the file, and its bytes, which can be iterated again."""
-        if file.size <= READ_WHOLE:
+        if may_be_held and file.size <= READ_WHOLE:
             data = whole(handle, file)
             return digest_of(data), [data]
         hasher = blake3()

@@ -17,7 +17,7 @@ from holdfast.identifiers import Digest, FencingEpoch, ShardId
 from holdfast.repository.blobs import Blobs
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
 from holdfast.snapshot.low_priority import in_the_background
-from holdfast.storage.interface import ObjectStore, Uploads
+from holdfast.storage.interface import ObjectStore, StoredAt, Uploads
 from holdfast.storage.limited import Allowance, LimitedStore
 from holdfast.storage.metered import Meter, Usage
 from holdfast.storage.urls import open_store
@@ -135,3 +135,9 @@ class _SentOnce:
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         if key in self.damaged or not self.store.exists(key):
             self.uploads.upload(key, chunks)
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return self.uploads.copy_inside(source, key)
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return self.uploads.stored_at(key, version)

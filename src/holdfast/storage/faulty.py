@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from holdfast.errors import OutcomeUnknown, StorageError, StorageUnreachable
 from holdfast.storage.chunks import passed_through
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 
 T = TypeVar("T")
 
@@ -85,6 +85,12 @@ class FaultyStore:
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         self._with_faults("upload", key, lambda: self._upload(key, chunks))
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return self._with_faults("copy", key, lambda: self._store.copy_inside(source, key))
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return self._store.stored_at(key, version)
 
     def get(self, key: str) -> bytes:
         return self._with_faults("read", key, lambda: self._store.get(key))

@@ -30,7 +30,7 @@ from holdfast.storage.hdfs_connection import (
 )
 from holdfast.storage.hdfs_errors import failure, reason
 from holdfast.storage.hdfs_names import TEMPORARY, to_component, to_path
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.retrying import REQUEST_TIMEOUT
 from holdfast.storage.unique import unique_name
@@ -156,6 +156,12 @@ class HdfsStore:
                 self._connection.ask(lambda client: client.delete(temporary, False))
 
     # --- reading ---
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return None
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return None
 
     def get(self, key: str) -> bytes:
         return b"".join(self._pieces(key))

@@ -35,11 +35,28 @@ class StoredObject:
     """The ETag, where the store has one: other bytes have another."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredAt:
+    """One version of an object, wherever in its bucket."""
+
+    bucket: str
+    """Equal for two objects that can be copied to one another inside the store."""
+    key: str
+    """From the root of the bucket."""
+    version: str
+
+
 class Uploads(Protocol):
     """The part of a store that copying needs."""
 
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """See `ObjectStore.upload`."""
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        """See `ObjectStore.copy_inside`."""
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        """See `ObjectStore.stored_at`."""
 
 
 class ObjectStore(Protocol):
@@ -62,6 +79,16 @@ class ObjectStore(Protocol):
         `chunks` may be iterated again for another try, unless it is an iterator, which gives its bytes only once.
         When `chunks` raises, no object appears at `key` and the exception passes through.
         """
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        """An ability that object stores have: copy that version to `key`, without its bytes passing through here.
+
+        Returns the version of the copy. None when this store cannot copy it, or there is another version; then the
+        caller uploads the bytes, over whatever is at `key`. May be repeated, as an upload.
+        """
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        """Where that object is, for `copy_inside`, without a look at it. None in a store without that ability."""
 
     def get(self, key: str) -> bytes:
         """The whole object; `ObjectNotFound` when there is none."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.storage.chunks import passed_through
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 
 LISTED_PER_REQUEST = 1000
 
@@ -72,6 +72,13 @@ class LimitedStore:
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         self._take(0)
         self._store.upload(key, passed_through(chunks, self._paced))
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        self._take(0)
+        return self._store.copy_inside(source, key)
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return self._store.stored_at(key, version)
 
     def get(self, key: str) -> bytes:
         self._take(0)

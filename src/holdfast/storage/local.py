@@ -23,7 +23,7 @@ from holdfast.errors import (
     StorageUnreachable,
 )
 from holdfast.storage.chunks import ChunkSource
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.local_root import DENIED, LinkInTheWay, LocalRoot
 from holdfast.storage.unique import unique_name
@@ -86,6 +86,12 @@ class LocalStore:
             if source.failure is not None:
                 raise source.failure from None
             raise
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return None
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return None
 
     def get(self, key: str) -> bytes:
         return b"".join(self._pieces(key))

@@ -40,6 +40,15 @@ class Location:
         """The URL of the bucket or container alone."""
         return f"{self.scheme}://{self.container}"
 
+    @property
+    def bucket(self) -> str:
+        """The same for all URLs of one bucket of one server, as far as the URLs say which. Empty where nothing is
+        copied inside the store: elsewhere a version in a listing may be another text than in an answer."""
+        if self.scheme != "s3":
+            return ""
+        endpoint = self.options.get("endpoint")
+        return self.root if endpoint is None else f"{self.root}?endpoint={endpoint}"
+
 
 def parse_location(home: str) -> Location:
     parts = urlsplit(home)

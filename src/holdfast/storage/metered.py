@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TypeVar
 
 from holdfast.storage.chunks import passed_through
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 
 T = TypeVar("T")
 
@@ -143,6 +143,15 @@ class MeteredStore:
         finally:
             self._meter.count(StoreRequest.PUT, self._put_requests(sent), bytes_out=sent)
         self._meter.took(StoreRequest.PUT, self._meter.clock() - begun)
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        """A copy, and two looks."""
+        version = self._timed(StoreRequest.PUT, lambda: self._store.copy_inside(source, key))
+        self._meter.count(StoreRequest.GET, 2)
+        return version
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return self._store.stored_at(key, version)
 
     def get(self, key: str) -> bytes:
         data = self._timed(StoreRequest.GET, lambda: self._store.get(key))

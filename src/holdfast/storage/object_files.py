@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from holdfast.storage.clients import clients_for
-from holdfast.storage.interface import Created, StoredObject
+from holdfast.storage.interface import Created, StoredAt, StoredObject
 from holdfast.storage.location import parse_location
 from holdfast.storage.object_store import Part, RemoteStore
 from holdfast.storage.retrying import CALL_REQUESTS, SHORTEST_REQUEST_TIMEOUT, Patience, RetryingStore, repeated
@@ -22,7 +22,9 @@ class ObjectFiles:
         location = parse_location(url)
         timeout = max(SHORTEST_REQUEST_TIMEOUT, deadline / CALL_REQUESTS)
         self._patience = Patience(deadline)
-        self._remote = RemoteStore(clients_for(location, request_timeout=timeout), location.root, within=location.path)
+        clients = clients_for(location, request_timeout=timeout)
+        self._bucket = RemoteStore(clients, location.root)
+        self._remote = RemoteStore(clients, location.root, within=location.path, bucket=location.bucket)
         self._store = RetryingStore(self._remote, self._patience)
 
     def look(self, key: str) -> StoredObject:
@@ -44,14 +46,20 @@ class ObjectFiles:
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         self._store.upload(key, chunks)
 
-    def copy(self, key: str, version: str, to: str) -> bool:
-        """Copy that version inside the store, over what is at `to`; False when the object has another one.
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return self._remote.stored_at(key, version)
+
+    def copy_inside(self, source: StoredAt, to: str) -> bool:
+        """Over what is at `to`. False when the object is in another bucket, or has another version.
 
         The version is compared after the copy: it was that of the object before, and no object gets an earlier version
         back.
         """
-        repeated(lambda: self._remote.copy(key, to), self._patience)
-        return self.look(key).version == version
+        target = self._remote.stored_at(to, "")
+        if target is None or target.bucket != source.bucket:
+            return False
+        repeated(lambda: self._bucket.copy(source.key, target.key), self._patience)
+        return repeated(lambda: self._bucket.look(source.key), self._patience).version == source.version
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Without marks of folders."""

@@ -15,7 +15,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ObjectNotFound
 from holdfast.storage.chunks import ChunkSource
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 from holdfast.storage.keys import checked_key, checked_prefix
 from holdfast.storage.object_store_answers import Answer, Effect, named
 from holdfast.storage.whole import not_whole
@@ -59,11 +59,13 @@ class Part:
 
 
 class RemoteStore:
-    def __init__(self, clients: Clients, root: str, *, within: str = "") -> None:
-        """`root` is the bucket's URL without any option; `within` the path below it."""
+    def __init__(self, clients: Clients, root: str, *, within: str = "", bucket: str = "") -> None:
+        """`root` is the bucket's URL without any option; `within` the path below it. `bucket` as in `StoredAt`; without
+        it, nothing is copied from elsewhere in the bucket."""
         self._clients = clients
         self._root = root
         self._within = within
+        self._bucket = bucket
 
     @property
     def url(self) -> str:
@@ -73,7 +75,8 @@ class RemoteStore:
         return f"RemoteStore({self.url})"
 
     def scoped(self, name: str) -> ObjectStore:
-        return RemoteStore(self._clients, self._root, within=self._below(checked_key("use", name, self.url)))
+        within = self._below(checked_key("use", name, self.url))
+        return RemoteStore(self._clients, self._root, within=within, bucket=self._bucket)
 
     def create(self, key: str, data: bytes) -> Created:
         def put() -> Created:
@@ -106,6 +109,17 @@ class RemoteStore:
             if source.failure is not None:
                 raise source.failure from None
             raise
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        if source.bucket != self._bucket:
+            return None
+        bucket = RemoteStore(self._clients, self._root)
+        bucket.copy(source.key, self._below(checked_key("copy", key, self.url)))
+        # Compared after the copy: it was that of the object before, and no object gets an earlier version back.
+        return self.look(key).version if bucket.look(source.key).version == source.version else None
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return StoredAt(self._bucket, self._below(key), version) if self._bucket else None
 
     def get(self, key: str) -> bytes:
         return b"".join(self._pieces(key))

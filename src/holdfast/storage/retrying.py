@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast.errors import OutcomeUnknown, StorageError, StorageNotThere, StorageUnreachable
-from holdfast.storage.interface import Created, ObjectStore, StoredObject
+from holdfast.storage.interface import Created, ObjectStore, StoredAt, StoredObject
 
 T = TypeVar("T")
 
@@ -98,6 +98,12 @@ class RetryingStore:
             self._store.upload(key, chunks)
         else:
             self._repeated(lambda: self._store.upload(key, chunks))
+
+    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        return self._repeated(lambda: self._store.copy_inside(source, key))
+
+    def stored_at(self, key: str, version: str) -> StoredAt | None:
+        return self._store.stored_at(key, version)
 
     def get(self, key: str) -> bytes:
         return self._repeated(lambda: self._store.get(key))

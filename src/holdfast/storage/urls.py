@@ -71,7 +71,7 @@ def _remote(home: str, meter: Meter | None, request_timeout: float) -> ObjectSto
     from holdfast.storage.object_store import RemoteStore, put_requests
 
     clients = clients_for(location, request_timeout=request_timeout)
-    store = RemoteStore(clients, location.root, within=location.path)
+    store = RemoteStore(clients, location.root, within=location.path, bucket=location.bucket)
     return store if meter is None else MeteredStore(store, meter, put_requests)
 
 

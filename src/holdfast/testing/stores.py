@@ -34,7 +34,7 @@ import pytest
 from holdfast.errors import InvalidKey, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.storage.faulty import Faults, FaultyStore
 from holdfast.storage.home_identity import ensure_home_identity, read_home_identity
-from holdfast.storage.interface import Created, ObjectStore
+from holdfast.storage.interface import Created, ObjectStore, StoredAt
 from holdfast.storage.retrying import Patience, RetryingStore
 from holdfast.storage.urls import require_create_if_absent
 
@@ -182,6 +182,28 @@ class StoreConformance:
         assert caught.value is broken.failure
         assert not store.exists("blobs/ab/broken")
         assert list(store.list("")) == []
+
+    def test_an_object_is_copied_inside_or_the_store_says_that_it_cannot(self, store: ObjectStore, name: str) -> None:
+        """Of that version, and of no other. From another scope of the same store, as a work directory is."""
+        elsewhere = self.make_store().scoped(f"{name}-elsewhere")
+        elsewhere.put("state/1.sst", b"one")
+        elsewhere.put("state/2.sst", b"two")
+        foreign = StoredAt("s3://somebody-elses", "state/1.sst", "1")
+        assert store.copy_inside(foreign, "blobs/foreign") is None
+        found = {item.key: elsewhere.stored_at(item.key, item.version) for item in elsewhere.list("")}
+        one, two = found["state/1.sst"], found["state/2.sst"]
+        if one is None or two is None:
+            assert store.stored_at("blobs/1", "") is None
+            return
+        version = store.copy_inside(one, "blobs/1")
+        assert store.get("blobs/1") == b"one"
+        assert [item.version for item in store.list("blobs/")] == [version]
+        assert store.copy_inside(two, "blobs/1") != version, "over what is there"
+        assert store.get("blobs/1") == b"two"
+        elsewhere.put("state/1.sst", b"another one")
+        assert store.copy_inside(one, "blobs/1") is None, "the object has another version"
+        with pytest.raises(ObjectNotFound):
+            store.copy_inside(StoredAt(one.bucket, f"{one.key}-nowhere", one.version), "blobs/1")
 
     def test_an_upload_whose_source_breaks_leaves_the_object_that_was_there(self, store: ObjectStore) -> None:
         store.upload("blobs/ab/x", [b"whole"])

@@ -19,6 +19,7 @@ from holdfast.checkpoint.layout import FileTrouble, WorkFile
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import Ticket
 from holdfast.storage.below import plain_parts
+from holdfast.storage.interface import StoredAt
 from holdfast.storage.unique import unique_name
 from holdfast.workdir.hdfs_path import HdfsPath, HdfsStatus
 from holdfast.workdir.interface import BUILDING, Building, Changed, DirectoryAbilities, Handle
@@ -147,6 +148,9 @@ class HdfsDirectory:
         except OSError as error:
             raise Changed(f"could not be looked at again: {error.strerror}", FileTrouble.UNREADABLE) from error
 
+    def stored_at(self, file: WorkFile) -> StoredAt | None:
+        return None
+
     def write_atomic(self, path: str, data: bytes) -> None:
         self._below(path).write_whole(data)
 
@@ -219,6 +223,9 @@ class _HdfsBuilding:
         with target.open("xb") as file:
             for chunk in chunks:
                 file.write(chunk)
+
+    def copy_inside(self, path: str, source: StoredAt) -> bool:
+        return False
 
     def take(self, file: WorkFile) -> None:
         """Copies through this process: HDFS has neither hard links nor server-side copies."""

@@ -15,6 +15,7 @@ from typing import Protocol, Self
 
 from holdfast.checkpoint.layout import FileTrouble, WorkFile
 from holdfast.identifiers import Ticket
+from holdfast.storage.interface import StoredAt
 
 BUILDING = ".restoring-"
 """Names of directories that are being built begin with a dot and the name that they will get, then this."""
@@ -64,6 +65,10 @@ class Building(Protocol):
 
         Raises `Changed` when it is not, or no longer, the planned file.
         """
+
+    def copy_inside(self, path: str, source: StoredAt) -> bool:
+        """A new file from that version of an object, if the store of this directory can copy it without its bytes
+        passing through here. False when it cannot, or there is no such version; then `path` can still be written."""
 
 
 class WorkDirectory(Protocol):
@@ -136,6 +141,9 @@ class WorkDirectory(Protocol):
 
     def open_planned(self, file: WorkFile) -> AbstractContextManager[Handle]:
         """The planned file, or its pin if it has one. Its identity is proved before and after use. Raises `Changed`."""
+
+    def stored_at(self, file: WorkFile) -> StoredAt | None:
+        """The planned file as an object that its store can copy; None where files are no objects."""
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Durable when it returns. Readers find the old bytes or the new ones. One writer at a time per path."""

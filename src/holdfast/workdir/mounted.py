@@ -14,6 +14,7 @@ from holdfast.checkpoint.layout import WorkFile
 from holdfast.identifiers import Ticket
 from holdfast.storage.below import plain_parts
 from holdfast.storage.durable import flush, write_atomically
+from holdfast.storage.interface import StoredAt
 from holdfast.storage.unique import unique_name
 from holdfast.workdir.interface import Building, DirectoryAbilities, Handle
 from holdfast.workdir.mounted_building import built_whole
@@ -132,6 +133,9 @@ class MountedDirectory:
             require_same(_file(file.path, os.fstat(handle.fileno())), file)
             with suppress(FileNotFoundError):
                 require_same(_seen(path), file)
+
+    def stored_at(self, file: WorkFile) -> StoredAt | None:
+        return None
 
     def write_atomic(self, path: str, data: bytes) -> None:
         target = self._below(path)

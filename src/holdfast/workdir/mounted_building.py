@@ -15,6 +15,7 @@ from holdfast.checkpoint.layout import FileTrouble, WorkFile
 from holdfast.errors import InvalidSettings
 from holdfast.storage.below import below
 from holdfast.storage.durable import flush
+from holdfast.storage.interface import StoredAt
 from holdfast.workdir.hadoop_checksum import checksum_name
 from holdfast.workdir.interface import BUILDING, Changed
 from holdfast.workdir.planned_file import require_same
@@ -66,6 +67,9 @@ class MountedBuilding:
             self._begun.append(self._flushing.submit(flush, target))
         else:
             self._small.append(target)
+
+    def copy_inside(self, path: str, source: StoredAt) -> bool:
+        return False
 
     def take(self, file: WorkFile) -> None:
         """By a hard link where possible. That is safe because Spark replaces files by renaming new ones over them and

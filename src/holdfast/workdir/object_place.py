@@ -20,7 +20,8 @@ from holdfast.checkpoint.layout import FileTrouble, WorkFile
 from holdfast.errors import ObjectNotFound, StorageDenied, StorageError, StorageFull
 from holdfast.identifiers import Ticket
 from holdfast.storage.below import plain_parts
-from holdfast.storage.interface import Created, StoredObject
+from holdfast.storage.chunks import passed_through
+from holdfast.storage.interface import Created, StoredAt, StoredObject
 from holdfast.storage.location import parse_location
 from holdfast.storage.retrying import DEADLINE
 from holdfast.workdir.interface import Building, Changed, DirectoryAbilities, Handle
@@ -166,6 +167,9 @@ class ObjectDirectory:
         with self._os_errors(path):
             return self._files.part(self._key(path), offset, length, version)
 
+    def stored_at(self, file: WorkFile) -> StoredAt | None:
+        return self._files.stored_at(self._key(file.path), file.identity)
+
     def write_atomic(self, path: str, data: bytes) -> None:
         with self._os_errors(path):
             self._files.put(self._key(path), data)
@@ -228,13 +232,27 @@ class ObjectDirectory:
     # --- what a building does ---
 
     def send(self, path: str, chunks: Iterable[bytes]) -> None:
-        with self._os_errors(path):
-            self._files.upload(self._key(path), chunks)
+        """What the chunks raise passes through as it is: it may be an error of another store."""
+        failure: list[Exception] = []
 
-    def copy_here(self, source: ObjectDirectory, file: WorkFile) -> None:
-        with source._os_errors(file.path):
-            if not self._files.copy(source._key(file.path), file.identity, self._key(file.path)):
-                raise Changed("was replaced after it was planned", FileTrouble.CHANGED)
+        def noted(pieces: Iterator[bytes]) -> Iterator[bytes]:
+            try:
+                yield from pieces
+            except Exception as error:
+                failure.append(error)
+                raise
+
+        try:
+            with self._os_errors(path):
+                self._files.upload(self._key(path), passed_through(chunks, noted))
+        except OSError:
+            if failure:
+                raise failure[-1] from None
+            raise
+
+    def copy_inside(self, path: str, source: StoredAt) -> bool:
+        with self._os_errors(path):
+            return self._files.copy_inside(source, self._key(path))
 
     def is_beside(self, other: ObjectDirectory) -> bool:
         """Whether objects can be copied from there inside the store."""
@@ -297,10 +315,26 @@ class _ObjectBuilding:
                 self.write(file.path, iter(lambda: handle.read(_READ_AT_ONCE), b""))
             return
         self._require_new(file.path)
+        where = source.stored_at(file)
+        assert where is not None
         try:
-            self._directory.copy_here(source, file)
+            if not self._directory.copy_inside(file.path, where):
+                raise Changed("was replaced after it was planned", FileTrouble.CHANGED)
         except FileNotFoundError as error:
             raise Changed("vanished before it was read", FileTrouble.VANISHED) from error
+
+    def copy_inside(self, path: str, source: StoredAt) -> bool:
+        if path == _LAST:
+            return False
+        self._require_new(path)
+        try:
+            copied = self._directory.copy_inside(path, source)
+        except (FileNotFoundError, PermissionError):
+            copied = False
+        if not copied:
+            with self._lock:
+                self.written.discard(path)
+        return copied
 
     def finish(self) -> None:
         if any(file.path not in self.written for file in self._directory.scan()):

@@ -32,18 +32,27 @@ _OWN = "ledger/"
 
 
 def restore(
-    store: ObjectStore, manifest: Manifest, to: WorkDirectory, parallelism: int = 8, progress: Progress | None = None
+    store: ObjectStore,
+    manifest: Manifest,
+    to: WorkDirectory,
+    parallelism: int = 8,
+    progress: Progress | None = None,
+    *,
+    inside: bool = False,
 ) -> None:
     """Make `to`, which must be absent or empty, the work directory that the checkpoint holds.
 
     Every byte is proved against the manifest; then the few files that contain the directory's path are rewritten for
     `to`. Raises `Corrupt` when a byte is missing or wrong, and leaves nothing behind. `progress` is called with the
     bytes received, from several threads. Memory stays below `parallelism` times 16 MiB.
+
+    With `inside`, a blob that is in the store of `to`, and still has the version that it had when its bytes were
+    proved, is copied there by the store. Then the store's word stands for its bytes, until somebody reads them.
     """
     files = manifest.files()
     _require_inside(files)
     with _appearing(to) as building:
-        download = _Download(store, building, to, progress or (lambda size: None))
+        download = _Download(store, building, to, progress or (lambda size: None), inside=inside)
         _in_parallel([*download.tasks(files)], parallelism)
 
 
@@ -158,7 +167,10 @@ def spans(files: Sequence[ManifestFile]) -> Iterator[Span]:
 
 
 class _Download:
-    def __init__(self, store: ObjectStore, building: Building, to: WorkDirectory, progress: Progress) -> None:
+    def __init__(
+        self, store: ObjectStore, building: Building, to: WorkDirectory, progress: Progress, *, inside: bool
+    ) -> None:
+        self._inside = inside
         self._store = store
         self._building = building
         self._to = to
@@ -177,6 +189,9 @@ class _Download:
                 yield lambda span=span: self._span(span)  # type: ignore[misc]
 
     def _blob(self, file: ManifestFile) -> None:
+        if self._inside and self._copied_inside(file):
+            self._progress(file.size)
+            return
         chunks = self._proven(file)
         try:
             if names_places(file.path):
@@ -184,6 +199,12 @@ class _Download:
             self._building.write(file.path, chunks)
         except ObjectNotFound as error:
             raise _corrupt(file, "missing") from error
+
+    def _copied_inside(self, file: ManifestFile) -> bool:
+        if not file.version or names_places(file.path):
+            return False
+        source = self._store.stored_at(file.key, file.version)
+        return source is not None and self._building.copy_inside(file.path, source)
 
     def _proven(self, file: ManifestFile) -> Iterator[bytes]:
         """Raises at the end unless all bytes were right."""

@@ -1,0 +1,143 @@
+"""A work directory and a home in one bucket: large files are copied by the store, and every byte was proved once."""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.checkpoint.manifest import Manifest, ManifestFile
+from holdfast.errors import Corrupt
+from holdfast.identifiers import FencingEpoch, JobName
+from holdfast.repository.blobs import Blobs
+from holdfast.runtime.job_folder import JobFolder
+from holdfast.runtime.work_marker import WorkMarker
+from holdfast.snapshot.carrier import ShardDeclined, copy_shards
+from holdfast.storage.interface import ObjectStore
+from holdfast.storage.urls import open_store
+from holdfast.testing.workdirs import content, put
+from holdfast.workdir.factory import work_directory
+from holdfast.workdir.interface import WorkDirectory
+from holdfast.workdir.restorer import restore
+from tests.stores.proxy import Fate, Proxy, Seen, Status, proxy_to
+from tests.stores.s3 import S3Server
+from tests.unit.work_files import EPOCH, MIB, manifest_of, shards_of
+
+LARGE = "state/0/0/SSTs/large.sst"
+CONTENTS = {
+    "metadata": b'{"id":"1"}',
+    "commits/0": b"v1\n{}",
+    "state/0/0/1.changelog": b"small",
+    LARGE: bytes(range(256)) * (9 * MIB // 256),
+}
+REFUSED = b"<Error><Code>AccessDenied</Code><Message>no copies here</Message></Error>"
+
+
+class Bucket:
+    def __init__(self, server: S3Server, proxy: Proxy) -> None:
+        name = uuid.uuid4().hex[:12]
+        self.proxy = proxy
+        self.name = name
+        self.server = server
+        self.home: ObjectStore = open_store(server.home(f"{name}/home", proxy.endpoint), deadline=5.0)
+        self.root: WorkDirectory = work_directory(server.work(f"{name}/work", proxy.endpoint))
+        self.work = self.root.at("1-1")
+        put(self.work, CONTENTS)
+        proxy.seen.clear()
+
+    def checkpoint(self, home: ObjectStore | None = None) -> Manifest:
+        return manifest_of(copy_shards(self.work, shards_of(self.work), Blobs(home or self.home, EPOCH), lambda: False))
+
+    def restored(self, manifest: Manifest, name: str, *, inside: bool = True) -> WorkDirectory:
+        restore(self.home, manifest, self.root.at(name), inside=inside)
+        return self.root.at(name)
+
+    def requests(self, method: str, below: str) -> list[Seen]:
+        return [seen for seen in self.proxy.seen if seen.method == method and below in seen.path]
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> Iterator[Bucket]:
+    with proxy_to(s3.endpoint) as proxy:
+        yield Bucket(s3, proxy)
+
+
+def is_copy(seen: Seen) -> bool:
+    return any(name.lower() == "x-amz-copy-source" for name in seen.headers)
+
+
+def blob_of(manifest: Manifest) -> ManifestFile:
+    (file,) = (file for file in manifest.files() if file.path == LARGE)
+    return file
+
+
+def test_large_files_are_copied_by_the_store_both_ways(bucket: Bucket) -> None:
+    manifest = bucket.checkpoint()
+    assert blob_of(manifest).version
+    assert [is_copy(seen) for seen in bucket.requests("PUT", "/blobs/")] == [True]
+    assert bucket.home.get(blob_of(manifest).key) == CONTENTS[LARGE]
+
+    bucket.proxy.seen.clear()
+    restored = bucket.restored(manifest, "2-1")
+    assert bucket.requests("GET", "/blobs/") == [], "no byte of it comes here"
+    assert [is_copy(seen) for seen in bucket.requests("PUT", LARGE)] == [True]
+    assert [seen.path for seen in bucket.proxy.seen if seen.method == "PUT"][-1].endswith("/2-1/metadata")
+    assert content(restored) == CONTENTS
+
+
+def test_what_was_replaced_while_it_was_copied_declines(bucket: Bucket) -> None:
+    def replace_it(seen: Seen) -> Fate:
+        if is_copy(seen):
+            bucket.proxy.judge = lambda seen: Fate.PASS
+            bucket.work.write_atomic(LARGE, CONTENTS[LARGE][::-1])
+        return Fate.PASS
+
+    bucket.proxy.judge = replace_it
+    with pytest.raises(ShardDeclined, match="was replaced after it was planned"):
+        bucket.checkpoint()
+
+
+def test_an_object_of_another_version_is_read_and_so_is_every_one_the_second_time(bucket: Bucket) -> None:
+    """Damage that the store notes is found at once. Damage below the store is found when Spark reads it; the
+    directory is then set aside, and the same checkpoint is restored again."""
+    manifest = bucket.checkpoint()
+    blob = blob_of(manifest)
+    folder = JobFolder(bucket.root, WorkMarker(job=JobName("orders"), home="home", lineage="1"))
+    folder.restore(bucket.home, manifest, FencingEpoch(2))
+    assert bucket.requests("GET", "/blobs/") == []
+    again = folder.restore(bucket.home, manifest, FencingEpoch(2))
+    assert len(bucket.requests("GET", "/blobs/")) == 1
+    assert content(again.files) == CONTENTS
+
+    damaged = CONTENTS[LARGE][:-1] + b"?"
+    bucket.home.put(blob.key, damaged)
+    with pytest.raises(Corrupt, match="found"):
+        bucket.restored(manifest, "3-1")
+    assert not bucket.root.exists("3-1")
+    bucket.home.delete(blob.key)
+    with pytest.raises(Corrupt, match="missing"):
+        bucket.restored(manifest, "3-1")
+
+
+def test_a_store_that_may_not_copy_is_sent_the_bytes(bucket: Bucket) -> None:
+    bucket.proxy.judge = lambda seen: Status(403, REFUSED) if is_copy(seen) else Fate.PASS
+    manifest = bucket.checkpoint()
+    assert not blob_of(manifest).version
+    assert bucket.home.get(blob_of(manifest).key) == CONTENTS[LARGE]
+    bucket.proxy.seen.clear()
+    assert content(bucket.restored(manifest, "2-1")) == CONTENTS
+    assert not any(is_copy(seen) for seen in bucket.proxy.seen)
+
+
+def test_a_restore_that_may_not_copy_says_so(bucket: Bucket) -> None:
+    manifest = bucket.checkpoint()
+    bucket.proxy.judge = lambda seen: Status(403, REFUSED) if is_copy(seen) else Fate.PASS
+    assert content(bucket.restored(manifest, "2-1")) == CONTENTS
+
+
+def test_another_bucket_is_read_once_and_sent(bucket: Bucket) -> None:
+    """The endpoint is another: whether it is the same server cannot be known."""
+    elsewhere = open_store(bucket.server.home(bucket.name))
+    manifest = bucket.checkpoint(elsewhere)
+    assert not blob_of(manifest).version
+    assert len(bucket.requests("GET", LARGE)) == 1
+    assert elsewhere.get(blob_of(manifest).key) == CONTENTS[LARGE]
