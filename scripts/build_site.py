@@ -27,6 +27,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "rescaling.md",
         "deploy.md",
         "cluster.md",
+        "kubernetes.md",
         "alarms.md",
         "metrics.md",
         "dashboard.md",

@@ -23,19 +23,28 @@ def interpreter_of(version: str) -> str:
     """Made on first use."""
     if version == OWN:
         return sys.executable
-    place = ROOT / version
+    return _made(version, f"pyspark=={version}")
+
+
+def interpreter_with_connect() -> str:
+    """Of the newest version, with what a client and a server of Spark Connect need."""
+    return _made(f"{OWN}-connect", f"pyspark[connect]=={OWN}")
+
+
+def _made(name: str, requirement: str) -> str:
+    place = ROOT / name
     python = place / "bin" / "python"
     if not (place / "ready").exists():
         shutil.rmtree(place, ignore_errors=True)
-        _make(place, python, version)
+        _make(place, python, requirement)
         (place / "ready").touch()
     return str(python)
 
 
-def _make(place: Path, python: Path, version: str) -> None:
+def _make(place: Path, python: Path, requirement: str) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}") or "uv"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), f"pyspark=={version}"], check=True)
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), requirement], check=True)
     (packages,) = place.glob("lib/python*/site-packages")
     behind = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})"
     (packages / "behind.pth").write_text(behind + "\n")

@@ -1,6 +1,7 @@
 """The files in deploy/ are what Kubernetes and systemd accept, and agree with the product that they start."""
 
 import configparser
+import re
 import shutil
 import subprocess
 import sys
@@ -21,14 +22,27 @@ from holdfast.runtime.run.loop import POLL_S
 from holdfast.settings import Settings, seconds
 from holdfast.spark.stop_signals import LEAVING_S
 from holdfast.spark.watchdog import Watchdog
+from holdfast.workdir.factory import local_place
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBERNETES = ("1.37", "1.27")
 """The newest that the schemas know, and the first in which every field that is used is on by default."""
 
 
+def below(folder: str = "", pattern: str = "*.yaml") -> list[dict[str, Any]]:
+    return [
+        found for path in sorted((DEPLOY / "kubernetes" / folder).rglob(pattern)) for found in parsed(path.read_text())
+    ]
+
+
 def documents() -> list[dict[str, Any]]:
-    return [found for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")) for found in parsed(path.read_text())]
+    """What Kubernetes knows by itself."""
+    return [document for document in below() if document["kind"] != "SparkApplication"]
+
+
+def the(kind: str) -> dict[str, Any]:
+    (found,) = (document for document in below() if document["kind"] == kind)
+    return found
 
 
 def parsed(text: str) -> list[dict[str, Any]]:
@@ -45,12 +59,16 @@ def require_valid(document: dict[str, Any], version: str) -> None:
 
 @pytest.fixture(scope="module")
 def stateful_set() -> dict[str, Any]:
-    (found,) = (document for document in documents() if document["kind"] == "StatefulSet")
-    return found
+    return the("StatefulSet")
 
 
-def pod_of(stateful_set: dict[str, Any]) -> dict[str, Any]:
-    pod: dict[str, Any] = stateful_set["spec"]["template"]["spec"]
+@pytest.fixture(params=["StatefulSet", "Deployment"])
+def workload(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return the(request.param)
+
+
+def pod_of(workload: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = workload["spec"]["template"]["spec"]
     return pod
 
 
@@ -98,32 +116,86 @@ def test_what_a_pod_mounts_exists(stateful_set: dict[str, Any]) -> None:
 
 
 def test_holdfast_understands_the_pods_command(
-    stateful_set: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workload: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (container,) = pod_of(stateful_set)["containers"]
+    (container,) = pod_of(workload)["containers"]
     file = tmp_path / "orders.py"
     file.write_text("def orders(spark): ...\n")
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOLDFAST_HOME", f"file://{tmp_path}/home")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("HOLDFAST_JOB", "orders")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     given: dict[str, Any] = {}
     monkeypatch.setattr(holdfast, "run", lambda build, **options: given.update(options), raising=False)
     assert main([argument.replace("/pipelines/orders.py", str(file)) for argument in container["args"]]) == 0
     assert given["job"] == "orders"
-    assert given["settings"].work == "/work"
-    grace = pod_of(stateful_set)["terminationGracePeriodSeconds"]
+    work = given["settings"].work
+    assert work == ("/work" if workload["kind"] == "StatefulSet" else "s3a://bucket/work")
+    grace = pod_of(workload)["terminationGracePeriodSeconds"]
     assert grace > given["settings"].stop_timeout_s + LEAVING_S, "holdfast ends by itself, and says how"
-    program, *probe = container["readinessProbe"]["exec"]["command"]
-    assert (program, main(probe)) == ("holdfast", 3), "nothing has run yet, which is what it says"
-    for kind in ("startupProbe", "livenessProbe"):
+    for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
         program, *probe = container[kind]["exec"]["command"]
         assert (program, main(probe)) == ("holdfast", 1), "nothing lives"
-        assert probe[probe.index("--work") + 1] == given["settings"].work, "where the run writes how it is"
+        told = probe[probe.index("--work") + 1] if "--work" in probe else None
+        assert local_place(told, "s3://b/h") == local_place(work, "s3://b/h"), "where the run writes how it is"
+        assert "--live" in probe, "no journal is read for it"
+        assert ("--health" in probe) == (kind == "readinessProbe"), "an alarm restarts nothing"
 
 
-def test_a_pod_is_not_restarted_before_the_run_itself_would_call_it_dead(stateful_set: dict[str, Any]) -> None:
-    (container,) = pod_of(stateful_set)["containers"]
+def test_a_deployment_never_waits_for_a_second_owner_to_be_ready() -> None:
+    rolling = the("Deployment")["spec"]["strategy"]["rollingUpdate"]
+    assert rolling == {"maxSurge": 0, "maxUnavailable": 1}
+    (container,) = pod_of(the("Deployment"))["containers"]
+    names = {variable["name"] for variable in container["env"]}
+    assert "HOLDFAST_IDENTITY" not in names, "two pods of it may live at the same time"
+    used = {name for argument in container["args"] for name in re.findall(r"\$\((\w+)\)", argument)}
+    assert used <= names
+    assert "spark.driver.host=$(POD_IP)" in container["args"], "a service may lead executors to the pod before"
+
+
+def test_accounts_and_roles_exist() -> None:
+    folder = below("executors")
+    accounts = {each["metadata"]["name"] for each in folder if each["kind"] == "ServiceAccount"}
+    (binding,) = (each for each in folder if each["kind"] == "RoleBinding")
+    (role,) = (each for each in folder if each["kind"] == "Role")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    application = the("SparkApplication")["spec"]
+    used = {subject["name"] for subject in binding["subjects"]} | {pod_of(the("Deployment"))["serviceAccountName"]}
+    used |= {application[part]["serviceAccount"] for part in ("driver", "executor")}
+    (container,) = pod_of(the("Deployment"))["containers"]
+    executors = "spark.kubernetes.authenticate.executor.serviceAccountName="
+    used |= {value.removeprefix(executors) for value in container["args"] if value.startswith(executors)}
+    assert used == accounts
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_the_operators_application_is_stopped_before_its_jvm_is_told(version: str, tmp_path: Path) -> None:
+    """Under spark-submit SIGTERM is a crash. The operator's own fields were checked once with its definition."""
+    application = the("SparkApplication")
+    driver = application["spec"]["driver"]
+    settings = Settings()
+    assert driver["terminationGracePeriodSeconds"] > settings.stop_timeout_s + LEAVING_S
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": application["metadata"],
+        "spec": {
+            "serviceAccountName": driver["serviceAccount"],
+            "terminationGracePeriodSeconds": driver["terminationGracePeriodSeconds"],
+            "containers": [{"name": "driver", "env": driver["env"], "lifecycle": driver["lifecycle"]}],
+        },
+    }
+    require_valid(pod, version)
+    program, *stop = driver["lifecycle"]["preStop"]["exec"]["command"]
+    (tmp_path / "home").mkdir()
+    assert (program, main([*stop, "--home", f"file://{tmp_path}/home"])) == ("holdfast", 3), "there is no such job"
+    variables = {variable["name"]: variable["value"] for variable in driver["env"]}
+    assert variables["HOLDFAST_IDENTITY"] == f"{application['metadata']['name']}-driver", "the pod that it makes"
+
+
+def test_a_pod_is_not_restarted_before_the_run_itself_would_call_it_dead(workload: dict[str, Any]) -> None:
+    (container,) = pod_of(workload)["containers"]
     probe = container["livenessProbe"]
     assert probe["periodSeconds"] * probe["failureThreshold"] > Settings().heartbeat_s * MISSED_BEATS
 

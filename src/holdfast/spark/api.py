@@ -25,6 +25,7 @@ from holdfast.runtime.run.preflight import preflight
 from holdfast.settings import Settings
 from holdfast.sinks.protocol import Sink, Step, no_step, output_modes
 from holdfast.sources.kafka_client import require_client
+from holdfast.spark.connect import refuse_connect, refuse_connect_by
 from holdfast.spark.looking_on import onlooker
 from holdfast.spark.running import RunningJob
 from holdfast.spark.stop_signals import stopping_on_signals, take_signals_back
@@ -114,6 +115,7 @@ def _started(
     if settings.commit_offsets_to is not None:
         require_client()
     _require_pipeline(build)
+    _require_jvm(build, settings)
     _require_output_mode(sink, settings.output_mode)
     work = work_directory(settings.work) if settings.work is not None else default_work(home)
     begin_step("reading the job's journal")
@@ -146,6 +148,7 @@ def _started(
         # The user's code failed, not the settings. What it depends on may work at the next start.
         failure = failure_of_start(error)
         raise JobFailed(f"could not build the pipeline: {failure.message}", hint=failure.hint) from error
+    refuse_connect(built)
     make_safe(frame_and_mode(built, settings.output_mode)[0].sparkSession, work)
     require_runnable(built, settings.output_mode, begins=location.begins)
     carry = carrier_for(spark, location)
@@ -188,6 +191,12 @@ def _require_pipeline(build: object) -> None:
         raise InvalidSettings.of(
             "build", build, "must be a function from a SparkSession to a streaming DataFrame, or a DataStreamWriter"
         )
+
+
+def _require_jvm(build: Pipeline, settings: Settings) -> None:
+    refuse_connect(settings.spark, build)
+    if settings.spark is None:
+        refuse_connect_by()
 
 
 _REPLACES = {"update": "replaces rows by their key", "complete": "overwrites the whole table"}
