@@ -17,6 +17,7 @@ from bench import (
     doctor,
     doctor_scan,
     during,
+    growth,
     home_bytes,
     inside_store,
     object_store,
@@ -163,8 +164,16 @@ def _plans(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(planned.ratios(lives))
 
 
+def _growth(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    with console.status("") as status:
+        lines = growth.measure(place / "growth", growth.QUICK if quick else growth.SIZES, status.update)
+    growth.show(console, lines)
+    return tuple(growth.ratios(lines))
+
+
 _PARTS = {
     "coordinator": _coordinator,
+    "growth": _growth,
     "doctor": _doctor,
     "doctor-scan": _doctor_scan,
     "restore": _restore,

@@ -212,6 +212,8 @@ class Blobs:
 
     def forget(self, keys: Collection[str]) -> None:
         """Do not refer to these objects any more; needed files are uploaded again."""
+        if not keys:
+            return
         for digest, location in list(self._content.items()):
             if location.key(digest) in keys:
                 self._content.pop(digest, None)
@@ -362,7 +364,7 @@ class Blobs:
         """
         candidates = frozenset(keys)
         self._reserved |= candidates
-        known = [(digest, at) for digest, at in list(self._content.items()) if at.key(digest) in candidates]
+        known = self._known_in(candidates)
         for digest, _ in known:
             self._content.pop(digest, None)
         spared = candidates & self.live_keys()
@@ -375,6 +377,14 @@ class Blobs:
             remote.reserved |= reserved
         return reserved
 
+    def _known_in(self, keys: frozenset[str]) -> list[tuple[Digest, _Location]]:
+        """What the index has of these objects. The key of a blob has the digest; only packs need a look at all."""
+        digests = [Digest(key.rpartition("/")[2].partition(".")[0]) for key in keys if not _is_pack(key)]
+        found = [(digest, at) for digest in digests if (at := self._content.get(digest)) and at.key(digest) in keys]
+        if any(_is_pack(key) for key in keys):
+            found += [(digest, at) for digest, at in list(self._content.items()) if at.pack and at.key(digest) in keys]
+        return found
+
     def deleted(self, keys: Iterable[str]) -> None:
         """The keys are gone, or their deletion was refused. Must not be called while a deletion may still take
         effect."""
@@ -385,6 +395,10 @@ class Blobs:
         self._unclaimed.discard(key)
         self._to_repack.discard(key)
         self._packs.pop(key, None)
+
+
+def _is_pack(key: str) -> bool:
+    return key.startswith("packs/")
 
 
 def _pack_sizes(files: Iterable[ManifestFile]) -> dict[str, int]:

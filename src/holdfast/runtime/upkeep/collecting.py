@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
-from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.checkpoint.manifest import manifest_key
 from holdfast.errors import Fenced, OutcomeUnknown, StorageError
-from holdfast.identifiers import CheckpointId
 from holdfast.job_log import log
 from holdfast.repository.absence import absent_among, proven_absent
 from holdfast.repository.blobs import Blobs
@@ -30,6 +29,7 @@ from holdfast.repository.deletion_queue import DeletionQueue, objects_first
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.folding import clear_folded, guard_of
 from holdfast.repository.fresh_proof import FreshProof
+from holdfast.repository.inventory import NamedKeys, keys_in
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import unneeded_plans
 from holdfast.repository.reserve import keep_reserve
@@ -108,7 +108,7 @@ class Collector:
         self._asking: list[OnSweep] = []
         self._failures = 0
         self._paused_until = 0.0
-        self._named: dict[CheckpointId, frozenset[str]] = {}
+        self._named = NamedKeys()
         self._proof = FreshProof(journal.require_standing, clock.monotonic)
         """Raises `HomeReplaced` when it is no longer the home that this run wrote to, `Fenced` when a newer run owns
         it: that one continues the deletion, and the heartbeat reports it."""
@@ -167,7 +167,7 @@ class Collector:
             key,
         )
         manifest = self._manifests.get(newest.id)
-        self._missing(frozenset({key}) | (_keys_in(manifest) if manifest is not None else frozenset()))
+        self._missing(frozenset({key}) | (keys_in(manifest) if manifest is not None else frozenset()))
         return False
 
     def look_at_packs(self) -> None:
@@ -219,7 +219,7 @@ class Collector:
         manifests = self._manifests.all()
         known = [manifests[entry.id] for entry in state.restorable() if entry.id in manifests]
         savepoints = [entry.id for entry in state.retained() if entry.name]
-        pinned = {key for id in savepoints if id in manifests for key in _keys_in(manifests[id])}
+        pinned = {key for id in savepoints if id in manifests for key in keys_in(manifests[id])}
         if known:
             sparse = sparse_packs(known[0], self._blobs.settled_packs(), pinned)
             self._blobs.mark_for_repack(frozenset(pack.key for pack in sparse))
@@ -347,8 +347,10 @@ class Collector:
         is not proved to be this run's."""
         in_a_row = 0
         last: StorageError | None = None
+        unreadable = self._unreadable()
         for key in keys:
-            if not self._is_safe(key):
+            if unreadable and is_of_earlier_run(key, self._journal.fencing_epoch):
+                # A manifest that could not be read may name any object of earlier runs.
                 self._deletions.forget([key])  # the next run's sweep finds it, when the manifest can be read
                 continue
             self._proof.renew()
@@ -370,10 +372,6 @@ class Collector:
         if last is not None:
             raise last
 
-    def _is_safe(self, key: str) -> bool:
-        """A manifest that could not be read may name any object of earlier runs."""
-        return not is_of_earlier_run(key, self._journal.fencing_epoch) or not self._unreadable()
-
     def _unreadable(self) -> bool:
         return any(entry.id not in self._manifests for entry in self._journal.state.retained())
 
@@ -384,10 +382,11 @@ class Collector:
         whole grace is still ahead.
         """
         manifests = self._manifests.all()
-        self._named = {id: self._named.get(id) or _keys_in(manifest) for id, manifest in manifests.items()}
-        completed = list(self._journal.state.completed.values())
-        own = {manifest_key(entry.manifest) for entry in completed if entry.id in self._named}
-        return frozenset(key for key in keys if key in own or any(key in named for named in self._named.values()))
+        self._named.follow(manifests)
+        completed = self._journal.state.completed
+        entries = [completed.get(id) for id in manifests]
+        own = {manifest_key(entry.manifest) for entry in entries if entry is not None}
+        return frozenset(key for key in keys if key in own or key in self._named)
 
 
 def _problem_of(step: Work) -> StorageError | None:
@@ -396,7 +395,3 @@ def _problem_of(step: Work) -> StorageError | None:
     except StorageError as error:
         return error
     return None
-
-
-def _keys_in(manifest: Manifest) -> frozenset[str]:
-    return frozenset(file.key for file in manifest.files())

@@ -85,6 +85,6 @@ class IndexLoader:
     def _load(self, entry: CheckpointCompleted) -> Manifest | None:
         """None when it is damaged, or written by a newer version: then its objects stay unknown."""
         try:
-            return load_manifest(self._store, entry)
+            return self._manifests.shared(load_manifest(self._store, entry))
         except (Corrupt, NewerFormat):
             return None
