@@ -80,21 +80,49 @@ def grouped(
 ) -> tuple[tuple[ShardPlan, ...], ...]:
     """At most `groups` groups of about equal cost, none empty. Deterministic.
 
-    Only new files have a cost. Little work makes few groups, because each group writes its own pack.
+    Only new files have a cost. Little work makes few groups, because each group writes its own pack. A shard that
+    costs more than its share, such as one whose store was compacted, is divided by its large files: several groups may
+    have parts of it.
     """
-    costs_of = {shard.shard: _cost(shard, is_new) for shard in shards}
-    worthwhile = max(1, -(-sum(costs_of.values()) // _WORTH_A_GROUP))
-    spread: list[list[ShardPlan]] = [[] for _ in range(min(groups, len(shards), worthwhile))]
+    cost = sum(_cost(shard, is_new) for shard in shards)
+    worthwhile = min(groups, max(1, -(-cost // _WORTH_A_GROUP)))
+    parts = [(_cost(part, is_new), part) for shard in shards for part in _divided(shard, cost / worthwhile, is_new)]
+    spread: list[list[ShardPlan]] = [[] for _ in range(min(len(parts), worthwhile))]
     costs = [0] * len(spread)
-    for shard in sorted(shards, key=lambda shard: (-costs_of[shard.shard], shard.shard)):
+    for cost, part in sorted(parts, key=_dearest_first):
         cheapest = min(range(len(spread)), key=lambda number: (costs[number], len(spread[number])))
-        spread[cheapest].append(shard)
-        costs[cheapest] += costs_of[shard.shard]
-    return tuple(tuple(group) for group in spread)
+        spread[cheapest].append(part)
+        costs[cheapest] += cost
+    return tuple(_joined(group) for group in spread)
 
 
 def _cost(shard: ShardPlan, is_new: Callable[[WorkFile], bool]) -> int:
     return sum(file.size + _COST_PER_FILE for file in shard.files if is_new(file))
+
+
+def _divided(shard: ShardPlan, share: float, is_new: Callable[[WorkFile], bool]) -> Iterator[ShardPlan]:
+    """Each new file with an object of its own, and the rest together; the shard itself if it costs no more than its
+    share."""
+    alone = {file.path for file in shard.files if file.size >= PACKED_BELOW and is_new(file)}
+    if len(alone) < 2 or _cost(shard, is_new) <= share:
+        yield shard
+        return
+    yield from (ShardPlan(shard.shard, (file,)) for file in shard.files if file.path in alone)
+    if rest := tuple(file for file in shard.files if file.path not in alone):
+        yield ShardPlan(shard.shard, rest)
+
+
+def _dearest_first(item: tuple[int, ShardPlan]) -> tuple[int, ShardId, tuple[str, ...]]:
+    cost, part = item
+    return -cost, part.shard, tuple(file.path for file in part.files[:1])
+
+
+def _joined(parts: Iterable[ShardPlan]) -> tuple[ShardPlan, ...]:
+    """One part of each shard."""
+    files: dict[ShardId, list[WorkFile]] = {}
+    for part in parts:
+        files.setdefault(part.shard, []).extend(part.files)
+    return tuple(ShardPlan(shard, tuple(found)) for shard, found in files.items())
 
 
 def copy_shards(

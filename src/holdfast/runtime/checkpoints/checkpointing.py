@@ -52,6 +52,7 @@ from holdfast.runtime.checkpoints.attempt import Attempt
 from holdfast.runtime.checkpoints.checkpoint_entries import Stored, completed_entry, failed_entry
 from holdfast.runtime.checkpoints.headroom_watch import HeadroomWatch
 from holdfast.runtime.checkpoints.manifests import Manifests
+from holdfast.runtime.checkpoints.parts import Parts
 from holdfast.runtime.checkpoints.plan_packer import PlanPacker
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
@@ -157,8 +158,10 @@ class Checkpointing:
         assert attempt.plan is not None
         wanted = set(shards)
         plans = [shard for shard in attempt.plan.shards if shard.shard in wanted]
-        for group in grouped(plans, self._parallelism, self._blobs.is_new):
-            self._lanes.submit("copy", lambda group=group: self._copy_group(attempt, group))  # type: ignore[misc]
+        groups = grouped(plans, self._parallelism, self._blobs.is_new)
+        parts = Parts(plans, groups)
+        for group in groups:
+            self._lanes.submit("copy", lambda group=group: self._copy_group(attempt, group, parts))  # type: ignore[misc]
 
     def seal(self, progress: CheckpointRecord) -> None:
         attempt = self._attempts[progress.ticket]
@@ -293,9 +296,10 @@ class Checkpointing:
             return
         gone = tuple(shard for shard in shards if shard not in fresh)
         self._fail_shards(attempt, gone, NotPlannable("the shard no longer exists"))
-        self._copy_group(attempt, tuple(fresh[shard] for shard in shards if shard in fresh))
+        again = tuple(fresh[shard] for shard in shards if shard in fresh)
+        self._copy_group(attempt, again, Parts(again, (again,)))
 
-    def _copy_group(self, attempt: Attempt, group: tuple[ShardPlan, ...]) -> None:
+    def _copy_group(self, attempt: Attempt, group: tuple[ShardPlan, ...], parts: Parts) -> None:
         """A declined shard does not fail the other shards of its group."""
         while group and not attempt.aborted:
             try:
@@ -303,15 +307,15 @@ class Checkpointing:
             except Cancelled:
                 return
             except ShardDeclined as error:
-                self._fail_shards(attempt, (error.shard,), error)
+                self._fail_shards(attempt, parts.fail((error.shard,)), error)
                 group = tuple(shard for shard in group if shard.shard != error.shard)
             except Exception as error:
                 if not isinstance(error, StorageError | BeingDeleted):
                     log.exception("holdfast: unexpected error while copying for checkpoint %s", attempt.id)
-                self._fail_shards(attempt, tuple(shard.shard for shard in group), error)
+                self._fail_shards(attempt, parts.fail(shard.shard for shard in group), error)
                 return
             else:
-                self._acknowledge(attempt, copies)
+                self._acknowledge(attempt, tuple(whole for copy in copies if (whole := parts.add(copy)) is not None))
                 return
 
     def _acknowledge(self, attempt: Attempt, copies: tuple[ShardCopy, ...]) -> None:
