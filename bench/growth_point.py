@@ -31,7 +31,7 @@ from holdfast.repository.journal import Journal
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.lanes import Lane, Work
 from holdfast.runtime.upkeep.collecting import Collector, DeletionPace
-from holdfast.runtime.upkeep.freeing import append_retirement
+from holdfast.runtime.upkeep.freeing import append_retirement, clear, fold
 from holdfast.runtime.upkeep.index_loading import IndexLoader
 from holdfast.storage.metered import Meter
 from holdfast.storage.urls import open_store
@@ -113,15 +113,18 @@ class StillClock:
 
 
 def entries(size: int, place: Path, measuring: Measuring) -> None:
-    """Half of them checkpoints that began, half such that failed: nothing that a fold would keep."""
+    """As many as the job has appended; its owner folds and copies them as it does after each checkpoint."""
     history = History(place / "home")
-    history.run(retention=Retention(retained=5, keep_hourly=0, keep_daily=0, grace_s=60.0))
-    for id in range(1, size // 2):
+    history.run(retention=Retention(retained=KEPT, keep_hourly=0, keep_daily=0, grace_s=60.0))
+    for id in range(1, size // 3):
         history.wait(30)
         history.start(id)
-        history.fail(id)
-        if id % 5 == 0:
-            history.journal.copy_recent()
+        history.complete(id, batch=id, manifest=digest_of(b"nobody reads it"))
+        if id > KEPT:
+            history.retire(id - KEPT)
+        if fold(history.journal, 60.0, history.now):
+            clear(history.store, history.journal)
+        history.journal.copy_recent()
     home = f"file://{place / 'home'}"
     _status(measuring, home)
     meter = Meter()
