@@ -2,7 +2,7 @@
 
     entries    of the journal: `status`, and the reading of a start
     jobs       of one home: `holdfast jobs`
-    retained   checkpoints of 2,000 files, 1 % new in each: the index of a start; then retiring all but ten
+    retained   checkpoints of 2,000 files, 1 % new in each: the index of a start; then retiring all but one
     shards     of one checkpoint
     state      bytes of one checkpoint, and of its restore
 
@@ -24,7 +24,6 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from bench.growth_point import Cost
 from bench.ratio import Ratio
@@ -35,7 +34,7 @@ SIZES: Mapping[str, tuple[int, ...]] = {
     "jobs": (1, 20, 200),
     "retained": (10, 100, 1_000),
     "shards": (10, 200, 2_000),
-    "state": (100, 1024),
+    "state": (128, 1024),
 }
 """Of the state in MiB."""
 QUICK: Mapping[str, tuple[int, ...]] = {
@@ -43,7 +42,7 @@ QUICK: Mapping[str, tuple[int, ...]] = {
     "jobs": (1, 20),
     "retained": (10, 50),
     "shards": (10, 100),
-    "state": (16, 64),
+    "state": (64, 128),
 }
 LINEAR = 1.15
 """An exponent up to there counts as linear: points are few, and small ones have a fixed part."""
@@ -97,22 +96,23 @@ def _point(place: Path, by: str, size: int) -> dict[str, Cost]:
 
 
 def show(console: Console, lines: Sequence[Line]) -> None:
-    table = Table("grows", "what", "at", title="Growth", title_justify="left")
-    for name in ("processor s", "exponent", "requests", "exponent", "MB more", ""):
-        table.add_column(name, justify="right")
+    console.print("[bold]Growth[/]: processor time, requests, and memory that was needed meanwhile")
     for line in lines:
-        table.add_row(
-            line.by,
-            line.of,
-            " ".join(f"{size:,}" for size in line.sizes),
-            " ".join(f"{cost.seconds:.2f}" for cost in line.costs),
-            f"{line.exponent(lambda cost: cost.seconds):.2f}",
-            " ".join(f"{cost.requests:,}" for cost in line.costs),
-            f"{line.exponent(lambda cost: cost.requests):.2f}",
-            " ".join(f"{cost.megabytes:.0f}" for cost in line.costs),
-            spark_line([round(math.log1p(cost.seconds * 1000) * 100) for cost in line.costs]),
-        )
-    console.print(table)
+        console.print(described(line), soft_wrap=True)
+
+
+def described(line: Line) -> str:
+    seconds, requests = _row(line, "seconds", ".3f"), _row(line, "requests", ",")
+    plot = spark_line([round(math.log1p(cost.seconds * 1000) * 100) for cost in line.costs])
+    sizes, megabytes = " ".join(f"{size:,}" for size in line.sizes), _row(line, "megabytes", ".0f")
+    return (
+        f"{line.of}, by {line.by} ({sizes}): {seconds} s, exponent {line.exponent(lambda cost: cost.seconds):.2f} "
+        f"{plot}; {requests} requests, exponent {line.exponent(lambda cost: cost.requests):.2f}; {megabytes} MB"
+    )
+
+
+def _row(line: Line, field: str, shape: str) -> str:
+    return " ".join(format(getattr(cost, field), shape) for cost in line.costs)
 
 
 def ratios(lines: Sequence[Line]) -> Iterator[Ratio]:

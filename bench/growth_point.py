@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import sys
 import time
 from collections import deque
@@ -43,7 +44,9 @@ from tests.unit.work_files import copied, manifest_of
 FILES = 2_000
 NEW = 20
 """Files of a checkpoint that the one before did not have."""
-KEPT = 10
+KEPT = 1
+_TIMES = 3
+"""What depends on the disk and on other machines' use of this one is measured so often; the least counts."""
 _MIB = 1 << 20
 
 
@@ -69,7 +72,8 @@ class Measuring:
         if meter is not None and usage is not None:
             after = meter.usage
             requests = sum(getattr(after, kind) - getattr(usage, kind) for kind in ("put", "get", "list", "delete"))
-        self.costs[name] = Cost(took, requests, max(0.0, _peak() - before))
+        found = Cost(took, requests, max(0.0, _peak() - before))
+        self.costs[name] = min(self.costs.get(name, found), found, key=lambda cost: cost.seconds)
 
 
 def _forget_peak() -> None:
@@ -157,6 +161,7 @@ def jobs(size: int, place: Path, measuring: Measuring) -> None:
         for id in range(1, 30):
             history.wait(30)
             history.complete(id, batch=id)
+        history.journal.copy_recent()
         history.end()
     meter = Meter()
     _watch_requests(meter)
@@ -263,28 +268,30 @@ def shards(size: int, place: Path, measuring: Measuring) -> None:
 
 def state(size: int, place: Path, measuring: Measuring) -> None:
     work = place / "work"
-    for number in range(max(1, size // 64)):
+    for number in range(size // 64):
         folder = work / f"shard-{number % 4}"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{number}.sst").open("wb") as file:
-            for _ in range(min(size, 64)):
+            for _ in range(64):
                 file.write(os.urandom(_MIB))
     _checkpointed(place, work, measuring)
 
 
 def _checkpointed(place: Path, work: Path, measuring: Measuring) -> None:
-    (place / "home").mkdir()
-    meter = Meter()
-    store = open_store(f"file://{place / 'home'}", meter=meter).scoped(JobName("orders"))
-    blobs = Blobs(store, FencingEpoch(1))
-    with measuring.of("a full checkpoint", meter):
-        copies = copied(work, blobs)
-    manifest = manifest_of(copies)
-    with measuring.of("the same again", meter):
-        copied(work, blobs)
-    target = work_directory(place / "restored")
-    with measuring.of("a restore", meter):
-        restore(store, manifest, target.at("here"))
+    for number in range(_TIMES):
+        home, target = place / f"home-{number}", place / f"restored-{number}"
+        home.mkdir()
+        meter = Meter()
+        store = open_store(f"file://{home}", meter=meter).scoped(JobName("orders"))
+        blobs = Blobs(store, FencingEpoch(1))
+        with measuring.of("a full checkpoint", meter):
+            copies = copied(work, blobs)
+        with measuring.of("the same again", meter):
+            copied(work, blobs)
+        with measuring.of("a restore", meter):
+            restore(store, manifest_of(copies), work_directory(target).at("here"))
+        shutil.rmtree(home)
+        shutil.rmtree(target)
 
 
 def main() -> None:
