@@ -14,7 +14,7 @@ from holdfast.errors import Fenced, HomeReplaced, InvalidSettings, StorageError,
 from holdfast.identifiers import AttemptId, BatchId, JobName
 from holdfast.plans.log import PlanLog, plan_batches
 from holdfast.repository.journal import Journal
-from holdfast.repository.lines import line_folder
+from holdfast.repository.lines import line_folder, plan_key
 from holdfast.runtime.plans.keeping import CONFLICT, LATE, PlanKeeper, PlannedOtherwise, mode_of
 from holdfast.runtime.reports.alarms import Alarms, AtOnce
 from holdfast.storage.faulty import Faults, FaultyStore
@@ -345,6 +345,67 @@ def test_a_late_plan_that_was_made_otherwise_meanwhile_is_told(tmp_path: Path) -
     kept.keeper.poll()
     kept.lanes.work()
     assert (CONFLICT, True) in kept.told
+
+
+def test_behind_a_batch_that_was_planned_otherwise_no_late_plan_is_put_before_a_checkpoint_holds_them(
+    tmp_path: Path,
+) -> None:
+    """Seed 4536: the next run repeated them behind the other one's batch."""
+    kept = Kept(tmp_path, "prefer")
+    kept.store.faults = AWAY
+    for batch in (0, 1, 2):
+        kept.keep(batch)
+    kept.by_another(0, epoch=kept.history.journal.fencing_epoch + 1)
+    kept.store.faults = Faults()
+    kept.ship()
+    kept.keep(3)
+    kept.ship()
+    assert kept.planned() == {0}
+    assert kept.keeper.late_since == 0
+    kept.history.complete(1, batch=2)
+    kept.ship()
+    assert kept.planned() == {0, 3}
+    assert kept.keeper.late_since is None
+
+
+def test_a_run_that_was_overtaken_puts_no_late_plan_behind_its_first(tmp_path: Path) -> None:
+    """The place of the first is free only where the newer run needs none there any more, or has not come so far."""
+    kept = Kept(tmp_path, "prefer")
+    kept.store.faults = AWAY
+    for batch in (0, 1, 2):
+        kept.keep(batch)
+    kept.store.faults = Faults()
+    successor = History(kept.history.home, attempts="successor")
+    successor.journal.load()
+    successor.run()
+    kept.ship()
+    assert kept.planned() == {0}
+    assert kept.keeper.late_since == 0
+
+
+def test_a_line_that_begins_with_repeated_batches_has_their_plans(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.keeper.begin_line([plan(0), plan(1)])
+    kept.keep(2)
+    assert kept.standing() == [0, 1, 2]
+
+
+def test_a_damaged_plan_in_the_place_of_a_late_one_is_told_and_the_plan_stays_late(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Kept(tmp_path, "prefer")
+    kept.store.faults = AWAY
+    kept.keep(0)
+    kept.store.faults = Faults()
+    key = plan_key(line_folder(kept.history.state()), BatchId(0))
+    kept.history.store.put(key, b"{}")
+    kept.ship()
+    assert kept.keeper.late_since == 0
+    assert f"could not read the plan {key}" in caplog.text
+    kept.history.store.delete(key)
+    kept.ship()
+    assert kept.standing() == [0]
+    assert kept.told[-1] == (LATE, False)
 
 
 class Query:

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import Corrupt, OutcomeUnknown, StorageError
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch
-from holdfast.plans.log import PlanLog
+from holdfast.plans.log import PlanLog, newest_planned
 from holdfast.plans.plan import Plan, decode_plan, encode_plan
 from holdfast.plans.replay import How, repeats
 from holdfast.plans.spark_logs import SourceLogs, commit, planned, put_in_place
@@ -109,6 +109,32 @@ def test_a_plan_that_came_wrong_but_lies_right_is_read_once_more(store: LocalSto
     store.get = lambda key: answers.pop() if answers else get(key)  # type: ignore[method-assign]
     assert log.behind(BatchId(2)).plans == (plan(3),)
     assert not answers
+
+
+def test_what_stands_where_a_plan_is_created_is_read_once_more_when_it_came_wrong(store: LocalStore) -> None:
+    log = PlanLog(store, FOLDER)
+    log.create(plan(3, "first"))
+    get = store.get
+    answers = [get(plan_key(FOLDER, BatchId(3))).replace(b"query", b"other")]
+    store.get = lambda key: answers.pop() if answers else get(key)  # type: ignore[method-assign]
+    assert log.create(plan(3, "second")).attempt == "first"
+    assert not answers
+
+
+@pytest.mark.parametrize("name", [".nfs000000000000c0de", f"{3:020d}~", f"{4:020d}.part"])
+def test_what_somebody_left_among_the_plans_is_in_nobodys_way(store: LocalStore, tmp_path: Path, name: str) -> None:
+    log = PlanLog(store, FOLDER)
+    for batch in (3, 4, 5):
+        log.create(plan(batch))
+    (tmp_path / "home" / FOLDER / name).write_bytes(b"x")
+    assert newest_planned(store, FOLDER, BatchId(2)) == 5
+    assert [found.batch_id for found in log.behind(BatchId(2)).plans] == [3, 4, 5]
+
+
+def test_from_the_first_batch_on_too(store: LocalStore, tmp_path: Path) -> None:
+    PlanLog(store, FOLDER).create(plan(0))
+    (tmp_path / "home" / FOLDER / ".DS_Store").write_bytes(b"x")
+    assert newest_planned(store, FOLDER, BatchId(-1)) == 0
 
 
 def test_a_plan_survives_its_bytes() -> None:

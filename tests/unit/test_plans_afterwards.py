@@ -174,7 +174,8 @@ def test_a_plan_that_stands_and_differs_is_reported(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(kept.keeper, "_known", lambda log: frozenset())
     left(kept, 2).write_atomic("offsets/2", b'v1\n{"batchWatermarkMs":0}\n99')
     kept.keeper.ship_left(left(kept), BatchId(1), BatchId(2))
-    assert kept.told == [(CONFLICT, True)]
+    assert kept.told == [(CONFLICT, True), (LATE, True)]
+    assert kept.keeper.late_since == 2, "what ran behind it is not in the home's line"
 
 
 # --- a way out that is true ---

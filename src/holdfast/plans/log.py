@@ -41,7 +41,7 @@ class PlanLog:
 
     def create(self, plan: Plan) -> Plan:
         """The plan that stands from now on: this one, or the one that was there before. Raises `StorageError` when
-        that cannot be told."""
+        that cannot be told, `Corrupt` when what stands there is damaged."""
         key, data = plan_key(self._folder, plan.batch_id), encode_plan(plan)
         for tries_left in reversed(range(_TRIES)):
             try:
@@ -53,7 +53,10 @@ class PlanLog:
             if outcome is Created.WON:
                 return plan
             break
-        return decode_plan(key, self._store.get(key))
+        standing = self._read(key)
+        if isinstance(standing, Corrupt):
+            raise standing
+        return standing
 
     def behind(self, barrier: BatchId | None) -> Standing:
         """Raises `StorageError` when the home cannot be read now."""
@@ -86,7 +89,7 @@ class PlanLog:
     def _read(self, key: str) -> Plan | Corrupt:
         found = self._found(key)
         if found is None:
-            raise StorageUnreachable(f"could not read the plan {key}: it is listed, and cannot be read")
+            raise StorageUnreachable(f"could not read the plan {key}: it is there, and cannot be read")
         return found
 
     def _found(self, key: str) -> Plan | Corrupt | None:
@@ -144,7 +147,9 @@ def newest_planned(store: ObjectStore, folder: str, after: BatchId) -> BatchId:
     """The newest batch up to which all behind `after` have plans, `after` when the next one has none. Reads none."""
     newest = after
     for item in store.list(folder, plan_key(folder, after)):
-        if not is_plan(item.key) or batch_of(item.key) != newest + 1:
+        if not is_plan(item.key):
+            continue
+        if batch_of(item.key) != newest + 1:
             break
         newest = batch_of(item.key)
     return newest

@@ -166,6 +166,8 @@ class CatchingUp:
             self._take_new_id(directory)
         if self._keeper is None or (taken := self._taken(directory, standing, new_line=False)) is None:
             return
+        if packed and line_begins(self._journal.state):
+            self._keeper.begin_line(packed)
         plans = self._plans_behind(self._keeper, directory, barrier, standing, taken)
         self._require_reached(self._keeper, barrier, plans, taken)
         sink_has = taken.newest if self._is_trusted(taken) else None

@@ -16,13 +16,20 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Literal
 
-from holdfast.errors import Fenced, HoldfastError, HomeReplaced, InvalidSettings, StorageError, StorageUnreachable
+from holdfast.errors import (
+    Corrupt,
+    Fenced,
+    HoldfastError,
+    HomeReplaced,
+    InvalidSettings,
+    StorageError,
+    StorageUnreachable,
+)
 from holdfast.identifiers import AttemptId, BatchId
 from holdfast.job_log import log
 from holdfast.plans.afterwards import batches_in, plans_of
@@ -42,7 +49,6 @@ LATE = "plans_late"
 """The alarm for batches that went on, or wait, without a durable plan."""
 CONFLICT = "plans_conflict"
 _SHIP_EVERY_S = 2.0
-_SHIPPED_TOGETHER = 50
 _HOLD_EVERY_S = 1.0
 _PROOF_WAITS_S = 3.0
 """For so long ownership is asked for again before a batch that may go on without a proof."""
@@ -187,6 +193,12 @@ class PlanKeeper:
         plan = planned(directory, logs, batch, offsets, epoch, self._new_attempt())
         return self._placed(self.log(), plan, None)
 
+    def begin_line(self, plans: Sequence[Plan]) -> None:
+        """The plans of batches that are repeated on a line that begins with them: those of the line before are
+        deleted."""
+        for plan in plans:
+            self._placed(self.log(), plan, None)
+
     def ship_left(self, directory: Directory, after: BatchId | None, upto: BatchId) -> None:
         """Make the plans of batches that the directory has run durable, as far as the home lacks them: of those behind
         `after`, the newest checkpoint's. Those that the home does not take now are late."""
@@ -205,6 +217,8 @@ class PlanKeeper:
             standing = self._put(log_of_line, plan, lambda: False)
             if standing is not None and standing.offsets != plan.offsets:
                 self._tell_conflict(plan, standing)
+                self._leave_gap(batch, upto)
+                break
         self._lower(_Lowered(missing[0], missing[-1], None))
         log.info("the previous run could not upload the plans of batches %s to %s", missing[0], missing[-1])
 
@@ -216,6 +230,13 @@ class PlanKeeper:
             f"{last}, a lost disk would not be exact, and publish='batch' shows readers no later batch",
             "take a checkpoint now (holdfast checkpoint), or wait for the next one",
         )
+
+    def _give_up_late(self, first: BatchId) -> None:
+        with self._lock:  # no batch in between may be taken for one with a durable plan
+            last = self._late[-1][1].batch_id
+            self._gap = _Gap(first, last)
+            self._late.clear()
+        self._leave_gap(first, last)
 
     def _known(self, log_of_line: PlanLog) -> frozenset[BatchId]:
         try:
@@ -368,30 +389,39 @@ class PlanKeeper:
             self._recording = False
 
     def _ship(self) -> None:
-        """A plan is durable when the home proves to be this run's after the plan was put there."""
+        """A plan is durable when the home proves to be this run's after the plan was put there. Only then the next one
+        is put: behind what a newer run has planned, the batches of this run are others (seed 4536)."""
         try:
-            while late := self._next_late():
-                shipped = [(plan, log_of_line.create(plan)) for log_of_line, plan in late]
-                with suppress(Fenced):  # if the newer run has planned a batch otherwise, that is told
-                    self._journal.require_standing()
+            while (late := self._next_late()) is not None:
+                log_of_line, plan = late
+                standing = log_of_line.create(plan)
+                if standing.offsets != plan.offsets:
+                    self._tell_conflict(plan, standing)
+                    self._give_up_late(plan.batch_id)
+                    return
+                self._journal.require_standing()
                 with self._lock:
-                    while self._late and any(self._late[0][1] is plan for plan, _ in shipped):
+                    if self._late and self._late[0][1] is plan:
                         self._late.popleft()
-                self.newest = shipped[-1][1]
-                for plan, standing in shipped:
-                    if standing.offsets != plan.offsets:
-                        self._tell_conflict(plan, standing)
+                self.newest = standing
             if self.late_since is None:
                 self._post(lambda: self._alarms.clear(LATE, "every plan is durable again"))
+        except Fenced as error:
+            log.debug("no more late plans are uploaded: %s", error.message)
         except StorageError as error:
             log.debug("plans are late: %s", error.message)
+        except Corrupt as error:
+            self._tell(
+                f"the plans of batches cannot be uploaded: {error.message}",
+                "restore that object; until then only a checkpoint makes these batches durable",
+            )
         finally:
             self._ship_at = self._clock.monotonic() + _SHIP_EVERY_S
             self._shipping = False
 
-    def _next_late(self) -> list[tuple[PlanLog, Plan]]:
+    def _next_late(self) -> tuple[PlanLog, Plan] | None:
         with self._lock:
-            return [] if self._gap is not None else list(islice(self._late, _SHIPPED_TOGETHER))
+            return None if self._gap is not None or not self._late else self._late[0]
 
     def _tell_conflict(self, plan: Plan, standing: Plan) -> None:
         self._disputed = True
