@@ -9,6 +9,7 @@
 4. Readers see every row exactly once, and only rows whose checkpoint is in the journal.
 8. What was uploaded is not uploaded again, unless a later checkpoint had no use for it or little use for its pack.
 9. Every failure has a reason and a hint.
+What has a name that holdfast never uses is neither read nor deleted.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from holdfast.repository.entries import (
     WentBack,
 )
 from holdfast.repository.lines import batch_of
-from holdfast.repository.names import is_plan
+from holdfast.repository.names import FOLDERS, is_entry, is_foreign, is_plan
 from tests.simulation.store import Disk
 from tests.simulation.world import Process, Violation, World
 
@@ -428,8 +429,12 @@ class Checkers:
         if key.startswith("manifests/"):
             self._manifests[key] = data
 
+    def opened(self, key: str) -> None:
+        self.require(not _is_litter(key), f"{key} is read, which is nobody's")
+
     def deleted(self, key: str, process: Process) -> None:
         self._world.note(f"delete {key}", process)
+        self.require(not _is_litter(key), f"{process.name} deletes {key}, which is nobody's")
         if self._strays.get(key) is process:
             return  # what it wrote to a home that is not its own
         if process in self._astray:
@@ -461,6 +466,7 @@ class Checkers:
             if id not in self._retired or self._retired[id] > late:
                 named |= {manifest_key(entry.manifest), *(file.key for file in manifest.files())}
         stored = [key for key in self._disk.objects if key.startswith(("blobs/", "packs/", "manifests/"))]
+        stored = [key for key in stored if not is_foreign(key)]
         earlier = [key for key in stored if key.startswith("manifests/") or is_of_earlier_run(key, epoch)]
         return sorted(key for key in earlier if key not in named)
 
@@ -483,7 +489,7 @@ class Checkers:
             del self._void[sequence]
             return
         self.require(sequence <= self._folded_upto, f"entry {sequence} is deleted, and no fold stands for it")
-        stored = [int(key[8:28]) for key in self._disk.objects if key.startswith("journal/")]
+        stored = [int(key[8:28]) for key in self._disk.objects if is_entry(key)]
         before = [other for other in stored if other < sequence and other not in self._void]
         self.require(not before, f"entry {sequence} is deleted before {before[:3]}")
 
@@ -632,6 +638,10 @@ class Checkers:
         """At the end of a world: readers see every row of the batches that are durable."""
         expected = [row for row in range(end) if row not in table.deleted | table.holes]
         self.require(table.rows() == expected, f"at the end readers see {_difference(table.rows(), expected)}")
+
+
+def _is_litter(key: str) -> bool:
+    return key.startswith(FOLDERS) and is_foreign(key)
 
 
 def _copied(value: object) -> object:

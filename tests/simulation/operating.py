@@ -33,6 +33,7 @@ from holdfast.settings import seconds
 from tests.simulation.checkers import START
 from tests.simulation.commands import SimulatedCommand
 from tests.simulation.copies import DictStore
+from tests.simulation.full_home import not_freed
 from tests.simulation.outside import ENABLED, FOR_EVER
 from tests.simulation.runs import JOB, Network, Scene, SimulatedClock, SimulatedRun
 from tests.simulation.spark import end_of
@@ -235,6 +236,9 @@ class Operator:
         self._world.sleep(5.0)
         self._judge(last)
         tidy = not (scene.disk.ever_damaged or scene.flips or scene.checkers.grace is None or scene.outsider.incidents)
+        if tidy and self._had_time(last):
+            problem = not_freed(scene.disk.objects, START + timedelta(seconds=self._world.now))
+            scene.checkers.require(problem is None, str(problem))
         if self._world.chance(0.35) and tidy:
             self._require_tidy()
         self.finished = True
@@ -257,14 +261,22 @@ class Operator:
         """Nothing that an earlier run left behind outlives the next run that has the home for itself."""
         for run in self._scene.runs:
             self._world.crash(run.process)
-        entries = sum(key.startswith(("journal/", "plans/")) for key in self._scene.disk.objects)
+        entries = self._entries()
         next_run = self._last_run()
         epoch = self._scene.checkers.epoch_of(next_run.process)
-        # A request to stop may have waited for it; and many entries that a fold stands for go first, and many plans.
-        in_time = next_run.lived > 3.0 + 0.03 * max(0, entries - 40)
-        if next_run.failure is None and epoch is not None and in_time:
+        if self._had_time(next_run, entries) and epoch is not None:
             left = self._scene.checkers.leftovers(epoch)
             self._scene.checkers.require(not left, f"left behind by earlier runs: {left[:3]}")
+
+    def _entries(self) -> int:
+        return sum(key.startswith(("journal/", "plans/")) for key in self._scene.disk.objects)
+
+    def _had_time(self, run: SimulatedRun, entries: int | None = None) -> bool:
+        """To tidy up: a request to stop may have waited for it; and many entries that a fold stands for go first, and
+        many plans. `entries`: those that it found."""
+        found = self._entries() if entries is None else entries
+        enough = 3.0 + 0.03 * max(0, found - 40)
+        return run.failure is None and run.lived > enough and self._scene.checkers.epoch_of(run.process) is not None
 
     def _undisturbed_run(self) -> SimulatedRun:
         last, tries = self._last_run(), 1

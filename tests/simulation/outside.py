@@ -19,7 +19,7 @@ from holdfast.identifiers import Digest
 from holdfast.repository import recent
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.entry_bytes import StoredEntry, decode_fold, encode_fold, stored_entry
-from holdfast.repository.names import is_plan
+from holdfast.repository.names import FOLDERS, is_blob_or_pack, is_entry, is_foreign, is_plan
 from tests.simulation.copies import OtherHome
 from tests.simulation.world import Process
 
@@ -173,10 +173,11 @@ class Outsider:
         self.random = random.Random(f"outsider {self.scene.world.seed}")
         self.losses = random.Random(f"losses {self.scene.world.seed}")
         self.plants = random.Random(f"plants {self.scene.world.seed}")
+        self.litter = random.Random(f"litter {self.scene.world.seed}")
         self.process = Process("outside")
 
     def begin(self) -> None:
-        if self.scene.outside.any or self.scene.copies_planted:
+        if self.scene.outside.any or self.scene.copies_planted or self.scene.litter:
             self.scene.world.spawn(self.process, "outside", self._live)
 
     def _live(self) -> None:
@@ -195,6 +196,8 @@ class Outsider:
                 self.lose_plan()
             if self.plants.random() < self.scene.copies_planted:
                 self.plant_copies()
+            if self.litter.random() < self.scene.litter:
+                self.leave_litter()
 
     # --- the table ---
 
@@ -264,11 +267,14 @@ class Outsider:
 
     def swap_home(self) -> None:
         """With that of another life of the same job, which has run and ended."""
+        if not self._home_can_change():
+            return
+        # Before it is mounted: a run that does not know yet would write into the midst of that life.
+        other = self.scene.other_life(self.process)
         if self._home_can_change():
             before = Backup.of(self.scene)
             self._happens("home swapped", lambda: self._mount(before))
-            self._mount(Backup({}, set(), set(), self.scene.checkers.no_memory()))
-            self.scene.other_life(self.process)
+            self._mount(other)
 
     def take_home_away(self) -> None:
         if not self._home_can_change():
@@ -295,7 +301,7 @@ class Outsider:
     def expire_journal(self) -> None:
         """The rule knows ages and nothing else; it takes the oldest."""
         disk = self.scene.disk
-        keys = sorted(key for key in disk.objects if key.startswith("journal/"))
+        keys = sorted(key for key in disk.objects if is_entry(key))
         if self.incident is None and len(keys) > 12:
             lost = {key: disk.objects[key] for key in keys[: self.random.randrange(1, 6)]}
 
@@ -310,7 +316,7 @@ class Outsider:
 
     def expire_blobs(self) -> None:
         disk = self.scene.disk
-        keys = sorted(key for key in disk.objects if key.startswith(("blobs/", "packs/")))
+        keys = sorted(key for key in disk.objects if is_blob_or_pack(key))
         if keys:
             key = self.random.choice(keys[: len(keys) // 2 + 1])
             self._note(f"a lifecycle rule deletes {key}")
@@ -341,6 +347,19 @@ class Outsider:
         elif what == "forged" and self.older_copies:
             self._plant(_forged(self.older_copies[-1]))
         self._note(f"copies of entries: {what}")
+
+    def leave_litter(self) -> None:
+        """What file systems, editors and copies that were cut off leave beside what is holdfast's."""
+        disk = self.scene.disk
+        keys = sorted(key for key in disk.objects if key.startswith(FOLDERS) and not is_foreign(key))
+        if not keys:
+            return
+        key = self.litter.choice(keys)
+        folder = key.rpartition("/")[0]
+        name = self.litter.choice((f"{key}~", f"{key}.part", f"{folder}/.nfs000000000000c0de", f"{folder}/.DS_Store"))
+        data = disk.objects[key]
+        disk.objects[name] = data[: self.litter.randrange(len(data) + 1)] if name.endswith(".part") else data
+        self._note(f"leaves {name}")
 
     def _plant(self, data: bytes) -> None:
         self.scene.disk.objects[recent.KEY] = data

@@ -23,7 +23,7 @@ from holdfast.identifiers import AttemptId, Sequence
 from holdfast.plans import replay
 from holdfast.plans.log import PlanLog, Standing
 from holdfast.plans.plan import encode_plan
-from holdfast.repository import chain, folding, lines, retention
+from holdfast.repository import chain, folding, journal, lines, retention, survey
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.collection import SparsePack
 from holdfast.repository.entries import (
@@ -37,7 +37,8 @@ from holdfast.repository.entries import (
 from holdfast.repository.entry_bytes import StoredEntry, encode_fold, stored_entry
 from holdfast.repository.fresh_proof import FreshProof
 from holdfast.repository.journal import Journal
-from holdfast.repository.lines import plan_key
+from holdfast.repository.lines import batch_of, plan_key
+from holdfast.repository.names import is_plan
 from holdfast.repository.ownership import Claimable, Held, Unseen, decoded, heartbeat_bytes, standing
 from holdfast.repository.state import JobState
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
@@ -61,6 +62,7 @@ from holdfast.runtime.upkeep.collecting import Collector
 from holdfast.runtime.upkeep.scrubbing import Scrubbing
 from holdfast.sinks import ledger, staging
 from tests.simulation import store, work
+from tests.simulation.outside import KINDS
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.store import SimulatedStore
 
@@ -85,6 +87,11 @@ def defect(**emphasis: object) -> Callable[[Callable[[Patch], None]], Callable[[
 STALLING = {"stall": 0.02}
 FOLDING = {"stall": 0.02, "history_kept": 4, "interval": "500ms", "retained": 1}
 DAMAGING = {"flipped_rest": 0.05, "crash": 0.01}
+CALM = {
+    **dict.fromkeys((*KINDS, "before", "after", "delayed", "slow", "full", "stall", "crash"), 0.0),
+    "flipped_read": 0.0, "flipped_rest": 0.0, "outages": (),
+}  # fmt: skip
+"""Nothing happens but what is named besides."""
 
 # --- the coordinator ---
 
@@ -491,6 +498,14 @@ def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on
     patch.setattr(Recovery, "is_sound", lambda self, entry: True)
 
 
+@defect(
+    **CALM, sink_full=((3.0, 20.0),), broken=((9.0, 20.0),), dying=0.05, on_exceeded="fail", tolerable_failures=0,
+    timeout="1s", interval="500ms", retained=8, pace=0.2, going_back=0.0, commands=0.0,
+)  # fmt: skip
+def what_was_passed_over_on_a_wrong_verdict_never_comes_back(patch: Patch) -> None:
+    patch.setattr(Resuming, "bring_back", lambda self: None)
+
+
 @defect(dying=0.06, before=0.08)
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
     def restart_failed(self: Any, failed: Any, failure: Any) -> Any:
@@ -808,6 +823,47 @@ def the_directory_of_a_sink_that_was_emptied_is_used(patch: Patch) -> None:
 )  # fmt: skip
 def plans_are_shipped_behind_a_gap(patch: Patch) -> None:
     patch.setattr(PlanKeeper, "_leave_gap", lambda self, first, last: None)
+
+
+@defect(litter=0.4, crash=0.01)
+def every_name_in_the_journal_is_taken_for_an_entry(patch: Patch) -> None:
+    patch.setattr(chain, "is_entry", lambda key: True)
+
+
+@defect(litter=0.4, crash=0.01)
+def an_unknown_name_is_taken_for_an_orphan(patch: Patch) -> None:
+    patch.setattr(survey, "is_blob_or_pack", lambda key: True)
+    patch.setattr(survey, "is_manifest", lambda key: True)
+
+
+@defect(litter=0.4, crash=0.015, publish="batch", plans="require")
+def an_unknown_name_ends_the_plans(patch: Patch) -> None:
+    def newest(store: Any, folder: str, after: Any) -> Any:
+        for item in store.list(folder, plan_key(folder, after)):
+            if not is_plan(item.key) or batch_of(item.key) != after + 1:
+                break
+            after = batch_of(item.key)
+        return after
+
+    patch.setattr(comparing, "newest_planned", newest)
+
+
+@defect(
+    **CALM, sink_full=((3.0, 20.0),), broken=((9.0, 20.0),), dying=0.05, on_exceeded="fail", tolerable_failures=0,
+    timeout="1s", interval="500ms", retained=8, pace=0.2, going_back=0.0, commands=0.0, publish="batch", plans="prefer",
+)  # fmt: skip
+def a_line_begins_without_the_plans_that_it_repeats(patch: Patch) -> None:
+    patch.setattr(PlanKeeper, "begin_line", lambda self, plans: None)
+
+
+@defect()
+def no_run_keeps_a_reserve(patch: Patch) -> None:
+    patch.setattr(collecting, "keep_reserve", lambda store: None)
+
+
+@defect()
+def the_reserve_of_a_full_home_is_not_released(patch: Patch) -> None:
+    patch.setattr(journal, "release_reserve", lambda store: None)
 
 
 def _patch_handler(patch: Patch, event: str, handler: Any) -> None:

@@ -32,7 +32,7 @@ from holdfast.storage.interface import ObjectStore
 from holdfast.storage.metered import Meter, MeteredStore
 from holdfast.storage.retrying import Patience, RetryingStore
 from tests.simulation.checkers import START, Checkers
-from tests.simulation.outside import ENABLED, Outside, Outsider
+from tests.simulation.outside import ENABLED, Backup, Outside, Outsider
 from tests.simulation.sink import SimulatedSink
 from tests.simulation.spark import SimulatedQuery, state_problem
 from tests.simulation.store import Disk, Faults, SimulatedStore
@@ -71,6 +71,8 @@ class Scene:
     """How likely, at each of the outsider's steps, a plan vanishes from the home; in some worlds with such a writer."""
     copies_planted: float = 0.0
     """How likely, at each of the outsider's steps, the copies of the newest entries become something else."""
+    litter: float = 0.0
+    """How likely, at each of the outsider's steps, somebody leaves an object with a name of his own in the home."""
     own: OwnTable | None = None
     """Where a writer of the user's own writes, in worlds that have one."""
 
@@ -107,6 +109,7 @@ class Scene:
             host.has_executors = draw.random() < 0.3
         self.copies_every = (2, 5, recent.EVERY)[self.world.seed % 3]
         self.copies_planted = 0.2 if self.world.seed % 7 < 3 else 0.0
+        self.litter = 0.15 if self.world.seed % 16 == 5 else 0.0
         self.history_kept = draw.choice((8, 20, 500))
         self.answers_kept = 1 if self.history_kept == 8 else retention.ANSWERS_KEPT
         self.clock_jumps = draw.random() < 0.2
@@ -119,9 +122,11 @@ class Scene:
         if self.outside.any:
             self.patience = self.outsider.random.choice((0.0, 1.0, 4.0))
 
-    def other_life(self, process: Process) -> None:
-        """Another life of the job begins and ends in the home, whatever it is now."""
-        store = SimulatedStore(self.world, self.disk, process, Faults(), self.checkers)
+    def other_life(self, process: Process) -> Backup:
+        """A home in which another life of the job has begun and ended."""
+        disk = Disk()
+        checkers = Checkers(self.world, disk, state_problem)
+        store = SimulatedStore(self.world, disk, process, Faults(), checkers)
         clock = SimulatedClock(self)
         ids = iter(range(1_000_000))
         around = Environment(
@@ -133,13 +138,10 @@ class Scene:
             1,
         )
         journal = Journal(store, new_attempt=around.new_attempt, now=clock.wall, readers=1)
-        try:
-            journal.load()
-            journal.claim(run_started(journal, around, 1.0, "/elsewhere", "pipeline"))
-        except HoldfastError as error:
-            self.world.note(f"no other life begins: {error.message}", process)
-        else:
-            record_run_end(journal, "it was done")
+        journal.load()
+        journal.claim(run_started(journal, around, 1.0, "/elsewhere", "pipeline"))
+        record_run_end(journal, "it was done")
+        return Backup(disk.objects, set(), set(), checkers.memory())
 
     def settle_outside(self) -> None:
         """What follows from what the world does."""
@@ -150,7 +152,7 @@ class Scene:
                 self.plans_lost = self.plans_lost or 0.1
         self.liveness_is_watched = "skew" in self.enabled
         proves = bool(self.enabled & {"io_errors", "stray", "stray_spell"})
-        self.checkers.damage_is_proved = proves and not self.faults.flipped_read
+        self.checkers.damage_is_proved = proves and not (self.faults.flipped_read or self.faults.broken)
         if self.outside.skew:
             self.skew = {host.name: self.outsider.random.uniform(-300.0, 300.0) for host in self.hosts}
             self.skew["terminal"] = self.outsider.random.uniform(-300.0, 300.0)

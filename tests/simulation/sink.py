@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from holdfast.errors import Conflict, Fenced, StorageUnreachable
+from holdfast.errors import Conflict, Fenced, StorageFull, StorageUnreachable
 from holdfast.identifiers import AttemptId, BatchId, FencingEpoch, JobName
 from holdfast.sinks import ledger as ledgers
 from holdfast.sinks import staging
@@ -92,6 +92,9 @@ class SimulatedSink:
     def publish(self, upto: BatchId, ledger: tuple[StagedBatch, ...]) -> None:
         if self._table.published is not None and self._table.published >= upto:
             return
+
+        if any(begin <= self._world.now < end for begin, end in self._faults.sink_full):
+            raise StorageFull(f"could not publish {upto}: no space left")
 
         def show() -> None:
             if not self._accepting:

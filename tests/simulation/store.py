@@ -45,6 +45,10 @@ class Faults:
     stall: float = 0.0
     outages: tuple[tuple[float, float], ...] = ()
     """From, to: nothing works."""
+    broken: tuple[tuple[float, float], ...] = ()
+    """From, to: the newest manifest comes with wrong bytes, though it lies right, and no upload is taken."""
+    sink_full: tuple[tuple[float, float], ...] = ()
+    """From, to: nothing can be published."""
     stray: float = 0.0
     """A 404 for an object that is there. Listings say the truth."""
     stray_spells: tuple[tuple[float, float, str], ...] = ()
@@ -84,6 +88,7 @@ class Watcher(Protocol):
     def created(self, key: str, data: bytes, process: Process) -> None: ...
     def put(self, key: str, process: Process) -> None: ...
     def uploaded(self, key: str, data: bytes, process: Process) -> None: ...
+    def opened(self, key: str) -> None: ...
     def deleted(self, key: str, process: Process) -> None: ...
 
 
@@ -241,6 +246,7 @@ class SimulatedStore:
         return strays
 
     def _there(self, key: str) -> bytes:
+        self._watcher.opened(key)
         if self._disk.denied.get(key, 0.0) > self._world.now:
             raise StorageDenied(f"could not read {key}: the server answered 403 InvalidObjectState")
         if self._strays(key):
@@ -255,6 +261,9 @@ class SimulatedStore:
         if self._world.chance(self._faults.full):
             self._note(operation, key, "FULL")
             raise StorageFull(f"could not {operation} {key}: no space left")
+        if operation == "upload" and self._is_broken():
+            self._note(operation, key, "REFUSED for a while")
+            raise StorageUnreachable(f"could not {operation} {key}: no answer")
         if self._world.chance(self._faults.delayed) and operation != "delete":
             self._note(operation, key, "LATER")
             self._world.spawn(self._world.outside, "late write", lambda: self._late(operation, key, effect), 0.5)
@@ -277,6 +286,9 @@ class SimulatedStore:
         if isinstance(result, bytes) and self._world.chance(self._faults.flipped_read):
             self._note(operation, key, "FLIPPED")
             result = _flipped(result, self._world)  # type: ignore[assignment]
+        if isinstance(result, bytes) and result and self._comes_wrong(key):
+            self._note(operation, key, "WRONG for a while")
+            result = bytes([result[0] ^ 1]) + result[1:]  # type: ignore[assignment]
         return self._end(operation, key, result, StorageUnreachable)
 
     def _whole(self, key: str, data: bytes, length: int) -> bytes:
@@ -319,6 +331,14 @@ class SimulatedStore:
             self._note(operation, key, "STALL here")
             self._world.stall(self._process, 0.5 + self._world.random.random() * 15.0)
             self._world.hesitate()
+
+    def _is_broken(self) -> bool:
+        return any(begin <= self._world.now < end for begin, end in self._faults.broken)
+
+    def _comes_wrong(self, key: str) -> bool:
+        if not (key.startswith("manifests/") and self._is_broken()):
+            return False
+        return key == next(known for known in reversed(self._disk.objects) if known.startswith("manifests/"))
 
     def _out(self) -> bool:
         return any(begin <= self._world.now < end for begin, end in self._faults.outages)
