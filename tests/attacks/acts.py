@@ -651,6 +651,19 @@ def read_only(world: World, life: Life) -> None:
         subprocess.run(["mount", "-o", "remount,rw", str(world.places)], check=True)
 
 
+def forbid(world: World, life: Life) -> None:
+    """Something belongs to somebody else for a while. Nobody notices who may do anything (`capsh --drop`)."""
+    found = sorted(path for place in _places(world).values() for path in [place, *place.rglob("*")])
+    path = world.random.choice(found) if found else world.places
+    with suppress(FileNotFoundError):
+        before = path.stat().st_mode & 0o777
+        path.chmod(world.random.choice([0, before & 0o555]))
+        world.tell(f"forbid {path.relative_to(world.root)}")
+        world.excused |= {2, 4, 6}
+        time.sleep(world.random.choice([0.05, 0.5, 1.5]))
+        path.chmod(before)
+
+
 RUNNING: list[Callable[[World, Life], None]] = [
     pause,
     second_start,
@@ -660,6 +673,7 @@ RUNNING: list[Callable[[World, Life], None]] = [
     maintain,
     copy_running,
     place_away,
+    forbid,
     limit,
     fill_disk,
     read_only,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import random
 import shutil
 import sys
 import tempfile
@@ -17,15 +16,18 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from holdfast.errors import HoldfastError
-from holdfast.identifiers import AttemptId
+from holdfast.identifiers import AttemptId, Sequence
 from holdfast.repository.damage import mark_repaired
 from holdfast.repository.entries import Process
 from holdfast.repository.going_back import Wanted, reachable, request_rollback
 from holdfast.repository.journal import read_entries
+from holdfast.repository.mailbox import Request, RequestKind, place_request
 from holdfast.repository.state import JobState
 from holdfast.repository.verification import verify
 from holdfast.runtime.commands.copying import Copy, JobHome
@@ -67,6 +69,30 @@ class Mortal:
 
     def watch(self, operation: str, key: str) -> None:
         self(f"{operation} {key}")
+
+
+class JumpingClock(ManualClock):
+    """Its time of day jumps; what it measures does not."""
+
+    jumped = timedelta()
+
+    def wall(self) -> datetime:
+        return super().wall() + self.jumped
+
+
+class Flaky:
+    """Refuses every create of such objects for a while, now and then."""
+
+    def __init__(self, random: Random, prefix: str) -> None:
+        self._random, self._prefix, self._left = random, prefix, 0
+
+    def __call__(self, key: str, data: bytes) -> bool:
+        if not self._prefix or not key.startswith(self._prefix):
+            return False
+        if not self._left and self._random.random() < 0.2:
+            self._left = self._random.choice([1, 3, 10])
+        self._left -= self._left > 0
+        return self._left > 0
 
 
 class MortalStore(WatchedStore):
@@ -128,7 +154,7 @@ class Swift:
 
     def __init__(self, root: Path, seed: int) -> None:
         self.world = World(root, seed, "delta" if seed % 2 else "files", job=JOB)
-        self.random, self.clock, self.number = random.Random(seed), ManualClock(), 0
+        self.random, self.clock, self.number = Random(seed), JumpingClock(), 0
         self.unit: dict[str, Any] = {}
         """Options that a supervisor gives each time."""
         self.follow: dict[str, Any] = {}
@@ -136,6 +162,7 @@ class Swift:
         self.hurt: list[tuple[Path, bytes]] = []
         self.backup: dict[str, Path] = {}
         self.backups = 0
+        self.requests: list[Request] = []
 
     @property
     def home(self) -> Path:
@@ -175,22 +202,32 @@ class Swift:
         chosen = {"retained": 3, "heartbeat": "10s", **self.unit, **options, **self.follow}
         self.tell(f"start {self.number}, {batches} batches, stops={stops} {chosen}")
         sink = (Delta if self.world.sink == "delta" else Files)(self.world.place, step=mortal)
+        flaky = Flaky(self.random, self.random.choice(["", "", "plans/", "journal/", "packs/"]) if self.flaky else "")
         query = SwiftQuery(sink, self.world.source, mortal, self.random.choice([1, 1, 2, 5]))
 
         class Run(ChurningRun):
             @staticmethod
             def stores(home: Path, watch: Watch) -> WatchedStore:
-                return MortalStore(home, mortal)
+                store = MortalStore(home, mortal)
+                store.refuses = flaky
+                return store
 
         run = Run(self.home, self.world.work, self.clock, self.number, step=mortal, query=query, **chosen)  # type: ignore[arg-type]
         for _ in range(batches):
             if run.over or not query.batch():
                 break
-            run.wait(self.random.choice([0.25, 1.25, 3.0]))
+            if self.random.random() < 0.1:
+                self.jump()
+            if self.random.random() < 0.1:
+                self.ask()
+            run.wait(self.random.choice([0.25, 1.25, 3.0, 11.0]))
             self.world.check()
         run.wait(0.25)
         if stops and not run.over:
-            run.stop()
+            run.runtime.stop(None, lambda answer: None)
+            run.settle()
+            while not run.over:
+                run.wait(1.0)
         if run.failure is not None:
             raise run.failure
 
@@ -210,6 +247,8 @@ class Swift:
             self.live(batches, **how)
         except Killed as killed:
             self.tell(f"dies at {killed}")
+            # A file of a batch that is being published may be seen before the batch is; then it is taken back.
+            self.world.may_go_back |= str(killed).startswith("publish:")
         except HoldfastError as error:
             self.tell(f"{type(error).__name__}: {error} | Try: {error.hint}")
             self._refused(error)
@@ -235,6 +274,7 @@ class Swift:
 
     new_in_unit = False
     copied = False
+    flaky = True
 
     def _refused(self, error: HoldfastError) -> None:
         hint = error.hint or ""
@@ -249,7 +289,7 @@ class Swift:
             self.unit = {}
         elif self.hurt and error.exit_code in (2, 4):
             self.heal()
-        elif error.exit_code in (1, 5):
+        elif error.exit_code in (1, 5, 6):
             return
         else:
             raise Broken(f"refused without a reason: {type(error).__name__}: {error} | Try: {error.hint}")
@@ -296,6 +336,8 @@ class Swift:
 
     def copy(self, mortal: Mortal) -> None:
         """To another home, which goes on alone, over a work directory of its own or none."""
+        if self.hurt:
+            return
         to = self.world.root / "places" / f"home-{self.number}"
         to.mkdir()
         source = JobHome(JOB, self.world.home, MortalStore(self.home, Mortal(None)))
@@ -366,6 +408,30 @@ class Swift:
             data = self.random.choice(kept)
             path.write_bytes(data[: self.random.choice([len(data), len(data), len(data) // 2, 0])])
 
+    def jump(self) -> None:
+        """Somebody sets the clock, or a zone with summer time was taken for UTC."""
+        self.clock.jumped = timedelta(hours=self.random.choice([-9000, -2, -1, 0, 1, 2, 9000]))
+
+    def ask(self) -> None:
+        """A request of a command: a new one, one that was answered, or one of another life of the job."""
+        store, now = MortalStore(self.home, Mortal(None)), self.clock.wall()
+        if not self.requests or self.random.random() < 0.6:
+            kinds: list[RequestKind] = ["checkpoint", "savepoint", "delete-savepoint", "stop", "collect"]
+            kind, name = self.random.choice(kinds), f"s{self.random.randrange(3)}"
+            request = Request(
+                id=f"request-{len(self.requests)}",
+                kind=kind,
+                name=name if "savepoint" in kind else None,
+                head=Sequence(self.random.choice([0, 5, 1 << 40]) if self.random.random() < 0.3 else self.state().head),
+                asked_at=now,
+                expires_at=now + timedelta(minutes=10),
+                asker=Process("here", self.number),
+            )
+            self.requests.append(request)
+        request = self.random.choice(self.requests)
+        self.tell(f"asks for {request.kind} {request.name} as {request.id}, head {request.head}")
+        place_request(store, request)
+
     def unit_file(self) -> None:
         """An option that stays in a unit file, or is taken out of it."""
         ids = self.usable()
@@ -398,7 +464,7 @@ class Swift:
     def act(self) -> None:
         if not (self.home / JOB / "journal").exists():
             return
-        kinds = "rollback rollback cancel rescale rescale copy damage wipe wipe plant unit machine"
+        kinds = "rollback rollback cancel rescale rescale copy damage wipe wipe plant unit machine jump ask"
         kind = self.random.choice(kinds.split())
         mortal = self._mortal(30, 0.3)
         acts: dict[str, Callable[[], None]] = {
@@ -409,6 +475,8 @@ class Swift:
             "damage": self.damage,
             "wipe": self.wipe,
             "plant": self.plant,
+            "jump": self.jump,
+            "ask": self.ask,
             "unit": self.unit_file,
             "machine": self.whole_machine,
         }
@@ -421,6 +489,8 @@ class Swift:
             for _ in range(self.random.choice([0, 1, 1, 2, 3])):
                 self.act()
         self.world.feed(3)
+        self.flaky = False
+        (self.home / JOB / "requests" / "next.json").unlink(missing_ok=True)
         for _ in range(12):
             if self._started(10_000, mortal=Mortal(None), stops=True, interval="1s"):
                 self.world.check(clean=True, whole=True)

@@ -88,3 +88,21 @@ def test_it_says_what_it_abandons_also_when_a_run_came_in_between(
     newest = usable(job)[-1]
     assert newest > 3
     assert f"{newest} for good" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("job", ["files"], indirect=True)
+def test_a_copy_that_brings_what_the_source_did_does_not_carry_it_out(job: Job) -> None:
+    home, copy = job.home, job.root / "copy"
+    copy.mkdir()
+    copying = ["copy", JOB, "--all", "--home", f"file://{home}", "--to", f"file://{copy}"]
+    job.lived(4)
+    assert main(copying) == 0
+    job.home = copy
+    rolled_back(job, 2)
+    job.home = home
+    job.lived(2, from_checkpoint=3)
+    assert main(copying) == 0
+    job.home, job.work = copy, job.root / "work of the copy"
+    job.lived(1)
+    assert went_back(job)[-1].startswith("rollback ")
+    job.require_rows(3)
