@@ -9,12 +9,13 @@ import pytest
 from holdfast.cli import rollback as command
 from holdfast.cli.main import main
 from holdfast.cli.owning import owning
+from holdfast.errors import InvalidSettings
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.journal import Journal
 from holdfast.repository.retention import entries_to_drop
 from tests.trust.jobs_with_sinks import Job
 from tests.trust.jobs_with_sinks import job as job
-from tests.trust.test_rollback_is_taken_back import rolled_back
+from tests.trust.test_rollback_is_taken_back import followed, rolled_back
 from tests.unit.churning_runs import JOB, state_of
 
 
@@ -43,6 +44,20 @@ def test_an_option_that_stays_in_a_unit_file_does_not_stand_in_the_way(job: Job)
     assert len(went_back(job)) == 2, "neither is done again"
     assert usable(job)[: len(kept)] == kept
     job.require_rows(5)
+
+
+@pytest.mark.parametrize("job", ["delta"], indirect=True)
+def test_where_it_is_refused_beside_such_an_option_the_hint_says_how_it_is_taken_back(job: Job) -> None:
+    unit = {"from_checkpoint": 1}
+    job.lived(3)
+    job.lived(5, **unit)
+    job.rewritten_by_others()
+    rolled_back(job, usable(job)[1])
+    with pytest.raises(InvalidSettings, match="cannot be rewound") as refused:
+        job.run(**unit)
+    followed(job, refused.value)
+    job.lived(1, **unit)
+    job.require_rows(7)
 
 
 @pytest.mark.parametrize("job", ["files"], indirect=True)

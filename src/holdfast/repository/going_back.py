@@ -87,7 +87,8 @@ def naming_the_request(job: JobName, read: Callable[[], JobState], wanted: Wante
     try:
         yield
     except (InvalidSettings, NotFound, Corrupt) as error:
-        if not wanted and read().rollback is not None:
+        state = read()
+        if state.rollback is not None and (not wanted or _done(state, wanted) is not None):
             back = f"holdfast rollback asked to go back; to resume where the job was: holdfast rollback {job} --cancel"
             error.hint = f"{error.hint}. {back}" if error.hint else back
         raise
