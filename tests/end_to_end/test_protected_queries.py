@@ -104,9 +104,9 @@ def test_what_was_printed_is_what_becomes_of_every_row(
                 again += rows_between(story.root / "out", *report["twice"])
             if report["replayed"] is not None:
                 story.life("replay", *map(str, report["replayed"])).finish()
-        query, before = story.life(), story.completed()
-        protector.ensure()
-        query.wait_for(lambda: _alive(protector) and story.completed() > before)
+        before, beyond = story.completed(), story.planned() + 2
+        query = story.life()
+        query.wait_for(lambda: _alive(protector) and story.completed() > before and story.planned() >= beyond)
         query.end(signal.SIGKILL)
         assert protector.stop() == 0, protector.said()
     with capsys.disabled():
