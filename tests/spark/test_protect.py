@@ -87,10 +87,11 @@ class Words:
             if "Trigger.Once" in step:
                 replay(self._query(), str(self.directory))
             elif (
-                until := re.search(r"--plan (\d+), and the first step again; .* up to batch (\d+)", step)
+                until := re.search(r"--plan (\d+)(.*), and the first step again; .* up to batch (\d+)", step)
             ) is not None:
-                for batch in range(int(until[1]), int(until[2]) + 1):
-                    assert self.command("restore", "words", str(self.directory), "--plan", str(batch)) == 0
+                more = until[2].split()
+                for batch in range(int(until[1]), int(until[3]) + 1):
+                    assert self.command("restore", "words", str(self.directory), "--plan", str(batch), *more) == 0
                     replay(self._query(), str(self.directory))
             else:
                 assert self.command("restore", *step.split()[2:]) == 0
@@ -184,6 +185,24 @@ def test_a_batch_that_the_output_lacks_is_repeated_as_it_was(words: Words, capsy
     words.put(1)
     words.follow(report["steps"])
     assert words.rows() == words.expected()
+
+
+def test_what_nobody_knows_a_plan_of_comes_twice_and_nothing_is_missing(
+    words: Words, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The directory is lost before the plans of its last batches are in the home."""
+    words.put(2)
+    words.run_plainly()
+    assert main(["protect", str(words.directory), "--home", words.home, "--job", "words", "--once"]) == 0
+    before = words.rows()
+    words.put(2)
+    words.run_plainly()
+    unknown = set(words.rows()) - set(before)
+    report = words.restore(capsys, "--sink", str(words.out))
+    assert (report["twice"], report["exact"]) == ([2, 3], False)
+    words.put(1)
+    words.follow(report["steps"])
+    assert words.rows() == sorted([*words.expected(), *unknown])
 
 
 def test_leaving_by_the_page(words: Words, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """A run beside somebody else's query, step by step and without Spark: what it takes, what it sees, what it refuses."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -7,10 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast.alarm import Alarm
+from holdfast.cli.main import main
 from holdfast.errors import Conflict, Fenced, HoldfastError, InvalidSettings, JobFailed, NotFound
 from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.plans.log import PlanLog
 from holdfast.repository.lines import line_folder
+from holdfast.repository.ownership import current_process
 from holdfast.runtime.protecting.launching import find, protect
 from holdfast.runtime.protecting.query import ProtectedQuery
 from holdfast.runtime.run.components import Threads
@@ -19,6 +22,7 @@ from holdfast.runtime.run.loop import Runtime
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.restorer import restore
+from tests.damage import flipped
 from tests.unit.churning_runs import JOB, ChurningQuery, ChurningRun, ManualClock, manifest_of, state_of
 from tests.unit.work_files import write
 
@@ -374,3 +378,59 @@ def test_a_damaged_directory_is_refused(plain: Plain) -> None:
     (plain.directory / "state/0/1/2.delta").write_bytes(b"")
     with pytest.raises(HoldfastError, match=r"state/0/1/2.delta is empty"):
         plain.protected()
+
+
+def command(plain: Plain, capsys: pytest.CaptureFixture[str], name: str, *more: str) -> Any:
+    capsys.readouterr()
+    code = main([name, "--home", f"file://{plain.home}", "--job", JOB, "--json", *more])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_the_commands_work_as_for_any_job(plain: Plain, capsys: pytest.CaptureFixture[str]) -> None:
+    run = plain.protected()
+    run.wait(2)
+    run.stop()
+    status = command(plain, capsys, "status")
+    assert (status["protects"], status["last_usable"]["barrier_batch_id"]) == (str(plain.directory), 1)
+    assert status["ended_reason"] == "stopped"
+    assert f"and protects {plain.directory}" in command(plain, capsys, "events")["events"][0]["text"]
+    assert [each["status"] for each in command(plain, capsys, "checkpoints")["checkpoints"]] == ["completed"]
+    assert command(plain, capsys, "verify", "--all")["corrupt"] == []
+    command(plain, capsys, "collect")
+    assert plain.barriers() == [1]
+
+
+def test_damage_in_the_home_is_repaired_from_the_directory(plain: Plain, capsys: pytest.CaptureFixture[str]) -> None:
+    run = plain.protected(process=current_process())
+    run.wait(2)
+    run.stop()
+    (pack,) = (plain.home / JOB / "packs").iterdir()
+    flipped(pack)
+    assert main(["verify", "--home", f"file://{plain.home}", "--job", JOB, "--all", "--repair"]) == 0
+    assert "the same bytes were found in" in capsys.readouterr().err
+
+
+def test_a_plan_is_put_in_place_only_behind_the_batch_before_it(
+    plain: Plain, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = plain.protected(interval="1h")
+    run.wait(0.5)
+    plain.plan(2)
+    run.stop()
+    place = plain.directory.with_name("restored")
+    home = ["--home", f"file://{plain.home}", "--job", JOB]
+    report = command(plain, capsys, "restore", JOB, str(place))["continuing"]
+    assert (report["replayed"], report["repeated"], report["writer"]) == (None, 2, None)
+    assert (place / "offsets" / "2").read_bytes() == (plain.directory / "offsets" / "2").read_bytes()
+    for batch, code, why in ((3, 2, "it has committed batch 1"), (2, 0, "")):
+        assert main(["restore", JOB, str(place), "--plan", str(batch), *home]) == code
+        assert why in capsys.readouterr().err
+    write(place, {"commits/2": b"v1\n{}"})
+    assert main(["restore", JOB, str(place), "--plan", "3", *home]) == 3
+    assert "the home has no plan of it" in capsys.readouterr().err
+    write(place, {"metadata": METADATA % b"11111111-0000-4000-8000-000000000000"})
+    (place / "commits" / "2").unlink()
+    assert main(["restore", JOB, str(place), "--plan", "2", *home]) == 2
+    assert "another query works there" in capsys.readouterr().err

@@ -66,7 +66,8 @@ def _text(entry: AnyEntry) -> str:  # noqa: C901  one line per kind
     match entry:
         case RunStarted(purpose=purpose):
             what = "run" if purpose == "pipeline" else "command"
-            return f"{what} {entry.fencing_epoch} claimed the job on {entry.host}, pid {entry.pid}"
+            beside = f", and protects {entry.protects}" if entry.protects else ""
+            return f"{what} {entry.fencing_epoch} claimed the job on {entry.host}, pid {entry.pid}{beside}"
         case RunEnded(reason=reason):
             return f"run {entry.fencing_epoch} ended: {reason}"
         case PlansLate(first=first, last=last):

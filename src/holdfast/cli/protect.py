@@ -201,8 +201,8 @@ def _found(files: "WorkDirectory", above: "WorkDirectory", *, wait: bool) -> "Fo
 
 def _last(running: "Running", once: bool) -> None:
     if once:
-        running.checkpoint()
-        running.stop()
+        with running:  # its end is recorded, too, when the checkpoint fails
+            running.checkpoint()
         return
     while not running.await_termination("1s"):
         pass

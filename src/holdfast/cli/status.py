@@ -116,6 +116,8 @@ def _lines(status: JobView, history: Sequence[CheckpointDocument], now: datetime
     ill = () if status.health == "well" else (", ", (status.health, STYLES[status.health]))
     yield Text.assemble((status.job, "bold"), "  ", state, *ill)
     yield from _owner_lines(status, now)
+    if status.protects is not None:
+        yield labelled("protects", status.protects)
     if status.maintenance is not None:
         yield labelled("maintenance", f"by a command on {status.maintenance.host}, pid {status.maintenance.pid}")
     yield from _last_completed_lines(status, now)

@@ -175,7 +175,11 @@ def handle_job(home: str, store: ObjectStore, report: JobReport, *, repair: bool
 def _directories(state: JobState) -> list[LocalFiles]:
     """The work directories on this machine, newest first. Which run left them does not matter: bytes are verified."""
     run = state.pipeline
-    if run is None or run.process.host != current_process().host or not Path(run.work).is_dir():
+    if run is None or run.process.host != current_process().host:
+        return []
+    if run.protects:
+        return [local_files(Path(run.protects))] if Path(run.protects).is_dir() else []
+    if not run.work or not Path(run.work).is_dir():
         return []
     folders = sorted((path for path in Path(run.work).iterdir() if path.is_dir()), reverse=True)
     return [local_files(folder) for folder in folders]

@@ -210,6 +210,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """How far the running query is behind its Kafka topics; null when that is not known."""
     maintenance: Owner | None = None
     """The command that is writing to the job right now, while the pipeline does not run."""
+    protects: str | None = None
+    """The checkpoint directory of somebody else's query that the newest run only reads; null for a query of its own."""
     findings: tuple[dict[str, Any], ...] = ()
 
 
@@ -262,6 +264,7 @@ def job_status(seen: Observation) -> JobView:
         last_restart=_of_restart(restart) if restart else None,
         rollback=state.rollback.chosen if state.rollback else None,
         maintenance=_owner(state.run, seen) if seen.maintained else None,
+        protects=(state.pipeline.protects or None) if state.pipeline else None,
     )
 
 

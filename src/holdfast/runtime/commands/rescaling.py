@@ -153,7 +153,7 @@ def _require_no_more_batches(target: JobHome, state: JobState, entry: Checkpoint
 
 def _left_here(run: RunStarted) -> BatchId | None:
     """The newest committed batch in the run's directory, where that can be seen from here."""
-    if run.process.host != current_process().host:
+    if run.process.host != current_process().host or not run.work:
         return None
     directory = left_by(work_directory(run.work), run.fencing_epoch)
     return None if directory is None else barriers.newest_barrier(directory)

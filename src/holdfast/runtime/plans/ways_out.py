@@ -37,7 +37,7 @@ def broken_plans(
 
 def _where_the_plans_are(state: JobState, host: str) -> list[str]:
     left = state.previous_run
-    if left is None or left.host == host:
+    if left is None or left.host == host or not left.work:
         return []
     return [f"start it on {left.host}, where run {left.fencing_epoch} left its work directory, {left.work}"]
 
