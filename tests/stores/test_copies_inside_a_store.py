@@ -38,7 +38,7 @@ class Bucket:
         self.proxy = proxy
         self.name = name
         self.server = server
-        self.home: ObjectStore = open_store(server.home(f"{name}/home", proxy.endpoint), deadline=5.0)
+        self.home: ObjectStore = open_store(server.home(f"{name}/home", proxy.endpoint))
         self.root: WorkDirectory = work_directory(server.work(f"{name}/work", proxy.endpoint))
         self.work = self.root.at("1-1")
         put(self.work, CONTENTS)
@@ -94,6 +94,8 @@ def test_what_was_replaced_while_it_was_copied_declines(bucket: Bucket) -> None:
     bucket.proxy.judge = replace_it
     with pytest.raises(ShardDeclined, match="was replaced after it was planned"):
         bucket.checkpoint()
+    assert [seen.method for seen in bucket.requests("PUT", "/blobs/")] == ["PUT"]
+    assert list(bucket.home.list("blobs/")) == [], "nothing wrong stays under the name of the digest"
 
 
 def test_an_object_of_another_version_is_read_and_so_is_every_one_the_second_time(bucket: Bucket) -> None:

@@ -115,8 +115,18 @@ class RemoteStore:
             return None
         bucket = RemoteStore(self._clients, self._root)
         bucket.copy(source.key, self._below(checked_key("copy", key, self.url)))
-        # Compared after the copy: it was that of the object before, and no object gets an earlier version back.
-        return self.look(key).version if bucket.look(source.key).version == source.version else None
+        # Compared after the copy, for want of a condition: no object gets an earlier version back. Bytes that nobody
+        # has proved must not stay under the name of their digest.
+        if not bucket._still_has(source):
+            self.delete(key)
+            return None
+        return self.look(key).version
+
+    def _still_has(self, source: StoredAt) -> bool:
+        try:
+            return self.look(source.key).version == source.version
+        except ObjectNotFound:
+            return False
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
         return StoredAt(self._bucket, self._below(key), version) if self._bucket else None
