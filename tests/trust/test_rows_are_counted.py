@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 
 from holdfast.errors import HoldfastError
@@ -135,3 +136,24 @@ def test_a_staged_file_of_another_size_is_not_published(tmp_path: Path) -> None:
     with pytest.raises(HoldfastError, match="it was staged with"):
         sink.publish(BatchId(0), (staged,))
     assert delta_sink.rows(tmp_path) == []
+
+
+def test_a_batch_calls_the_jvm_a_few_times_only(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call delays the batch: what is the same for all batches is made once. Objects are given back besides."""
+    before = spark.conf.get("spark.sql.parquet.outputTimestampType")
+    write_parquet(spark.range(0, 10, 1, 2).toDF("id"), tmp_path / "first")
+    frame = spark.range(0, 7, 1, 2).toDF("id")
+    sent, calls = ClientServerConnection.send_command, list[str]()
+
+    def counted(self: ClientServerConnection, command: str) -> str:
+        calls.append(command)
+        return str(sent(self, command))
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    written = write_parquet(frame, tmp_path / "second")
+    monkeypatch.undo()
+    assert written.rows == 7
+    assert len([call for call in calls if not call.startswith("m\nd")]) <= 16
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == before

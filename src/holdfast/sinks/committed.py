@@ -7,6 +7,7 @@ and is never in the reports. The batch is written through that sink into its own
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Iterator
@@ -50,25 +51,46 @@ class Written:
 
 def write_parquet(batch: DataFrame, directory: Path, partition_by: tuple[str, ...] = ()) -> Written:
     """Write all rows of `batch` below `directory`, which must not exist yet."""
-    from pyspark.sql import functions as spark_functions
-
-    counted = batch.observe(_ROWS, spark_functions.count(spark_functions.lit(1)).alias(_ROWS))
-    frame: Any = counted._jdf
-    with _settings(batch.sparkSession):
-        _file_sink(batch.sparkSession, directory, partition_by).addBatch(0, frame)
+    spark = batch.sparkSession
+    made = _made_once(spark._jvm, partition_by)
+    frame: Any = batch._jdf.observe(_ROWS, made.count, made.nothing)
+    with _settings(spark):
+        # A plain path would go to Hadoop's default file system.
+        sink = made.sink(spark._jsparkSession, f"file://{directory}", made.parquet, made.columns, made.options)
+        sink.addBatch(0, frame)
     rows = frame.queryExecution().observedMetrics().get(_ROWS)
     # Spark counts nothing if it knows in advance that there is no row.
     return Written(rows.get().getLong(0) if rows.isDefined() else 0, _answers(directory))
 
 
-def _file_sink(spark: SparkSession, directory: Path, partition_by: tuple[str, ...]) -> Any:
-    from py4j.java_gateway import JavaClass
+@dataclass(frozen=True)
+class _MadeOnce:
+    """What each batch needs of the JVM, and is the same for all: every call into the JVM delays the batch."""
 
-    jvm: Any = spark._jvm
-    make = next(found for name in _SINKS if isinstance(found := getattr(jvm, name), JavaClass))
-    columns, options = jvm.PythonUtils.toSeq(list(partition_by)), jvm.PythonUtils.toScalaMap({})
-    # A plain path would go to Hadoop's default file system.
-    return make(spark._jsparkSession, f"file://{directory}", getattr(jvm, _PARQUET)(), columns, options)
+    sink: Any
+    """The class."""
+    parquet: Any
+    columns: Any
+    options: Any
+    count: Any
+    nothing: Any
+    """No further column."""
+
+
+@functools.lru_cache(maxsize=16)
+def _made_once(jvm: Any, partition_by: tuple[str, ...]) -> _MadeOnce:
+    from py4j.java_gateway import JavaClass
+    from pyspark.sql import functions as spark_functions
+
+    count: Any = spark_functions.count(spark_functions.lit(1)).alias(_ROWS)
+    return _MadeOnce(
+        sink=next(found for name in _SINKS if isinstance(found := getattr(jvm, name), JavaClass)),
+        parquet=getattr(jvm, _PARQUET)(),
+        columns=jvm.PythonUtils.toSeq(list(partition_by)),
+        options=jvm.PythonUtils.toScalaMap({}),
+        count=count._jc,
+        nothing=jvm.PythonUtils.toSeq([]),
+    )
 
 
 class _Answer(msgspec.Struct):
@@ -103,11 +125,12 @@ def _named(directory: Path, url: str) -> Path:
 @contextmanager
 def _settings(spark: SparkSession) -> Iterator[None]:
     """Inside foreachBatch the session is the query's own copy, so the change affects no other query."""
-    before = {name: str(spark.conf.get(name)) for name in _SETTINGS}
-    for name, value in _SETTINGS.items():
-        spark.conf.set(name, value)
+    conf = spark.conf
+    others = {name: found for name, value in _SETTINGS.items() if (found := str(conf.get(name))) != value}
+    for name in others:
+        conf.set(name, _SETTINGS[name])
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        for name, value in others.items():
+            conf.set(name, value)
