@@ -1,10 +1,12 @@
 """The file of Spark's classes: used only whole, by the Java and the PySpark that made it."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from holdfast.errors import HoldfastError
 from holdfast.spark import class_archive
 from holdfast.spark.class_archive import make_archive, sharing_classes, usable_archive
 
@@ -52,6 +54,13 @@ def test_one_of_another_java_is_not_used(cache: Path, tmp_path: Path, monkeypatc
     assert usable_archive(environment) is None
 
 
+def test_what_a_killed_process_has_begun_is_removed_and_what_another_one_makes_is_not(cache: Path) -> None:
+    (cache / ".making-999999999-x").mkdir()
+    (cache / f".making-{os.getpid()}-x").mkdir()
+    class_archive._remove_left(cache)
+    assert [path.name for path in cache.iterdir()] == [f".making-{os.getpid()}-x"]
+
+
 @pytest.mark.long
 def test_what_is_made_is_mapped_by_the_next_jvm(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """-Xshare:on: a JVM that cannot map it does not start."""
@@ -64,4 +73,9 @@ def test_what_is_made_is_mapped_by_the_next_jvm(cache: Path, monkeypatch: pytest
     assert [path.name for path in cache.iterdir()] == [archive.name]
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Xshare:on")
     with sharing_classes():
-        assert class_archive._live(class_archive.os.environ, tmp_path) == ""
+        assert class_archive._live(os.environ, tmp_path) == ""
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS")
+    part = tmp_path / "part.jsa"
+    part.write_bytes(archive.read_bytes()[:1_000_000])
+    with pytest.raises(HoldfastError, match="Java does not start with what it wrote, 1000000 bytes"):
+        class_archive._require_mapped(part, {**os.environ})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from holdfast.spark.java import java
 from holdfast.storage.durable import flush
 
 _FOLDER = "holdfast-classes"
+_MAKING = ".making-"
 _VARIABLE = "SPARK_SUBMIT_OPTS"
 """Spark's launcher passes it to the driver's JVM only, in front of the user's own options, which win."""
 _QUIET = "-Xlog:disable -Xlog:all=off"
@@ -44,7 +46,7 @@ def sharing_classes(environment: MutableMapping[str, str] = os.environ) -> Itera
     if archive is None:
         yield
         return
-    shared = f'-XX:SharedArchiveFile="{archive}" -XX:+VerifySharedSpaces'
+    shared = _options(archive)
     environment[_VARIABLE] = f"{shared} {before}" if before else shared
     try:
         yield
@@ -62,7 +64,8 @@ def make_archive() -> Path:
     if folder is None:
         places = " or ".join(str(each.parent) for each in _folders(environment))
         raise HoldfastError(f"could not keep Spark's classes: {places} cannot be written", hint="run it as their owner")
-    with tempfile.TemporaryDirectory(prefix=".making-", dir=folder) as place:
+    _remove_left(folder)
+    with tempfile.TemporaryDirectory(prefix=f"{_MAKING}{os.getpid()}-", dir=folder) as place:
         part = Path(place) / "classes.jsa"
         environment[_VARIABLE] = f'-XX:ArchiveClassesAtExit="{part}" {_QUIET}'
         said = _live(environment, Path(place))
@@ -71,6 +74,7 @@ def make_archive() -> Path:
                 f"could not keep Spark's classes: Java wrote no file: {said or 'it said nothing'}",
                 hint="this needs Java 17 or newer, and room for 200 MB",
             )
+        _require_mapped(part, environment)
         part.chmod(0o644)
         flush(part)
         made = folder / _full_name(name, part.stat().st_size)
@@ -79,6 +83,34 @@ def make_archive() -> Path:
         if other != made:
             other.unlink(missing_ok=True)
     return made
+
+
+def _remove_left(folder: Path) -> None:
+    """What processes that were killed have begun."""
+    for left in folder.glob(f"{_MAKING}*"):
+        if os.path.isdir("/proc/self") and not os.path.isdir(f"/proc/{left.name.split('-')[1]}"):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _require_mapped(archive: Path, environment: Mapping[str, str]) -> None:
+    """A JVM that was killed while it wrote leaves a part, which would abort the JVM of every later start."""
+    code = "from pyspark.java_gateway import launch_gateway; launch_gateway()"
+    mapping = {**environment, _VARIABLE: f"{_options(archive)} -Xshare:on"}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, env=mapping, cwd=archive.parent, timeout=300, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HoldfastError("could not keep Spark's classes: Java did not start within 5 minutes") from error
+    if done.returncode:
+        raise HoldfastError(
+            f"could not keep Spark's classes: Java does not start with what it wrote, {archive.stat().st_size} bytes",
+            hint="run it again; this needs 2 GB of memory for half a minute, and room for 200 MB",
+        )
+
+
+def _options(archive: Path) -> str:
+    return f'-XX:SharedArchiveFile="{archive}" -XX:+VerifySharedSpaces'
 
 
 def _live(environment: Mapping[str, str], place: Path) -> str:
