@@ -3,8 +3,12 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import pytest
+
+from holdfast.workdir.unfinished import brief_directory
 from tests.patience import PATIENCE
 
 WRONG_JOB = "import holdfast\nholdfast.run(print, job='../x', home='file:///nowhere')"
@@ -59,3 +63,15 @@ def test_an_exit_that_waits_for_nothing_leaves_no_temporary_directory(tmp_path: 
     )
     assert ended(script, TMPDIR=str(tmp_path)) == (1, "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_processes_left_goes_when_it_is_a_day_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("holdfast-ahead-old", "holdfast-ahead-young", "holdfast-doctor-old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metadata").touch()
+        if name.endswith("old"):
+            os.utime(tmp_path / name, (0, 0))
+    with brief_directory("holdfast-ahead-") as directory:
+        assert directory.is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {"holdfast-ahead-young", "holdfast-doctor-old"}

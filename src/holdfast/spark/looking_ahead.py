@@ -24,7 +24,7 @@ from holdfast.workdir.barriers import newest_barrier
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
 from holdfast.workdir.restorer import restore
-from holdfast.workdir.unfinished import temporary_directory
+from holdfast.workdir.unfinished import brief_directory
 
 _DESCRIPTIONS = frozenset({"_metadata", "_stateSchema"})
 
@@ -96,7 +96,7 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
 
 def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError | None) -> HoldfastError | None:
     begin_step("comparing the query with its checkpoint")
-    with temporary_directory("holdfast-ahead-") as scratch:
+    with brief_directory("holdfast-ahead-") as scratch:
         directory = work_directory(str(scratch)).at("described")
         _fetch_description(ahead, directory)
         standing = ahead.standing(ahead.barrier)

@@ -11,7 +11,6 @@ not compared before the start; Spark's own checks remain.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from pyspark.sql import DataFrame
 from holdfast.checkpoint.query_facts import Operator
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.query_record import read_operators
+from holdfast.workdir.unfinished import brief_directory
 
 _STREAMING = "org.apache.spark.sql.execution.streaming."
 _PACKAGES = ("runtime.", "")
@@ -51,9 +51,9 @@ def planned_operators(frame: DataFrame, output_mode: str, conf: Mapping[str, str
     # Spark gets the state of such an operator from its own code, which needs a real checkpoint: only names are
     # compared.
     described = "TransformWithState" not in frame._jdf.queryExecution().analyzed().toString()
-    with tempfile.TemporaryDirectory(prefix="holdfast-preflight-") as scratch:
-        plan = _planned(frame, output_mode, conf, Path(scratch) / "state", first_batch=described).executedPlan()
-        found = read_operators(work_directory(scratch)) if described else None
+    with brief_directory("holdfast-preflight-") as scratch:
+        plan = _planned(frame, output_mode, conf, scratch / "state", first_batch=described).executedPlan()
+        found = read_operators(work_directory(str(scratch))) if described else None
     operators = {operator.id: operator for operator in _operators(plan)}
     if found is None:
         return tuple(operators[id] for id in sorted(operators))

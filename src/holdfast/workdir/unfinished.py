@@ -4,12 +4,13 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _UNFINISHED: set[Path] = set()
 _TRIES = 20
 _REMOVING_S = 5.0
+_LEFT_S = 86_400.0
 
 
 @contextmanager
@@ -25,6 +26,19 @@ def removed_afterwards(directory: Path) -> Iterator[Path]:
 @contextmanager
 def temporary_directory(prefix: str, within: Path | None = None) -> Iterator[Path]:
     with removed_afterwards(Path(tempfile.mkdtemp(prefix=prefix, dir=within))) as directory:
+        yield directory
+
+
+@contextmanager
+def brief_directory(prefix: str) -> Iterator[Path]:
+    """For what takes minutes at most: what killed processes left so is removed when it is a day old."""
+    with temporary_directory(prefix) as directory:
+        now = directory.stat()
+        for other in directory.parent.glob(f"{prefix}*"):
+            with suppress(OSError):
+                left = other.lstat()
+                if left.st_uid == now.st_uid and left.st_mtime < now.st_mtime - _LEFT_S:
+                    shutil.rmtree(other)
         yield directory
 
 
