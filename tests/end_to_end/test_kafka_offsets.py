@@ -17,6 +17,7 @@ from holdfast.sources.kafka_client import KafkaClient
 from holdfast.sources.positions import Partition
 from tests.end_to_end.connectors import KafkaBroker
 from tests.end_to_end.kafka_jobs import Job, Topic, alarm_from, until
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.long
 
@@ -103,12 +104,13 @@ def require_no_secret(job: Job) -> None:
 
 
 def require_logins_are_named(broker: KafkaBroker) -> None:
-    def client(user: str, password: str) -> KafkaClient:
+    def client(user: str, password: str, timeout: float = PATIENCE) -> KafkaClient:
         options = reader(broker.servers_with_login, user, password)
-        return KafkaClient(client_settings(options, no_stores), timeout=5)
+        return KafkaClient(client_settings(options, no_stores), timeout=timeout)
 
     with pytest.raises(BrokersFailed) as wrong:
-        client("alice", "wr0ng-s3cret").commit("x", {Partition("numbers", 0): 1})
+        # Tried again and again until then, and what was said last is told.
+        client("alice", "wr0ng-s3cret", timeout=5).commit("x", {Partition("numbers", 0): 1})
     assert wrong.value.why is Refused.LOGIN, wrong.value.message
     assert "wr0ng-s3cret" not in wrong.value.message
     with pytest.raises(BrokersFailed) as forbidden:
