@@ -28,8 +28,8 @@ SHARED: list[Callable[[], Iterable[int]]] = []
 _ENDS_WITHIN = 60.0
 """Seconds for what has been told to end, on a busy machine."""
 _THIRD_PARTIES = ("execnet", "py4j", "pyspark", "pytest_timeout", "xdist")
-_TEMPORARIES_OF_OTHERS = ("pymp-", "uv-")
-"""Where the server of `multiprocessing` listens; locks of uv."""
+_TEMPORARIES_OF_OTHERS = ("pymp-", "uv-", "holdfast-traceback-")
+"""Where the server of `multiprocessing` listens; locks of uv; what a person is to send, made once per process."""
 _shared: dict[str, str] = {}
 
 

@@ -86,9 +86,9 @@ def test_what_is_in_the_log_already_is_said_at_first_and_when_it_gets_worse(
     told.clear("failing", "mended")
     told.raise_alarm("failing", "warning", "1 failed: no space", "mend it", "1 failed")
     assert [message for message in caplog.messages if "failed" in message] == [
-        "1 failed. Try: mend it",
-        "3 failed. Try: mend it",
-        "1 failed. Try: mend it",
+        "alarm failing: 1 failed. Try: mend it",
+        "alarm failing: 3 failed. Try: mend it",
+        "alarm failing: 1 failed. Try: mend it",
     ]
     told.close(PATIENCE)
     assert len(receivers.heard) == 6, "receivers hear every one"

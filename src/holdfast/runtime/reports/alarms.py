@@ -97,7 +97,7 @@ class Alarms:
         alarm = Alarm(self._job, code, severity, message, hint, now, change=change, since=since, home=self._home)
         self.active[code] = alarm
         if brief is None or before is None or before.severity != severity:
-            log.log(_LEVELS[severity], "%s. Try: %s", brief or message, hint)
+            log.log(_LEVELS[severity], "alarm %s: %s. Try: %s", code, brief or message, hint)
         self._deliver(alarm)
 
     def clear(self, code: str, message: str) -> None:
