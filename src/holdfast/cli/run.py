@@ -79,7 +79,13 @@ LogFormat = Annotated[
 
 
 ProfileStart = Annotated[
-    bool, typer.Option("--profile-start", help="Show where the seconds go until the first batch has ended.")
+    bool,
+    typer.Option(
+        "--profile-start",
+        envvar=variable_of("profile_start"),
+        show_envvar=False,
+        help="Show where the seconds go until the first batch has ended.",
+    ),
 ]
 
 
