@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,22 @@ from tests.patience import PATIENCE
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _ENVIRONMENT = {
-    "SPARK_LOCAL_IP": "127.0.0.1",
-    "SPARK_LOCAL_HOSTNAME": "127.0.0.1",
     "SPARK_NO_DAEMONIZE": "1",
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false",
+    # However often executors are killed, their application stays.
+    "SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false -Dspark.deploy.maxExecutorRetries=-1",
 }
+HERE = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Where a daemon runs: the command that puts it there, and its address."""
+
+    host: str = HERE
+    launcher: Sequence[str] = ()
+    folder: Path | None = None
+    """For what its executors write; without it, one beside the log."""
 
 
 @dataclass(frozen=True)
@@ -53,20 +63,13 @@ class Cluster:
     master: Daemon
     workers: list[Daemon]
 
-    def add_worker(self, cores: int = 1, blind_to: Path | None = None) -> Daemon:
+    def add_worker(self, cores: int = 1, blind_to: Path | None = None, seat: Seat | None = None) -> Daemon:
         """`blind_to` is a directory in whose place the worker and its executors see an empty one."""
-        number = len(self.workers)
-        arguments = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
-        arguments += [
-            "--cores",
-            str(cores),
-            "--memory",
-            "1g",
-            "--work-dir",
-            str(self.folder / f"worker-{number}"),
-            self.url,
-        ]
-        worker = _started(arguments, self.folder / f"worker-{number}.log", blind_to)
+        name = f"worker-{len(self.workers)}"
+        seat = seat or Seat(launcher=_without(blind_to) if blind_to is not None else ())
+        arguments = ["org.apache.spark.deploy.worker.Worker", "--host", seat.host, "--webui-port", "0"]
+        arguments += ["--cores", str(cores), "--memory", "1g", "--work-dir", str((seat.folder or self.folder) / name)]
+        worker = _started([*arguments, self.url], self.folder / f"{name}.log", seat)
         self.workers.append(worker)
         worker.wait_for("Successfully registered with master")
         return worker
@@ -77,10 +80,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def standalone_cluster(folder: Path) -> Iterator[Cluster]:
+def standalone_cluster(folder: Path, host: str = HERE) -> Iterator[Cluster]:
     """Without workers."""
-    arguments = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    master = _started(arguments, folder / "master.log")
+    arguments = ["org.apache.spark.deploy.master.Master", "--host", host, "--port", "0", "--webui-port", "0"]
+    master = _started(arguments, folder / "master.log", Seat(host))
     try:
         url = master.wait_for(r"Starting Spark master at (spark://[\d.:]+)")[1]
         cluster = Cluster(folder, url, master, [])
@@ -93,17 +96,18 @@ def standalone_cluster(folder: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
-def _started(arguments: list[str], log: Path, blind_to: Path | None = None) -> Daemon:
-    command = [str(_SPARK_CLASS), *arguments]
-    if blind_to is not None:
-        hidden = f"mount -t tmpfs none {shlex.quote(str(blind_to))} && exec {shlex.join(command)}"
-        command = ["unshare", "--mount", "sh", "-c", hidden]
+def _without(folder: Path) -> tuple[str, ...]:
+    hidden = f'mount -t tmpfs none {shlex.quote(str(folder))} && exec "$@"'
+    return ("unshare", "--mount", "sh", "-c", hidden, "sh")
+
+
+def _started(arguments: list[str], log: Path, seat: Seat) -> Daemon:
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command,
+            [*seat.launcher, str(_SPARK_CLASS), *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **_ENVIRONMENT},
+            env={**os.environ, **_ENVIRONMENT, "SPARK_LOCAL_IP": seat.host, "SPARK_LOCAL_HOSTNAME": seat.host},
             start_new_session=True,
         )
     return Daemon(process, log)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tests.torture import TORTURE
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WARM_JVM = WarmJvm()
 Row = tuple[datetime, int, int, int]
+Event = tuple[datetime, int, int]
 _PROGRAM = "tests.end_to_end.driver"
 
 
@@ -214,11 +215,7 @@ class Pipeline:
         work_directory(self.work_url).remove_tree()
 
     def expected(self) -> list[Row]:
-        windows: dict[tuple[datetime, int], list[int]] = defaultdict(list)
-        for at, key, value in self._events:
-            start = START + timedelta(seconds=(at - START).total_seconds() // 5 * 5)
-            windows[start, key].append(value)
-        return sorted((start, key, len(values), sum(values)) for (start, key), values in windows.items())
+        return counted(self._events)
 
     def visible(self) -> list[Row]:
         """What a reader of the sink sees, through a reader that knows nothing of holdfast."""
@@ -246,24 +243,45 @@ class Pipeline:
         return JobState.of(self.entries())
 
 
-def write_input(source: Path, files: int) -> list[tuple[datetime, int, int]]:
+def write_input(source: Path, files: int) -> list[Event]:
     """One file per second of event time, in order; two last ones far in the future close every window."""
     source.mkdir()
     events = []
     for number in range(files):
-        second = START + timedelta(seconds=number)
-        rows = [(second + timedelta(milliseconds=40 * n), n % 3, number * 100 + n) for n in range(20)]
-        events += rows
+        events += (rows := events_of_second(number))
         _write(source, number, rows)
-    for number, days in ((files, 1), (files + 1, 2)):
-        _write(source, number, [(START + timedelta(days=days), 0, 0)])
+    for number, rows in enumerate(closing_events(), files):
+        _write(source, number, rows)
     return events
 
 
-def _write(source: Path, number: int, rows: list[tuple[datetime, int, int]]) -> None:
+def events_of_second(number: int) -> list[Event]:
+    second = START + timedelta(seconds=number)
+    return [(second + timedelta(milliseconds=40 * n), n % 3, number * 100 + n) for n in range(20)]
+
+
+def closing_events() -> list[list[Event]]:
+    """Of two last files, far in the future."""
+    return [[(START + timedelta(days=days), 0, 0)] for days in (1, 2)]
+
+
+def counted(events: Iterable[Event]) -> list[Row]:
+    """What the query must give for them, by another way."""
+    windows: dict[tuple[datetime, int], list[int]] = defaultdict(list)
+    for at, key, value in events:
+        start = START + timedelta(seconds=(at - START).total_seconds() // 5 * 5)
+        windows[start, key].append(value)
+    return sorted((start, key, len(values), sum(values)) for (start, key), values in windows.items())
+
+
+def as_json_lines(rows: Iterable[Event]) -> bytes:
     lines = [msgspec.json.encode({"at": at, "key": key, "value": value}) for at, key, value in rows]
+    return b"\n".join(lines) + b"\n"
+
+
+def _write(source: Path, number: int, rows: list[Event]) -> None:
     path = source / f"{number:05d}.json"
-    path.write_bytes(b"\n".join(lines) + b"\n")
+    path.write_bytes(as_json_lines(rows))
     # The file source takes files by age.
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
