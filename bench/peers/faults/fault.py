@@ -113,7 +113,7 @@ def _restored(job: Supervised) -> Restored:
 def _compared(job: Supervised) -> Checked:
     """When there is more than may be visible in part."""
     margin = job.system.margin(seconds(INTERVAL))
-    job.until_output(margin // 2 + 6, _AFTER_S)
+    job.until_output(margin // 3 + 3, _AFTER_S)
     job.kill()
     rows = (row for file in job.system.visible(job.setting) for row in job.system.rows(file))
     return check(rows, SHAPE, margin)
