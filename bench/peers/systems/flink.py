@@ -26,7 +26,7 @@ from tests.stores.processes import free_port
 
 VERSION = "2.3.0"
 JOB_ID = "000000006e6b13320000000000000000"
-_PATIENCE_S = 120
+_PATIENCE_S = 300
 _PATTERN = "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m%n"
 _RUNTIME = "org.apache.flink.runtime"
 _LOCAL = {
@@ -83,7 +83,11 @@ class Flink:
         worker = _java(setting, "600m", f"{_RUNTIME}.taskexecutor.TaskManagerRunner", *at)
         client = _java(setting, "512m", "RunSql", *job, f"127.0.0.1:{port}:{_job_jar()}", *given)
         life = Processes.of([master, worker], setting.log)
-        _until_answers(port)
+        try:
+            _until_answers(port, setting.log)
+        except BaseException:
+            life.kill()
+            raise
         life.each.append(start(client, setting.log))
         return life
 
@@ -106,7 +110,8 @@ class Flink:
         begun = _ask(setting, f"/jobs/{JOB_ID}/checkpoints", {"checkpointType": "FULL"})["request-id"]
         ends = time.monotonic() + _PATIENCE_S
         while (answer := _ask(setting, f"/jobs/{JOB_ID}/checkpoints/{begun}"))["status"]["id"] != "COMPLETED":
-            assert time.monotonic() < ends, "the full checkpoint did not complete"
+            if time.monotonic() > ends:
+                raise RuntimeError("Flink's full checkpoint did not complete")
             time.sleep(0.1)
         _full(setting).write_text(str(answer["operation"]["checkpointId"]))
 
@@ -264,11 +269,13 @@ def _ask(setting: Setting, path: str, body: object = None) -> Any:
         return json.load(answer)
 
 
-def _until_answers(port: int) -> None:
+def _until_answers(port: int, log: Path) -> None:
     ends = time.monotonic() + _PATIENCE_S
     while True:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/overview", timeout=5) as answer:
             if json.load(answer)["taskmanagers"]:
                 return
-        assert time.monotonic() < ends, "Flink's cluster did not start"
+        if time.monotonic() > ends:
+            tail = log.read_text(errors="replace").splitlines()[-15:]
+            raise RuntimeError("\n".join(["Flink's cluster did not start:", *tail]))
         time.sleep(0.2)

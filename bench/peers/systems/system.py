@@ -130,7 +130,8 @@ class System(Protocol):
 def newest_large(folder: Path, wanted: Iterable[Path]) -> Path:
     """Of the files that were written in the last five seconds of writing, the largest."""
     stats = {path: path.stat() for path in wanted if path.is_file()}
-    assert stats, f"no file of state below {folder}"
+    if not stats:
+        raise RuntimeError(f"no file of state below {folder}")
     newest = max(stat.st_mtime for stat in stats.values())
     return max(
         (path for path, stat in stats.items() if stat.st_mtime > newest - 5), key=lambda path: stats[path].st_size
