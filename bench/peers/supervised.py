@@ -40,9 +40,9 @@ class Supervised:
         self.life.kill()
 
     def watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """For so long, or until it is so; whether it was."""
+        """For so long, or until it is so; whether it was. Nothing more comes of a job that is not started again."""
         ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
+        while time.monotonic() < ends and not self._given_up():
             self._look()
             if until():
                 return True
@@ -64,6 +64,9 @@ class Supervised:
             self.life.kill()
             self.process_restarts += 1
             self.life = self.system.start(self.setting)
+
+    def _given_up(self) -> bool:
+        return self.process_restarts >= _MOST_RESTARTS and self.life is not None and not self.life.alive()
 
     def silence(self, begun: float, ended: float) -> float:
         """The longest time without output between two moments."""
