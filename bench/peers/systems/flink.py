@@ -20,8 +20,7 @@ from typing import Any
 from bench.peers.pipeline import STRIDE, Group, Shape
 from bench.peers.setting import Setting
 from bench.peers.systems.system import Checkpoint, Processes, Progress, kill_group, newest_large, start
-from tests.doctor.real.flink_runs import _OPENS as OPENS
-from tests.doctor.real.flink_runs import libraries
+from tests.doctor.real.flink_runs import CLUSTER, OPENS, libraries
 from tests.stores.processes import free_port
 
 VERSION = "2.3.0"
@@ -36,15 +35,10 @@ _LOCAL = {
     "taskmanager.numberOfTaskSlots": 2,
 }
 _CLUSTER = {
-    "jobmanager.memory.process.size": "1g",
-    "jobmanager.rpc.address": "127.0.0.1",
-    "rest.address": "127.0.0.1",
-    "taskmanager.host": "127.0.0.1",
-    "taskmanager.memory.process.size": "1600m",
-    "taskmanager.numberOfTaskSlots": 2,
-    # Timeouts of a minute would measure themselves.
-    "heartbeat.interval": 1000,
-    "heartbeat.timeout": 5000,
+    **CLUSTER,
+    "taskmanager.memory.managed.size": "256m",
+    "taskmanager.memory.task.heap.size": "300m",
+    "slot.request.timeout": 30_000,
 }
 
 
@@ -77,7 +71,7 @@ class Flink:
         given = [f"{name}={value}" for name, value in settings.items()]
         if not setting.worker:
             return Processes.of([_java(setting, "2g", "RunSql", *job, "local", *given)], setting.log)
-        configuration = _configuration(setting, {**settings, **_CLUSTER, "jobmanager.rpc.port": free_port()})
+        configuration = _configuration(setting, {**settings, **_CLUSTER, **_ports(port)})
         at = ("--configDir", str(configuration))
         master = _java(setting, "512m", f"{_RUNTIME}.entrypoint.StandaloneSessionClusterEntrypoint", *at)
         worker = _java(setting, "600m", f"{_RUNTIME}.taskexecutor.TaskManagerRunner", *at)
@@ -113,6 +107,8 @@ class Flink:
             if time.monotonic() > ends:
                 raise RuntimeError("Flink's full checkpoint did not complete")
             time.sleep(0.1)
+        if "checkpointId" not in answer["operation"]:
+            raise RuntimeError(f"Flink's full checkpoint failed: {answer['operation'].get('failure-cause')}")
         _full(setting).write_text(str(answer["operation"]["checkpointId"]))
 
     def checkpoints(self, setting: Setting, life: Processes) -> list[Checkpoint]:
@@ -259,6 +255,10 @@ def _configuration(setting: Setting, settings: dict[str, object]) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
     return folder
+
+
+def _ports(rest: int) -> dict[str, object]:
+    return {"rest.port": rest, "rest.bind-port": rest, "jobmanager.rpc.port": free_port()}
 
 
 def _ask(setting: Setting, path: str, body: object = None) -> Any:

@@ -22,7 +22,7 @@ from tests.doctor.real.trimming import trim
 VERSIONS = ("2.1.0", "1.20.3")
 _CACHE = Path.home() / ".cache" / "holdfast-tests"
 _PATTERN = "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m%n"
-_OPENS = [
+OPENS = [
     f"--add-opens=java.base/{package}=ALL-UNNAMED"
     for package in (
         "java.lang",
@@ -69,7 +69,7 @@ class Flink:
     @contextmanager
     def java(self, log: Path, main: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         """Ends with the block, however it ends."""
-        options = [*_OPENS, "-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configurationFile={self._logging}"]
+        options = [*OPENS, "-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configurationFile={self._logging}"]
         command = ["java", *options, "-cp", f"{self._classes}:{self._jars}/*", main, *arguments]
         with log.open("ab") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
             try:
@@ -162,7 +162,7 @@ def killed_worker(flink: Flink, log: Path) -> None:
     """A cluster of two processes; the one that works is killed."""
     conf = flink.place / "conf"
     conf.mkdir()
-    settings = {**_CLUSTER, **_USUAL, **_directory(flink.place / "checkpoints")}
+    settings = {**CLUSTER, **_USUAL, **_directory(flink.place / "checkpoints")}
     (conf / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
     runtime, at = "org.apache.flink.runtime", ("--configDir", str(conf))
     master, worker = (
@@ -179,7 +179,7 @@ def killed_worker(flink: Flink, log: Path) -> None:
 
 
 _MEMORY = "taskmanager.memory"
-_CLUSTER: dict[str, object] = {
+CLUSTER: dict[str, object] = {
     "jobmanager.memory.process.size": "1g",
     "jobmanager.rpc.address": "127.0.0.1",
     "jobmanager.rpc.port": 16471,
