@@ -1,4 +1,4 @@
-"""`kill -9`, then one byte in the middle of the newest checkpoint's largest file is another one."""
+"""`kill -9`, then one byte in the middle of the newest file that the newest checkpoint needs is another one."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from bench.peers.pipeline import STRIDE, Group, Shape
 from bench.peers.setting import Setting
-from bench.peers.systems.system import Checkpoint, Processes, Progress, kill_group, newest_large, start
+from bench.peers.systems.system import Checkpoint, Processes, Progress, kill_group, start
 from tests.doctor.real.flink_runs import CLUSTER, OPENS, libraries
 from tests.stores.processes import free_port
 
@@ -152,13 +152,19 @@ class Flink:
     def newest_bytes(self, setting: Setting) -> Path:
         checkpoint = newest(setting, 0)
         assert checkpoint is not None
-        state = [*checkpoint.parent.glob("shared/*"), *checkpoint.glob("*")]
-        return newest_large(setting.store, state)
+        named = (checkpoint / "_metadata").read_bytes()
+        shared = [path for path in checkpoint.parent.glob("shared/*") if path.name.encode() in named]
+        return max([*shared, *checkpoint.glob("*")], key=_place_in_time)
 
 
 def _full(setting: Setting) -> Path:
     """Holds the id of the checkpoint that was asked to be a full one."""
     return Path(setting.place, "full")
+
+
+def _place_in_time(path: Path) -> tuple[bool, float]:
+    """The description of a checkpoint is its newest file, and counts only where there is no other."""
+    return path.name != "_metadata", path.stat().st_mtime
 
 
 def newest(setting: Setting, before: int) -> Path | None:

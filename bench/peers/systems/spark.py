@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import ClassVar
@@ -15,8 +16,11 @@ import pyspark
 
 from bench.peers.pipeline import Group
 from bench.peers.setting import JOB, Setting
-from bench.peers.systems.system import Checkpoint, Processes, Progress, newest_large
+from bench.peers.systems.system import Checkpoint, Processes, Progress
+from holdfast.checkpoint.manifest import decode_manifest, manifest_key
+from holdfast.home import Job
 from holdfast.home import open as open_home
+from holdfast.identifiers import Digest
 
 
 class OnSpark:
@@ -99,13 +103,15 @@ class PlainSpark(OnSpark):
         return [Path(name.removeprefix("file://")) for name in sorted(names)]
 
     def newest_bytes(self, setting: Setting) -> Path:
-        wanted = (".sst", ".changelog", ".zip", ".delta", ".snapshot")
-        return newest_large(setting.store, _ending_in(setting.store, wanted))
+        """Its version is its name."""
+        wanted = (".changelog", ".zip", ".delta")
+        found = [path for path in setting.store.glob("state/0/*/*") if path.suffix in wanted and path.stem.isdigit()]
+        return max(found, key=lambda path: (int(path.stem), path.stat().st_size))
 
 
 class OnHoldfast(OnSpark):
     def checkpoints(self, setting: Setting, life: Processes) -> list[Checkpoint]:
-        found = open_home(f"file://{setting.store}").job(JOB).checkpoints()
+        found = self._job(setting).checkpoints()
         done = sorted((each for each in found if each.completed_at is not None), key=lambda each: each.id or 0)
         return [
             Checkpoint((each.duration_ms or 0) / 1000, each.bytes_new or 0, full=number == 0)
@@ -114,9 +120,14 @@ class OnHoldfast(OnSpark):
 
     def newest_bytes(self, setting: Setting) -> Path:
         """The disk is gone, too: a start reads the checkpoint only then."""
-        subprocess.run(["rm", "-rf", str(setting.local / "work")], check=True)
-        return newest_large(setting.store, [*setting.store.glob("*/packs/*"), *setting.store.glob("*/blobs/*/*")])
+        shutil.rmtree(setting.local / "work")
+        newest = next(each for each in self._job(setting).checkpoints() if each.usable)
+        detail = self._job(setting).checkpoint(newest.id or 0)
+        assert detail.manifest is not None
+        digest = Digest(detail.manifest)
+        manifest = decode_manifest((setting.store / JOB / manifest_key(digest)).read_bytes(), digest)
+        objects = {setting.store / JOB / file.key for shard in manifest.shards for file in shard.files}
+        return max(objects, key=lambda path: path.stat().st_mtime)
 
-
-def _ending_in(folder: Path, endings: tuple[str, ...]) -> Iterable[Path]:
-    return (path for path in folder.rglob("*") if path.suffix in endings and not path.name.startswith("."))
+    def _job(self, setting: Setting) -> Job:
+        return open_home(f"file://{setting.store}").job(JOB)

@@ -124,15 +124,4 @@ class System(Protocol):
         """What is in a visible file."""
 
     def newest_bytes(self, setting: Setting) -> Path:
-        """The file to damage: the largest of the newest checkpoint. What a lost disk holds is removed."""
-
-
-def newest_large(folder: Path, wanted: Iterable[Path]) -> Path:
-    """Of the files that were written in the last five seconds of writing, the largest."""
-    stats = {path: path.stat() for path in wanted if path.is_file()}
-    if not stats:
-        raise RuntimeError(f"no file of state below {folder}")
-    newest = max(stat.st_mtime for stat in stats.values())
-    return max(
-        (path for path, stat in stats.items() if stat.st_mtime > newest - 5), key=lambda path: stats[path].st_size
-    )
+        """The file to damage: the newest that the newest checkpoint needs. What a lost disk holds is removed."""
