@@ -22,6 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "comparison.md"
 TITLES = {system.name: system.title for system in SYSTEMS}
 _PLOTTED = (figures.THROUGHPUT, figures.PROCESSOR, figures.WRITTEN, figures.VISIBLE)
 _TABLES = (figures.RUNNING, figures.CHECKPOINTS, figures.RECOVERY)
+_QUICK = "Recorded with `--quick`: little state and short rounds, a first look and not a measurement."
 _NOT_RECORDED = "Nothing is recorded yet."
 _COLUMNS = (
     "system",
@@ -66,12 +67,15 @@ def _page(rounds: dict[str, Rounds], faults: dict[str, Faults], plots: dict[str,
 
 
 def _measured(query: Query, rounds: dict[str, Rounds], plots: dict[str, str]) -> Iterator[str]:
-    some = next((each for record in rounds.values() for each in of_query(record, query)), None)
-    if some is None:
+    each = [round for record in rounds.values() for round in of_query(record, query)]
+    if not each:
         yield _NOT_RECORDED
         return
-    yield _sizes(some)
+    yield _sizes(each)
     yield ""
+    if any("--quick" in record.circumstances.command for record in rounds.values() if of_query(record, query)):
+        yield _QUICK
+        yield ""
     for name in plots:
         if f"-{query}-" in name:
             yield f"![{name.rpartition('/')[2].removesuffix('.svg').replace('-', ' ')}]({name})"
@@ -81,7 +85,10 @@ def _measured(query: Query, rounds: dict[str, Rounds], plots: dict[str, str]) ->
             yield from _table(query, rounds, table)
 
 
-def _sizes(some: Round) -> str:
+def _sizes(rounds: Sequence[Round]) -> str:
+    some = rounds[0]
+    if any((each.shape, each.interval) != (some.shape, some.interval) for each in rounds):
+        raise SystemExit(f"rounds of the {some.query} pipeline have different sizes: record all systems anew")
     shape = some.shape
     state = (
         f"{shape.keys:,} keys"
@@ -185,8 +192,13 @@ def _fault(fault: Fault, told: dict[str, Suffered]) -> Iterator[str]:
     yield ""
     loads = [each.load for each in told.values() if not each.not_applicable]
     if loads:
-        yield f"Load of the machine meanwhile: {min(loads):.0f} to {max(loads):.0f}."
+        yield f"Load of the machine meanwhile: {_from_to(loads)}."
         yield ""
+
+
+def _from_to(values: Sequence[float]) -> str:
+    least, most = f"{min(values):.0f}", f"{max(values):.0f}"
+    return least if least == most else f"{least} to {most}"
 
 
 def _losses(rounds: dict[str, Rounds], faults: dict[str, Faults]) -> list[str]:
@@ -233,6 +245,8 @@ def _by_run(faults: Faults) -> dict[Circumstances, list[Suffered]]:
 
 
 def _span(values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
     return f"{median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 

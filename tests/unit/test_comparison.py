@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bench.peers import report
 from bench.peers.pipeline import Checked, Group, Shape, check
-from bench.peers.record import RECORDED, Circumstances, Faults, Round, Rounds, Suffered, write
+from bench.peers.record import RECORDED, Circumstances, Faults, Round, Rounds, Suffered, read, write
 from bench.peers.systems.system import Checkpoint
 
 SHAPE = Shape(keys=1, window_keys=4, per_second=10, delay=1, batch=1)
@@ -70,6 +71,27 @@ def test_a_figure_is_the_median_with_least_and_most(tmp_path: Path) -> None:
 
 def test_disturbed_rounds_are_marked(tmp_path: Path) -> None:
     assert "2,001 (2,000 to 2,002) ? |" in page_of(records(tmp_path, {"flink": 20_000}, {}, others=1.5))
+
+
+def test_a_first_look_is_called_one(tmp_path: Path) -> None:
+    folder = records(tmp_path, {"flink": 20_000}, {})
+    assert "a first look" not in page_of(folder)
+    record = read(folder, Rounds, "flink")
+    assert record is not None
+    quick = msgspec.structs.replace(record.circumstances, command="python -m bench.peers --quick")
+    write(folder, msgspec.structs.replace(record, circumstances=quick), "flink")
+    assert "a first look and not a measurement" in page_of(folder)
+
+
+def test_rounds_of_different_sizes_make_no_page(tmp_path: Path) -> None:
+    folder = records(tmp_path, {"flink": 20_000, "plain": 10_000}, {})
+    record = read(folder, Rounds, "plain")
+    assert record is not None
+    larger = msgspec.structs.replace(SHAPE, batch=2)
+    rounds = tuple(msgspec.structs.replace(each, shape=larger) for each in record.rounds)
+    write(folder, msgspec.structs.replace(record, rounds=rounds), "plain")
+    with pytest.raises(SystemExit, match="different sizes"):
+        page_of(folder)
 
 
 def test_a_quicker_system_is_among_what_others_do_better(tmp_path: Path) -> None:
