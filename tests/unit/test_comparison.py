@@ -75,7 +75,7 @@ def test_disturbed_rounds_are_marked(tmp_path: Path) -> None:
 
 def test_a_first_look_is_called_one(tmp_path: Path) -> None:
     folder = records(tmp_path, {"flink": 20_000}, {})
-    assert "a first look" not in page_of(folder)
+    assert "a first look and not a measurement" not in page_of(folder)
     record = read(folder, Rounds, "flink")
     assert record is not None
     quick = msgspec.structs.replace(record.circumstances, command="python -m bench.peers --quick")
