@@ -16,7 +16,7 @@ from bench.peers.setting import Setting
 from bench.peers.systems.system import Processes, Progress, System
 
 _LOOK_S = 0.1
-_PATIENCE_S = 300.0
+_PATIENCE_S = 900.0
 _SEEN = TypeVar("_SEEN")
 
 
