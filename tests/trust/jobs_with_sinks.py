@@ -17,6 +17,8 @@ from deltalake import DeltaTable
 from pyspark.sql.types import StructType
 
 from holdfast.identifiers import BatchId, FencingEpoch
+from holdfast.plans.replay import How, Repeat
+from holdfast.plans.spark_logs import put_in_place
 from holdfast.sinks import Delta, Files, SinkContext, SinkState, ledger
 from holdfast.sinks.protocol import Step, no_step
 from holdfast.workdir.factory import work_directory
@@ -35,6 +37,7 @@ class SinkQuery(ChurningQuery):
         self._source = source
         self._schema = schema
         self._epoch = FencingEpoch(0)
+        self.repeated: list[int] = []
 
     def look_at_sink(self, context: SinkContext) -> SinkState | None:
         state: SinkState = self.sink.look(context, None, self._schema)
@@ -48,14 +51,39 @@ class SinkQuery(ChurningQuery):
         return tuple(path for path in paths if not Path(path.removeprefix("file://")).exists())
 
     def batch(self) -> None:
-        commits = [int(path.name) for path in (self.directory / "commits").glob("*")]
-        batch = max(commits, default=-1) + 1
+        batch = self.next_batch
+        self.list_input(batch)
+        self.stage(batch)
+        super().batch()
+
+    @property
+    def next_batch(self) -> int:
+        return max((int(path.name) for path in (self.directory / "commits").glob("*")), default=-1) + 1
+
+    def list_input(self, batch: int) -> None:
+        """As a file source does before its batch is planned."""
+        if (self.directory / f"sources/0/{batch}").exists():
+            return
         file = self._source / f"{batch}.json"
         file.touch()
         read = json.dumps({"path": f"file://{file}", "timestamp": 1, "batchId": batch})
         write(self.directory, {f"sources/0/{batch}": f"v1\n{read}".encode()})
-        self.stage(batch)
-        super().batch()
+
+    def offsets_of(self, batch: int) -> bytes:
+        return b'v1\n{"batchWatermarkMs":0}\n{"logOffset":%d}' % batch
+
+    def repeat(self, directory: Any, steps: Sequence[Repeat]) -> None:
+        self.directory = Path(directory.location)
+        for step in steps:
+            put_in_place(directory, step.plan)
+            if step.how is How.LEAVE:
+                return
+            shown = self.sink.published()
+            assert (step.how is How.WRITE) == (shown is None or shown < step.batch_id), "readers see it, or will not"
+            if step.how is How.WRITE:
+                self.stage(step.batch_id)
+            self.compute(step.batch_id, {})
+            self.repeated.append(step.batch_id)
 
     def stage(self, batch: int) -> None:
         helper = delta_sink if isinstance(self.sink, Delta) else files_sink
@@ -72,6 +100,7 @@ class Job:
         self.kind = kind
         self.clock = ManualClock()
         self.number = 0
+        self.settings: dict[str, object] = {"retained": 9}
         self.source.mkdir(parents=True)
         self.home.mkdir()
 
@@ -80,7 +109,7 @@ class Job:
         sink = Delta(self.place, step=step) if self.kind == "delta" else Files(self.place, step=step)
         query = SinkQuery(self.number, sink, self.source, schema or columns())
         return ChurningRun(
-            self.home, self.work, self.clock, self.number, query=query, step=step, **{"retained": 9, **settings}
+            self.home, self.work, self.clock, self.number, query=query, step=step, **(self.settings | settings)
         )
 
     def lived(self, batches: int, **settings: object) -> None:

@@ -155,7 +155,13 @@ def test_a_source_that_has_forgotten_is_asked_first(job: Job) -> None:
     run.stop()
 
 
-def test_damage_of_the_newest_checkpoint_is_no_reason_to_lose_rows_of_a_source_that_has_forgotten(job: Job) -> None:
+@pytest.mark.parametrize(
+    ("plans", "attempted"), [("off", "resume without"), ("prefer", "repeat the batches up to 3 without")]
+)
+def test_damage_of_the_newest_checkpoint_is_no_reason_to_lose_rows_of_a_source_that_has_forgotten(
+    job: Job, plans: str, attempted: str
+) -> None:
+    job.settings["plans"] = plans
     job.lived(4)
     job.wipe_work()
     newest = state_of(job.home).restorable()[0]
@@ -165,7 +171,7 @@ def test_damage_of_the_newest_checkpoint_is_no_reason_to_lose_rows_of_a_source_t
     data = path.read_bytes()
     path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
     (job.source / "3.json").unlink()
-    with pytest.raises(Conflict, match=r"could not resume without checkpoint .* must be read again are gone"):
+    with pytest.raises(Conflict, match=rf"could not {attempted} checkpoint .* must be read again are gone"):
         job.run()
     assert not went_back(job)
     path.write_bytes(data)

@@ -631,9 +631,11 @@ def raising(error: Exception) -> Callable[..., None]:
 
 
 class Spoilt:
-    """A job with checkpoints at batches 0 to 3, on another host, and an object of the newest that reads wrong."""
+    """A job with checkpoints at batches 0 to 3, on another host, and an object of the newest that reads wrong. No plans
+    of its batches are recorded: to resume without that checkpoint takes its rows back."""
 
     def __init__(self, job: Job) -> None:
+        job.settings["plans"] = "off"
         job.lived(4)
         job.wipe_work()
         newest, *others = state_of(job.home).restorable()

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId
-from holdfast.plans.replay import How, Repeat
-from holdfast.plans.spark_logs import put_in_place
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.sinks import Delta, Files
 from tests.trust.files_sink import columns
 from tests.trust.jobs_with_sinks import Job, SinkQuery
 from tests.trust.jobs_with_sinks import job as job
 from tests.unit.churning_runs import ChurningRun, state_of
-from tests.unit.work_files import write
 
 BATCH = {"publish": "batch", "interval": "1h"}
 CHECKPOINT = {"publish": "checkpoint", "interval": "1h"}
@@ -40,22 +34,11 @@ class PlannedQuery(SinkQuery):
         return None
 
     def batch(self) -> None:
-        batch = 1 + max((int(path.name) for path in (self.directory / "commits").glob("*")), default=-1)
+        batch = self.next_batch
+        self.list_input(batch)
         if self._keep is not None and not (self.directory / "offsets" / str(batch)).exists():
-            self._keep(BatchId(batch), b'v1\n{"batchWatermarkMs":0}\n%d' % batch, lambda: False)
+            self._keep(BatchId(batch), self.offsets_of(batch), lambda: False)
         super().batch()
-
-    def repeat(self, directory: Any, steps: Sequence[Repeat]) -> None:
-        self.directory = Path(directory.location)
-        for step in steps:
-            put_in_place(directory, step.plan)
-            if step.how is How.LEAVE:
-                return
-            if step.how is How.WRITE:
-                assert self.sink.published() is None, "readers have it"
-                self.stage(step.batch_id)
-            write(self.directory, {f"state/0/0/{step.batch_id + 1}.delta": b"state"})
-            write(self.directory, {f"commits/{step.batch_id}": b"v1\n{}"})
 
 
 def started(job: Job, **settings: object) -> ChurningRun:

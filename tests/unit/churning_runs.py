@@ -224,7 +224,13 @@ class ChurningQuery:
     def batch(self) -> None:
         commits = [int(path.name) for path in (self.directory / "commits").glob("*")]
         batch = max(commits, default=-1) + 1
-        files = {f"offsets/{batch}": b"v1\n{}\n%d" % batch}
+        self.compute(batch, {f"offsets/{batch}": self.offsets_of(batch)})
+
+    def offsets_of(self, batch: int) -> bytes:
+        return b"v1\n{}\n%d" % batch
+
+    def compute(self, batch: int, files: dict[str, bytes]) -> None:
+        """Its state and its commit, with `files` before."""
         for partition in range(PARTITIONS):
             kind, size = ("snapshot", LARGE) if batch % 3 == 0 else ("delta", SMALL)
             files[f"state/0/{partition}/{batch + 1}.{kind}"] = self._random.randbytes(size)
@@ -234,7 +240,7 @@ class ChurningQuery:
 
     def _forget(self, oldest: int) -> None:
         for path in [path for path in self.directory.rglob("*") if path.stem.isdigit() and path.is_file()]:
-            if int(path.stem) < oldest:
+            if int(path.stem) < oldest and path.parts[-3] != "sources":
                 path.unlink()
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from holdfast.checkpoint.packed_plans import packed_path
 from holdfast.errors import Conflict, StorageError
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log, phase
 from holdfast.plans.log import Standing
+from holdfast.plans.packing import encode_packed
 from holdfast.plans.plan import Plan
 from holdfast.plans.query_id import metadata_on_line
 from holdfast.plans.replay import How, Repeat, repeats
@@ -35,6 +37,7 @@ from holdfast.runtime.plans.keeping import PlanKeeper
 from holdfast.runtime.plans.ways_out import broken_plans, ways_out
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.recovery import Resumed, is_copied
+from holdfast.sinks.protocol import Sink
 from holdfast.storage.durable import storage_errors
 
 _NO_PLANS = Standing(())
@@ -159,6 +162,7 @@ class CatchingUp:
         `packed`: what newer checkpoints hold of it.
         """
         if self._query.sink is not None and self._keeper is None:
+            self._repeat_shown(directory, self._query.sink, packed)
             return
         barrier = directory.newest_barrier()
         standing = _NO_PLANS if self._keeper is None else self._read(self._keeper, barrier, packed)
@@ -181,6 +185,18 @@ class CatchingUp:
         # A newer run on this host may have removed the directory meanwhile.
         with storage_errors(f"read the newest plan in {directory.location}"):
             self._keeper.begin(directory, newest)
+
+    def _repeat_shown(self, directory: RunDirectory, sink: Sink, packed: Sequence[Plan]) -> None:
+        """Readers see a batch with its checkpoint, so nothing but what checkpoints hold is repeated. Their plans stay
+        in the directory: Spark may forget these batches before the next checkpoint."""
+        plans = _wanted(packed, directory.newest_barrier())
+        if not plans:
+            return
+        with storage_errors(f"put the plans of batches into {directory.location}"):
+            directory.write_atomic(packed_path(plans[0].batch_id, plans[-1].batch_id), encode_packed(plans))
+        steps = repeats(plans, sink.published(), stateful=is_stateful(directory))
+        log.info("repeating %s batches, from %s to %s", len(steps), steps[0].batch_id, steps[-1].batch_id)
+        self._repeat_timed(directory, steps)
 
     def _is_trusted(self, taken: Taken) -> bool:
         """A writer that takes ids again may have got those of a line that was left: its newest one tells nothing."""
@@ -289,6 +305,10 @@ def packed_in(resumed: Resumed) -> tuple[Plan, ...]:
 
 def _behind(keeper: PlanKeeper, barrier: BatchId | None, packed: Sequence[Plan]) -> Standing:
     """What is packed comes first, and what has an object of its own follows it."""
-    wanted = tuple(plan for plan in packed if barrier is None or plan.batch_id > barrier)
+    wanted = _wanted(packed, barrier)
     standing = keeper.log().behind(wanted[-1].batch_id if wanted else barrier)
     return Standing((*wanted, *standing.plans), standing.broken)
+
+
+def _wanted(packed: Sequence[Plan], barrier: BatchId | None) -> tuple[Plan, ...]:
+    return tuple(plan for plan in packed if barrier is None or plan.batch_id > barrier)

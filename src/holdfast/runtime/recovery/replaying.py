@@ -10,26 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
-from holdfast.checkpoint.manifest import ManifestFile
+from holdfast.checkpoint.manifest import ManifestFile, manifest_key
 from holdfast.checkpoint.packed_plans import packed_range
-from holdfast.errors import Corrupt, NewerFormat, StorageError
+from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.job_log import log
 from holdfast.plans.log import PlanLog
 from holdfast.plans.packing import decode_packed
 from holdfast.plans.plan import Plan
+from holdfast.repository.absence import absent_among
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_folder
 from holdfast.repository.state import JobState
 from holdfast.storage.interface import ObjectStore
 
+Found = TypeVar("Found")
 Shown = Callable[[], BatchId | None]
 """The newest batch that readers see."""
 FilesOf = Callable[[CheckpointId], tuple[ManifestFile, ...]]
 ReadFile = Callable[[ManifestFile], bytes]
 """Both raise `Corrupt` or `StorageError`."""
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -51,14 +55,25 @@ class Replay:
 
 class Replaying:
     def __init__(
-        self, *, store: ObjectStore, journal: Journal, files_of: FilesOf, read: ReadFile, shown: Shown | None
+        self,
+        *,
+        store: ObjectStore,
+        journal: Journal,
+        files_of: FilesOf,
+        read: ReadFile,
+        shown: Shown | None,
+        alone: bool = True,
     ) -> None:
-        """`shown` is None for a writer of the user's own: it may have every batch that is planned."""
+        """`shown` is None for a writer of the user's own: it may have every batch that is planned. `alone`: plans also
+        have objects of their own; else such objects are of an earlier run, and bind nobody."""
+        self._alone = alone
         self._store = store
         self._journal = journal
         self._files_of = files_of
         self._read = read
         self._shown = shown
+        self._unread: StorageError | None = None
+        """Why plans that may be there could not be read."""
 
     def behind(self, chosen: CheckpointCompleted, unusable: Mapping[CheckpointId, str]) -> Replay | None:
         """How the job gets from the chosen checkpoint to where it was, without the newer ones; None when it cannot, or
@@ -69,6 +84,8 @@ class Replaying:
             return None
         plans = self._plans(state, chosen, target)
         if not plans or plans[-1].batch_id < target:
+            if self._unread is not None:
+                raise self._blocked(chosen, self._unread)
             log.warning("batches after checkpoint %s cannot be repeated: some of their plans are missing", chosen.id)
             return None
         reached = {id for id in unusable if state.completed[id].barrier_batch_id <= plans[-1].batch_id}
@@ -92,37 +109,64 @@ class Replaying:
         while (plan := found.get(BatchId(barrier + 1 + len(plans)))) is not None:
             plans.append(plan)
         after = plans[-1].batch_id if plans else barrier
-        if after < target:
+        if after < target and self._alone:
             plans += PlanLog(self._store, line_folder(state)).behind(after).plans
         if self._shown is not None:
             return tuple(plan for plan in plans if plan.batch_id <= target)
         # By another id of the query a sink knows the batches of another line.
         return tuple(plans) if len({plan.metadata for plan in plans}) == 1 else ()
 
+    def _blocked(self, chosen: CheckpointCompleted, error: StorageError) -> StorageError:
+        """What cannot be read now may be readable later: rows are not taken back for that."""
+        return type(error)(
+            f"could not find out how the batches after checkpoint {chosen.id} are repeated: {error.message}",
+            hint="make it readable, and start again; or go back to that checkpoint, which takes back what readers "
+            f"have seen since: --from-checkpoint {chosen.id}",
+        )
+
     def _packed(self, state: JobState, chosen: CheckpointCompleted) -> dict[BatchId, Plan]:
         newer = [entry for entry in state.retained() if entry.id > chosen.id and entry.id not in state.abandoned]
+        self._unread = None
         found: dict[BatchId, Plan] = {}
         known: set[str] = set()
         for entry in newer:
-            for file in self._packs(entry.id, chosen.barrier_batch_id):
+            for file in self._packs(entry, chosen.barrier_batch_id):
                 if file.digest not in known and (plans := self._opened(file)):
                     known.add(file.digest)
                     found |= {plan.batch_id: plan for plan in plans}
         return found
 
-    def _packs(self, id: CheckpointId, after: BatchId) -> Iterator[ManifestFile]:
-        try:
-            files = self._files_of(id)
-        except (Corrupt, NewerFormat, StorageError) as error:
-            log.debug("could not read from checkpoint %s which plans its batches have: %s", id, error.message)
-            return
+    def _packs(self, entry: CheckpointCompleted, after: BatchId) -> Iterator[ManifestFile]:
+        files = self._readable(manifest_key(entry.manifest), lambda: self._files_of(entry.id)) or ()
         for file in files:
             if (found := packed_range(file.path)) is not None and found[1] > after:
                 yield file
 
     def _opened(self, file: ManifestFile) -> tuple[Plan, ...]:
+        return self._readable(file.key, lambda: decode_packed(file.path, self._read(file))) or ()
+
+    def _readable(self, key: str, read: Callable[[], Found]) -> Found | None:
+        """Read a few times before it is called damaged: bytes that came wrong may lie right. None when it cannot be
+        read; where that may pass, `_unread` says so."""
+        for _ in range(_TRIES):
+            try:
+                return read()
+            except (Corrupt, NewerFormat, StorageError) as error:
+                failed = error
+            if not isinstance(failed, Corrupt):
+                break
+        log.debug("the plans in %s cannot be read: %s", key, failed.message)
+        gone = isinstance(failed, ObjectNotFound) or isinstance(failed.__cause__, ObjectNotFound)
+        passing = self._contradiction(key) if gone else failed
+        if isinstance(passing, StorageError):
+            self._unread = passing
+        return None
+
+    def _contradiction(self, key: str) -> StorageError | None:
+        """What one answer reports as missing is missing only when a listing agrees."""
         try:
-            return decode_packed(file.path, self._read(file))
-        except (Corrupt, NewerFormat, StorageError) as error:
-            log.debug("the plans in %s cannot be read: %s", file.path, error.message)
-            return ()
+            if not absent_among(self._store, [key]):
+                return StorageUnreachable(f"a read reports {key} as missing, and it is there")
+        except StorageError as error:
+            return error
+        return None

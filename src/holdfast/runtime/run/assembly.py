@@ -166,7 +166,7 @@ def checkpoint_parts(
         headroom=headroom,
         skipped=skipped,
         usage=(lambda: meter.usage) if meter is not None else None,
-        packer=_packer(storage),
+        packer=_packer(storage, query),
         ran=batches.upto if batches is not None else lambda barrier: (),
         writer_has=lambda directory: _writer_has(query, directory),
         judge=judge,
@@ -371,7 +371,7 @@ def _retention_watch(storage: StorageParts, query: Query, threads: Threads) -> R
 
 
 def _replaying(storage: StorageParts, known: Known, query: Query, consent: Consent) -> Replaying | None:
-    if storage.claimed.plans == "":
+    if not _records_plans(storage, query):
         return None
     return Replaying(
         store=storage.store,
@@ -379,12 +379,19 @@ def _replaying(storage: StorageParts, known: Known, query: Query, consent: Conse
         files_of=lambda id: known.manifest(id).files(),
         read=known.read,
         shown=consent.published if query.sink is not None else None,
+        alone=storage.claimed.plans != "",
     )
 
 
-def _packer(storage: StorageParts) -> PlanPacker | None:
+def _records_plans(storage: StorageParts, query: Query) -> bool:
+    """Whether each checkpoint holds the plans of its batches. Where readers see a batch with its checkpoint, that is
+    all the plans there are."""
+    return storage.claimed.plans != "" or (query.sink is not None and storage.location.settings.plans != "off")
+
+
+def _packer(storage: StorageParts, query: Query) -> PlanPacker | None:
     location = storage.location
-    if storage.claimed.plans == "" or storage.claimed.protects:
+    if storage.claimed.protects or not _records_plans(storage, query):
         return None
     retained = retention_of(location.settings).retained
     return PlanPacker(journal=storage.journal, retained=retained, new_attempt=location.around.new_attempt)
