@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
+from holdfast.checkpoint.packed_plans import packed_range
 from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
+from holdfast.plans.packing import decode_packed
 from holdfast.plans.plan import decode_plan
 from holdfast.repository.collection import is_of_earlier_run
 from holdfast.repository.entries import (
@@ -130,6 +132,10 @@ class Checkers:
         """What they wrote to the home that is there now."""
         self.may_take_back: set[Process] = set()
         """Runs that a person told to go on from an older home or from another table."""
+        self.records_plans = False
+        """Checkpoints hold the plans of their batches."""
+        self.reads_flip = False
+        """Bytes that lie right may come wrong, again and again."""
         self.damage_is_proved = False
         """Whether nothing sound may be passed over."""
         self.polite: set[Process] = set()
@@ -587,8 +593,13 @@ class Checkers:
         if ends:
             table.disown(max(ends))
 
-    def taken_back(self, process: Process, upto: BatchId | None) -> None:
-        """Rows that readers have seen go only when a line of batches was abandoned, or a person said so."""
+    def taken_back(self, process: Process, table: Table, upto: BatchId | None) -> None:
+        """Rows that readers have seen go only when a line of batches was abandoned, or a person said so; and where it
+        was abandoned because of damage, only if a batch could not be repeated as it was."""
+        self.require(
+            not self._could_be_repeated(process, table, upto),
+            f"{process.name} takes back what readers saw after batch {upto}, and the plans of all of it are there",
+        )
         abandoned = [
             id
             for id in self._passed_over | self._abandoned
@@ -600,6 +611,43 @@ class Checkers:
         abandoned = abandoned or (asked and asked.barrier_batch_id == upto)
         allowed = abandoned or process in self.may_take_back | self._astray.keys() or self._disk.ever_damaged
         self.require(bool(allowed), f"{process.name} takes back what readers saw after batch {upto}, and nobody asked")
+
+    def _could_be_repeated(self, process: Process, table: Table, upto: BatchId | None) -> bool:
+        """Whether checkpoints that this run has left behind hold the plans of all that is taken back, and those fit
+        what readers see. Not where others have had their hands on home or table."""
+        strange = self.may_take_back or self._home_changed_at > 0.0 or self.anybody_astray or self.reads_flip
+        if strange or not (self.records_plans and self._owner and self._owner[1] is process and table.published):
+            return False
+        asked = self._went_to is not None and self.completed[self._went_to[1]][0].barrier_batch_id == upto
+        ends = [end for id, end in self._ends.items() if self.completed[id][0].barrier_batch_id == upto]
+        if asked or len(set(ends)) != 1:
+            return False
+        planned, end = self._packed_ends(self._owner[0]), ends[0]
+        for batch in range((upto or 0) + 1, table.published + 1):
+            end += len(table.record.get(BatchId(batch), ()))
+            if planned.get(BatchId(batch)) != end:
+                return False
+        return True
+
+    def _packed_ends(self, epoch: FencingEpoch) -> dict[BatchId, int]:
+        """By the plans that can be read, of all checkpoints that were not left behind before this run."""
+        found: dict[BatchId, int] = {}
+        for id, (entry, manifest) in self.completed.items():
+            left = id in self._retired or id in self._abandoned or self._passed_at.get(id, epoch) < epoch
+            if left or not self._is_right(manifest_key(entry.manifest)):
+                continue
+            for file in manifest.files():
+                data = self._disk.objects.get(file.key, b"")[file.offset : file.offset + file.size]
+                if (
+                    packed_range(file.path) is not None
+                    and file.key not in self._disk.denied
+                    and digest_of(data) == file.digest
+                ):
+                    found |= {plan.batch_id: int(plan.offsets) for plan in decode_packed(file.path, data)}
+        return found
+
+    def _is_right(self, key: str) -> bool:
+        return key in self._disk.objects.keys() - self._disk.damaged - self._disk.denied.keys()
 
     def published(self, process: Process, table: Table, upto: BatchId | None, epoch: FencingEpoch) -> None:
         self.publications += 1

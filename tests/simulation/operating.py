@@ -390,6 +390,8 @@ def simulate(
     scene.checkers.shows_batches = scene.settings["publish"] == "batch"
     if not (scene.clock_jumps or scene.skew or scene.faults.flipped_rest):
         scene.checkers.grace = timedelta(seconds=seconds("grace", scene.settings["grace"]))
+    scene.checkers.records_plans = scene.settings["plans"] != "off"
+    scene.checkers.reads_flip = scene.faults.flipped_read > 0
     scene.flips, scene.unreadable = scene.faults.flipped_read > 0, scene.dying > 0
     log = logging.getLogger("holdfast")
     defects = _Defects(scene)

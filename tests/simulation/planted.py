@@ -781,6 +781,42 @@ def a_fall_back_leaves_a_batch_out(patch: Patch) -> None:
     patch.setattr(Replaying, "_plans", plans)
 
 
+LOSING_CHECKPOINTS = {
+    "own_writer": 0.0, "publish": "checkpoint", "plans": "prefer", "flipped_rest": 0.1, "flipped_read": 0.0,
+    "blobs_expire": 0.1, "retained": 3, "crash": 0.015, "going_back": 0.0, "scrub": "off", "interval": "500ms",
+}  # fmt: skip
+
+
+@defect(**LOSING_CHECKPOINTS)
+def a_fall_back_takes_rows_back_though_all_plans_are_there(patch: Patch) -> None:
+    patch.setattr(Replaying, "behind", lambda self, chosen, unusable: None)
+
+
+@defect(**LOSING_CHECKPOINTS)
+def a_fall_back_behind_a_sink_discards_one_batch_too_few(patch: Patch) -> None:
+    original = CatchingUp._repeat_shown
+    patch.setattr(
+        CatchingUp, "_repeat_shown", lambda self, directory, sink, packed: original(self, directory, sink, packed[:-1])
+    )
+
+
+@defect(**LOSING_CHECKPOINTS)
+def a_fall_back_behind_a_sink_discards_one_batch_too_many(patch: Patch) -> None:
+    original, steps = CatchingUp._repeat_shown, replay.repeats
+
+    def repeat_shown(self: Any, directory: Any, sink: Any, packed: Any) -> None:
+        if packed:
+            last = packed[-1]
+            more = msgspec.structs.replace(last, batch_id=last.batch_id + 1, offsets=str(int(last.offsets) + 1))
+            packed = (*packed, more)
+        original(self, directory, sink, packed)
+
+    patch.setattr(CatchingUp, "_repeat_shown", repeat_shown)
+    patch.setattr(
+        catching_up, "repeats", lambda plans, has, stateful: steps(plans, plans[-1].batch_id, stateful=stateful)
+    )
+
+
 @defect(own_writer=1.0, crash=0.02, stall=0.02, plans="require")
 def who_comes_second_runs_its_own_plan(patch: Patch) -> None:
     original = PlanLog.create

@@ -159,7 +159,7 @@ class SimulatedSink:
             obstacle = self._plan(upto).obstacle
             if obstacle is not None:
                 raise Conflict(f"could not take back what was published after batch {upto}: {obstacle}", hint=_HINT)
-            self._checkers.taken_back(self._process, upto)
+            self._checkers.taken_back(self._process, self._table, upto)
             kept = [(batch, rows) for batch, rows in self._table.visible if upto is not None and batch <= upto]
             self._table.visible, self._table.published = kept, upto
             self._table.deleted -= self._rows_after(upto)  # they are made anew

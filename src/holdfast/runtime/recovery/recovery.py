@@ -72,6 +72,11 @@ class Point:
     checkpoints that cannot be used."""
 
     @property
+    def passes_over(self) -> bool:
+        """Newer checkpoints are left behind because they are damaged."""
+        return self.abandons is not None and self.abandons.back is None
+
+    @property
     def why(self) -> str:
         """Completes "to …"."""
         if self.abandons is not None:
@@ -180,6 +185,11 @@ class Recovery(Known):
         self._lost = lost
         self._refused: set[CheckpointId] = set()
         self._waited = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether batches behind an older checkpoint are repeated, where their plans are there."""
+        return self._replaying is not None
 
     def resume(
         self, *, local: bool, back: GoBack | None = None, damaged: Mapping[CheckpointId, str] | None = None

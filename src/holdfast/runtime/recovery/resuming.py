@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, StorageUnreachable
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted, RunStarted
@@ -55,11 +55,32 @@ class Resuming:
         published = self._consent.published()
         self._consent.require_staged(resumed, resumed.directory.ledger)
         self._consent.ask(resumed)
+        if resumed.passes_over and self._recovery.repeats:
+            self._require_still_shown(published)
         self._recovery.record_abandonment(resumed, published)
         if resumed.abandons is not None:
             self._step("recovery.back")
         self.align(resumed)
         return overridden
+
+    def _require_still_shown(self, published: BatchId | None) -> None:
+        """A run that is taken over may have published since: what readers see is repeated, and not taken back. It is
+        fenced first, so that there is no later."""
+        sink, consent = self._query.sink, self._consent
+        if sink is None or consent.opened or consent.new_place or consent.context.accept:
+            return
+        self._open()
+        if (now := sink.published()) != published:
+            raise StorageUnreachable(
+                f"could not resume from an older checkpoint: {sink.describe()} showed batches up to {published} when "
+                f"it was chosen, and shows batches up to {now} now",
+                hint="start again: an earlier run has published them meanwhile, and cannot any more",
+            )
+
+    def _open(self) -> None:
+        self._query.open_sink(self._consent.context)
+        self._consent.sink_is_open()
+        self._step("recovery.fenced")
 
     def bring_back(self) -> None:
         """Brings back the newest checkpoint that was passed over and that the job can resume from as if it had not
@@ -98,9 +119,7 @@ class Resuming:
         first = not consent.opened
         new_place, accept = first and consent.new_place, first and consent.context.accept
         if first:
-            self._query.open_sink(consent.context)
-            consent.sink_is_open()
-            self._step("recovery.fenced")
+            self._open()
         published = sink.published()
         if published is not None and (resumed.durable is None or published > resumed.durable):
             if consent.may_stay(resumed, published):
