@@ -239,8 +239,9 @@ class ChurningQuery:
         self._forget(batch - BATCHES_RETAINED)
 
     def _forget(self, oldest: int) -> None:
-        for path in [path for path in self.directory.rglob("*") if path.stem.isdigit() and path.is_file()]:
-            if int(path.stem) < oldest and path.parts[-3] != "sources":
+        files = [path for top in ("offsets", "commits", "state") for path in (self.directory / top).rglob("*")]
+        for path in [path for path in files if path.stem.isdigit() and path.is_file()]:
+            if int(path.stem) < oldest:
                 path.unlink()
 
 

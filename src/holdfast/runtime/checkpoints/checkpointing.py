@@ -134,6 +134,12 @@ class Checkpointing:
 
     # Commands; called by the loop.
 
+    def reached(self, barrier: BatchId, directory: RunDirectory) -> None:
+        """A batch was committed."""
+        packer = self._packer
+        if packer is not None and packer.is_due(barrier):
+            self._lanes.submit("plans", lambda: packer.pack(directory, barrier, alone=False))
+
     def begin(self, command: BeginCheckpoint, directory: RunDirectory, published: BatchId | None) -> None:
         attempt = Attempt(
             command.ticket,

@@ -15,13 +15,37 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.lines import oldest_start
 from holdfast.runtime.ports import RunDirectory
 
+_KEPT = 100
+"""Spark's own number of batches."""
+_PART = 4
+
 
 class PlanPacker:
-    def __init__(self, *, journal: Journal, retained: int, new_attempt: Callable[[], AttemptId]) -> None:
-        """`retained`: from how many of the newest checkpoints a recovery may begin."""
+    def __init__(
+        self,
+        *,
+        journal: Journal,
+        retained: int,
+        new_attempt: Callable[[], AttemptId],
+        kept: Callable[[], int | None] = lambda: None,
+    ) -> None:
+        """`retained`: from how many of the newest checkpoints a recovery may begin. `kept`: of how many batches Spark
+        keeps what they read, None while that is unknown."""
+        self._kept = kept
+        self._packed: BatchId | None = None
+        """Up to here nothing can be forgotten any more."""
         self._journal = journal
         self._retained = retained
         self._new_attempt = new_attempt
+
+    def is_due(self, barrier: BatchId) -> bool:
+        """Whether Spark may forget what batches read before the next checkpoint. Called by the loop."""
+        if self._packed is None or self._packed > barrier:
+            self._packed = barrier
+        if barrier - self._packed < max(1, (self._kept() or _KEPT) // _PART):
+            return False
+        self._packed = barrier
+        return True
 
     def pack(self, directory: RunDirectory, barrier: BatchId, *, alone: bool) -> None:
         """`alone`: no other checkpoint copies the directory, so what nobody needs can be removed."""
@@ -30,5 +54,6 @@ class PlanPacker:
             if alone and needed_after is not None:
                 drop_packed(directory, needed_after)
             pack_plans(directory, barrier, needed_after, self._journal.fencing_epoch, self._new_attempt)
+            self._packed = barrier
         except (OSError, HoldfastError) as error:
             log.debug("the checkpoint of batch %s is made without the plans of its batches: %s", barrier, error)

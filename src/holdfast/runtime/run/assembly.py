@@ -394,7 +394,12 @@ def _packer(storage: StorageParts, query: Query) -> PlanPacker | None:
     if storage.claimed.protects or not _records_plans(storage, query):
         return None
     retained = retention_of(location.settings).retained
-    return PlanPacker(journal=storage.journal, retained=retained, new_attempt=location.around.new_attempt)
+    return PlanPacker(
+        journal=storage.journal,
+        retained=retained,
+        new_attempt=location.around.new_attempt,
+        kept=lambda: query.batches_retained,
+    )
 
 
 def _plan_keeper(storage: StorageParts, threads: Threads) -> PlanKeeper | None:

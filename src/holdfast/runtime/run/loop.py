@@ -235,6 +235,7 @@ class Runtime:
     def _decide(self, event: Event) -> None:
         if isinstance(event, BarrierReached):
             self._checkpoints.headroom.reached(event.batch_id)
+            self._checkpoints.checkpointing.reached(event.batch_id, self._directory)
             self._committed = event.batch_id
             event = self._timed(event)
         if isinstance(event, OutputPublished) and self._shows_batches:
