@@ -633,16 +633,12 @@ class Checkers:
         """By the plans that can be read, of all checkpoints that were not left behind before this run."""
         found: dict[BatchId, int] = {}
         for id, (entry, manifest) in self.completed.items():
-            left = id in self._retired or id in self._abandoned or self._passed_at.get(id, epoch) < epoch
-            if left or not self._is_right(manifest_key(entry.manifest)):
+            if id in self._retired or id in self._abandoned or self._passed_at.get(id, epoch) < epoch:
                 continue
-            for file in manifest.files():
+            for file in manifest.files() if self._is_right(manifest_key(entry.manifest)) else entry.packed:
                 data = self._disk.objects.get(file.key, b"")[file.offset : file.offset + file.size]
-                if (
-                    packed_range(file.path) is not None
-                    and file.key not in self._disk.denied
-                    and digest_of(data) == file.digest
-                ):
+                readable = file.key not in self._disk.denied and digest_of(data) == file.digest
+                if packed_range(file.path) is not None and readable:
                     found |= {plan.batch_id: int(plan.offsets) for plan in decode_packed(file.path, data)}
         return found
 

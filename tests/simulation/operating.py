@@ -12,6 +12,7 @@ from datetime import timedelta
 from holdfast.errors import (
     Conflict,
     Corrupt,
+    DamagedJournal,
     Fenced,
     HoldfastError,
     HomeReplaced,
@@ -178,7 +179,7 @@ class Operator:
                         mark_repaired(journal, id, "its objects were put back")
             except (OwnedByAnotherRun, Fenced, StorageUnreachable):
                 self._world.sleep(1.0)  # another command was quicker, or the disk is away for seconds: no failure
-            except HomeReplaced:
+            except (HomeReplaced, DamagedJournal):
                 return  # lost to another incident meanwhile; the next start says what to do
             else:
                 return

@@ -132,11 +132,25 @@ def test_within_a_run_the_query_goes_on_behind_what_readers_see(job: Job) -> Non
     assert not state_of(job.home).abandoned
 
 
-def test_where_the_plans_are_gone_with_the_checkpoint_rows_are_taken_back_as_ever(job: Job) -> None:
+def test_a_lost_manifest_is_no_loss_of_the_plans(job: Job) -> None:
     job.lived(SEEN)
     job.wipe_work()
     newest = state_of(job.home).restorable()[0]
     (job.home / JOB / manifest_key(newest.manifest)).unlink()
+    run = job.run()
+    assert repeated(run) == [3]
+    job.require_rows(SEEN)
+    run.batches(1)
+    run.stop()
+    job.require_rows(SEEN + 1)
+
+
+def test_where_the_plans_are_gone_with_the_checkpoint_rows_are_taken_back_as_ever(job: Job) -> None:
+    job.lived(SEEN)
+    job.wipe_work()
+    newest = state_of(job.home).restorable()[0]
+    (plans,) = newest.packed
+    (job.home / JOB / plans.key).unlink()
     run = job.run()
     assert repeated(run) == []
     job.require_rows(SEEN - 1)

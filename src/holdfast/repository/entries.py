@@ -11,6 +11,7 @@ from typing import Literal, TypedDict
 
 import msgspec
 
+from holdfast.checkpoint.manifest import ManifestFile
 from holdfast.identifiers import AttemptId, BatchId, CheckpointId, Digest, FencingEpoch, Sequence
 from holdfast.repository.moments import Moment
 
@@ -250,6 +251,8 @@ class CheckpointCompleted(Entry, frozen=True, kw_only=True, tag="checkpoint-comp
     """The line of batches that it ends: `repository/lines.py`."""
     packed_after: BatchId | None = None
     """Its files hold the plans of all batches behind this one, up to its barrier; None when they do not."""
+    packed: tuple[ManifestFile, ...] = ()
+    """Where its plans are that no completed checkpoint has told before: found, too, when its manifest is lost."""
     adopted: Adopted | None = None
     """None when a run of this job made it."""
     rescaled: Rescaled | None = None

@@ -1,10 +1,11 @@
 """Builds the journal entries of a completed or failed checkpoint."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.checkpoint.manifest import Manifest
-from holdfast.checkpoint.packed_plans import packed_after
+from holdfast.checkpoint.packed_plans import packed_after, packed_range
 from holdfast.coordination import headroom, lifecycle
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.identifiers import BatchId, Digest, Sequence
@@ -43,7 +44,10 @@ def completed_entry(
     batches: tuple[BatchSpan, ...],
     writer_has: BatchId | None,
     skipped: Skipped,
+    told: Collection[Digest],
 ) -> MakeEntry:
+    """`told`: digests of packed plans that earlier entries name."""
+    packs = tuple(file for file in manifest.files() if packed_range(file.path) is not None)
     return lambda stamp: CheckpointCompleted(
         **stamp,
         id=manifest.checkpoint,
@@ -66,7 +70,8 @@ def completed_entry(
         line=line,
         batches=batches,
         writer_has=writer_has,
-        packed_after=packed_after((file.path for file in manifest.files()), progress.barrier),
+        packed_after=packed_after((file.path for file in packs), progress.barrier),
+        packed=tuple(file for file in packs if file.digest not in told),
         skipped=tuple(SkippedRecords(part.topic, part.number, count) for part, count in sorted(skipped.items())),
     )
 

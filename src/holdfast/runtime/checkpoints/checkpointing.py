@@ -394,6 +394,7 @@ class Checkpointing:
             self._ran(attempt.barrier),
             attempt.writer_has,
             added_since(self._skipped_recorded, skipped),
+            {file.digest for entry in self._journal.state.retained() for file in entry.packed},
         )
         try:
             self._journal.append(entry)

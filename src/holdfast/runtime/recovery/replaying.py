@@ -1,15 +1,16 @@
 """A fall-back to an older checkpoint as a longer replay: no batch is cut anew, and no row is taken back from readers.
 
 The checkpoint behind which the job would go back is restored, and the batches that followed it are repeated as they
-were, from their plans. Those are in files of the newer checkpoints, each of which can be read without the rest, and,
-where a writer of the query's own or readers see each batch, also in objects of their own. Where one is missing there is
-no replay: the newer checkpoints are passed over, and the sink is rewound.
+were, from their plans. Those are in files of the newer checkpoints, each of which can be read without the rest: the
+journal says where it is. Where a writer of the query's own or readers see each batch, they are also in objects of their
+own. Where one is missing there is no replay: the newer checkpoints are passed over, and the sink is rewound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from holdfast.checkpoint.manifest import ManifestFile, manifest_key
@@ -104,7 +105,7 @@ class Replaying:
     def _plans(self, state: JobState, chosen: CheckpointCompleted, target: BatchId) -> tuple[Plan, ...]:
         """From the first batch behind the checkpoint on, without a gap; not behind `target` where holdfast writes."""
         barrier = chosen.barrier_batch_id
-        found = self._packed(state, chosen)
+        found = self._packed(state, chosen, target)
         plans: list[Plan] = []
         while (plan := found.get(BatchId(barrier + 1 + len(plans)))) is not None:
             plans.append(plan)
@@ -124,23 +125,25 @@ class Replaying:
             f"have seen since: --from-checkpoint {chosen.id}",
         )
 
-    def _packed(self, state: JobState, chosen: CheckpointCompleted) -> dict[BatchId, Plan]:
+    def _packed(self, state: JobState, chosen: CheckpointCompleted, target: BatchId) -> dict[BatchId, Plan]:
+        """As the journal names them; where that is not enough, as the manifests of the newer checkpoints do."""
         newer = [entry for entry in state.retained() if entry.id > chosen.id and entry.id not in state.abandoned]
         self._unread = None
         found: dict[BatchId, Plan] = {}
-        known: set[str] = set()
-        for entry in newer:
-            for file in self._packs(entry, chosen.barrier_batch_id):
-                if file.digest not in known and (plans := self._opened(file)):
-                    known.add(file.digest)
+        read: set[str] = set()
+        batches = range(chosen.barrier_batch_id + 1, target + 1)
+        for files in chain((entry.packed for entry in newer), map(self._files, newer)):
+            for file in files:
+                wanted = file.digest not in read and _holds_later(file, chosen.barrier_batch_id)
+                if wanted and (plans := self._opened(file)):
+                    read.add(file.digest)
                     found |= {plan.batch_id: plan for plan in plans}
+            if all(batch in found for batch in batches):
+                break
         return found
 
-    def _packs(self, entry: CheckpointCompleted, after: BatchId) -> Iterator[ManifestFile]:
-        files = self._readable(manifest_key(entry.manifest), lambda: self._files_of(entry.id)) or ()
-        for file in files:
-            if (found := packed_range(file.path)) is not None and found[1] > after:
-                yield file
+    def _files(self, entry: CheckpointCompleted) -> tuple[ManifestFile, ...]:
+        return self._readable(manifest_key(entry.manifest), lambda: self._files_of(entry.id)) or ()
 
     def _opened(self, file: ManifestFile) -> tuple[Plan, ...]:
         return self._readable(file.key, lambda: decode_packed(file.path, self._read(file))) or ()
@@ -170,3 +173,8 @@ class Replaying:
         except StorageError as error:
             return error
         return None
+
+
+def _holds_later(file: ManifestFile, barrier: BatchId) -> bool:
+    found = packed_range(file.path)
+    return found is not None and found[1] > barrier
