@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.checkpoint.layout import FileTrouble, NotPlannable, ShardPlan, SnapshotPlan, WorkFile, plan_snapshot
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, digest_of
+from holdfast.checkpoint.packed_plans import is_packed_plans
 from holdfast.errors import Corrupt, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import BatchId, FencingEpoch, Ticket
 from holdfast.identifiers import Sequence as EntryNumber
@@ -235,7 +236,7 @@ class _Copy:
         self._blobs.recognise(file, digest)
         if self._reuse(file, digest):
             return
-        if file.path.endswith(".snapshot"):
+        if file.path.endswith(".snapshot") or is_packed_plans(file.path):
             try:
                 self._uploading(digest)
                 self._done[file.path] = self._blobs.upload_blob(file.path, file.size, digest, [found.data])
@@ -330,7 +331,8 @@ class SimulatedWorkplace:
         return self._appear(epoch, {path: file.data for path, file in files.items() if file})
 
     def restore(self, store: ObjectStore, manifest: Manifest, epoch: FencingEpoch) -> SimulatedDirectory:
-        return self._appear(epoch, {file.path: restored(store, file) for file in manifest.files()})
+        found = {file.path: _restored(store, file) for file in manifest.files()}
+        return self._appear(epoch, {path: data for path, data in found.items() if data is not None})
 
     def fresh(self, epoch: FencingEpoch) -> SimulatedDirectory:
         return self._appear(epoch, {})
@@ -361,6 +363,16 @@ class SimulatedWorkplace:
 def _order(name: str) -> tuple[int, int]:
     epoch, _, number = name.partition("-")
     return int(epoch), int(number)
+
+
+def _restored(store: ObjectStore, file: ManifestFile) -> bytes | None:
+    """None for plans that are lost: a checkpoint can be restored without them."""
+    try:
+        return restored(store, file)
+    except Corrupt:
+        if is_packed_plans(file.path):
+            return None
+        raise
 
 
 def restored(store: ObjectStore, file: ManifestFile) -> bytes:

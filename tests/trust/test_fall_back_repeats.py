@@ -11,6 +11,7 @@ import pytest
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.checkpoint.packed_plans import packed_range
 from holdfast.errors import StorageUnreachable
+from holdfast.identifiers import CheckpointId
 from holdfast.plans.replay import Repeat
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.lines import line_of
@@ -132,11 +133,15 @@ def test_within_a_run_the_query_goes_on_behind_what_readers_see(job: Job) -> Non
     assert not state_of(job.home).abandoned
 
 
-def test_a_lost_manifest_is_no_loss_of_the_plans(job: Job) -> None:
+@pytest.mark.parametrize("lost", ["the manifest", "every pack"])
+def test_what_else_is_lost_of_a_checkpoint_is_no_loss_of_its_plans(job: Job, lost: str) -> None:
     job.lived(SEEN)
     job.wipe_work()
-    newest = state_of(job.home).restorable()[0]
-    (job.home / JOB / manifest_key(newest.manifest)).unlink()
+    newest, *older = state_of(job.home).restorable()
+    shared = {file.key for entry in older for file in manifest_of(job.home, entry).files()}
+    packs = {file.key for file in manifest_of(job.home, newest).files() if file.pack is not None}
+    for key in [manifest_key(newest.manifest)] if lost == "the manifest" else packs - shared:
+        (job.home / JOB / key).unlink()
     run = job.run()
     assert repeated(run) == [3]
     job.require_rows(SEEN)
@@ -145,16 +150,28 @@ def test_a_lost_manifest_is_no_loss_of_the_plans(job: Job) -> None:
     job.require_rows(SEEN + 1)
 
 
-def test_where_the_plans_are_gone_with_the_checkpoint_rows_are_taken_back_as_ever(job: Job) -> None:
+def test_a_checkpoint_is_restored_without_its_plans(job: Job) -> None:
     job.lived(SEEN)
     job.wipe_work()
     newest = state_of(job.home).restorable()[0]
     (plans,) = newest.packed
+    (job.home / JOB / plans.key).write_bytes(b"?")
+    run = job.run()
+    assert run.runtime._life.resumed.checkpoint == newest.id
+    job.require_rows(SEEN)
+    run.batches(1)
+    run.stop()
+    job.require_rows(SEEN + 1)
+
+
+def test_where_the_plans_are_gone_with_the_checkpoint_rows_are_taken_back_as_ever(job: Job) -> None:
+    (id,) = lost_disk(job)
+    (plans,) = state_of(job.home).completed[CheckpointId(id)].packed
     (job.home / JOB / plans.key).unlink()
     run = job.run()
     assert repeated(run) == []
     job.require_rows(SEEN - 1)
-    assert state_of(job.home).passed_over == {newest.id}
+    assert state_of(job.home).passed_over == {id}
     run.batches(2)
     run.stop()
     job.require_rows(SEEN + 1)

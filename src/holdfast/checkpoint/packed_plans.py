@@ -22,6 +22,12 @@ def packed_range(path: str) -> tuple[BatchId, BatchId] | None:
     return (BatchId(int(match[1])), BatchId(int(match[2]))) if match else None
 
 
+def is_packed_plans(path: str) -> bool:
+    """Such a file matters only when other files of its checkpoint are lost. So it lies apart from them in the home, and
+    the checkpoint can be restored without it."""
+    return packed_range(path) is not None
+
+
 def packed_after(paths: Iterable[str], barrier: BatchId) -> BatchId | None:
     """The batch behind which these files hold every plan up to the barrier, -1 for all of them; None when they hold
     not even that of the barrier."""

@@ -13,6 +13,7 @@ from blake3 import blake3
 
 from holdfast.checkpoint.layout import FileTrouble, ShardPlan, WorkFile
 from holdfast.checkpoint.manifest import ManifestFile, digest_of
+from holdfast.checkpoint.packed_plans import is_packed_plans
 from holdfast.identifiers import Digest, ShardId
 from holdfast.repository.blobs import PACK_TARGET, PACKED_BELOW, BeingDeleted, Blobs, SmallFile
 from holdfast.workdir.interface import Changed, Handle, WorkDirectory
@@ -191,7 +192,7 @@ class _GroupCopy:
         if digest is not None and self._reuse(file, digest):
             return
         try:
-            if file.size < PACKED_BELOW:
+            if file.size < PACKED_BELOW and not is_packed_plans(file.path):
                 self._add_small(shard, file)
             else:
                 self._add_large(shard, file)
