@@ -22,7 +22,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "Output": {
         "output_mode": "append, update or complete.",
         "publish": "When readers see a batch: with its checkpoint, or with the batch itself.",
-        "plans": "For your own writer: record what each batch reads before it is written; require waits for it.",
+        "plans": "Record what batches read: before your own writer gets them (require waits), else in checkpoints.",
         "commit_offsets_to": "A Kafka consumer group that gets the offsets of each checkpoint, for lag tools.",
         "repeats": "For your own writer: refuse a start that may make it skip rows, or accept, if it skips none.",
     },
