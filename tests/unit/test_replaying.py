@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from holdfast.errors import Corrupt
+from holdfast.errors import Corrupt, StorageUnreachable
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.plans.log import PlanLog
 from holdfast.plans.packing import encode_packed
@@ -42,18 +43,25 @@ class Home:
         for batch in batches:
             log.create(plan(batch))
 
-    def replay(self, chosen: int, *unusable: int, shown: Any = None) -> Replay | None:
+    def replay(self, chosen: int, *unusable: int, shown: Any = None, alone: bool = True) -> Replay | None:
         replaying = Replaying(
             store=self.history.store,
             journal=self.history.journal,
             files_of=self._files_of,
-            read=self.known.read,
+            read=self.read,
+            alone=alone,
             shown=None if shown is None else lambda: BatchId(shown),
         )
         entry = self.history.state().completed[CheckpointId(chosen)]
         return replaying.behind(entry, {CheckpointId(id): "gone" for id in unusable})
 
     lost: frozenset[int] = frozenset()
+    away = False
+
+    def read(self, file: Any) -> bytes:
+        if self.away:
+            raise StorageUnreachable("no connection")
+        return self.known.read(file)
 
     def _files_of(self, id: CheckpointId) -> Any:
         if id in self.lost:
@@ -110,3 +118,31 @@ def test_what_readers_see_is_repeated_and_no_more(tmp_path: Path) -> None:
 
 def test_nothing_is_repeated_that_readers_have_not_seen(tmp_path: Path) -> None:
     assert Home(tmp_path).replay(2, 3, shown=5) is None
+
+
+def test_objects_of_an_earlier_run_bind_nobody_where_readers_see_a_batch_with_its_checkpoint(tmp_path: Path) -> None:
+    home = Home(tmp_path, packed=(1, 2))
+    home.plan_alone(6, 7, 8)
+    assert home.replay(2, 3, shown=8, alone=False) is None
+    assert batches(home.replay(2, 3, shown=8)) == [6, 7, 8]
+
+
+def test_plans_that_cannot_be_read_now_are_not_missing(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.away = True
+    with pytest.raises(StorageUnreachable, match=r"after checkpoint 2 are repeated: no connection"):
+        home.replay(2, 3, shown=8, alone=False)
+    home.plan_alone(6, 7, 8)
+    assert batches(home.replay(2, 3)) == [6, 7, 8], "the same plans have objects of their own"
+
+
+def test_what_the_journal_names_is_found_without_the_manifest(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    files = home.known.manifest(CheckpointId(3)).files()
+    named = tuple(file for file in files if file.path.startswith("plans/"))
+    state = home.history.state()
+    home.lost = frozenset({3})
+    assert home.replay(2, 3, shown=8, alone=False) is None
+    entry = msgspec.structs.replace(state.completed[CheckpointId(3)], packed=named)
+    home.history.journal.state.completed[CheckpointId(3)] = entry
+    assert batches(home.replay(2, 3, shown=8, alone=False)) == [6, 7, 8]
