@@ -13,6 +13,7 @@ from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.plans.log import PlanLog
 from holdfast.plans.packing import encode_packed
 from holdfast.repository.blobs import Blobs
+from holdfast.repository.entries import Rescaled
 from holdfast.repository.lines import line_folder
 from holdfast.runtime.recovery.recovery import Known
 from holdfast.runtime.recovery.replaying import Replay, Replaying
@@ -146,3 +147,11 @@ def test_what_the_journal_names_is_found_without_the_manifest(tmp_path: Path) ->
     entry = msgspec.structs.replace(state.completed[CheckpointId(3)], packed=named)
     home.history.journal.state.completed[CheckpointId(3)] = entry
     assert batches(home.replay(2, 3, shown=8, alone=False)) == [6, 7, 8]
+
+
+def test_batches_of_another_number_of_state_partitions_are_not_repeated(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    completed = home.history.journal.state.completed
+    rescaled = Rescaled(CheckpointId(2), 2, 4, 0)
+    completed[CheckpointId(3)] = msgspec.structs.replace(completed[CheckpointId(3)], rescaled=rescaled)
+    assert home.replay(2, 3, shown=8) is None

@@ -81,7 +81,7 @@ class Replaying:
         need not."""
         state = self._journal.state
         target = self._target(state, unusable)
-        if target is None or target <= chosen.barrier_batch_id:
+        if target is None or target <= chosen.barrier_batch_id or _is_rescaled_since(state, chosen):
             return None
         plans = self._plans(state, chosen, target)
         if not plans or plans[-1].batch_id < target:
@@ -127,7 +127,7 @@ class Replaying:
 
     def _packed(self, state: JobState, chosen: CheckpointCompleted, target: BatchId) -> dict[BatchId, Plan]:
         """As the journal names them; where that is not enough, as the manifests of the newer checkpoints do."""
-        newer = [entry for entry in state.retained() if entry.id > chosen.id and entry.id not in state.abandoned]
+        newer = _newer(state, chosen)
         self._unread = None
         found: dict[BatchId, Plan] = {}
         read: set[str] = set()
@@ -178,3 +178,12 @@ class Replaying:
 def _holds_later(file: ManifestFile, barrier: BatchId) -> bool:
     found = packed_range(file.path)
     return found is not None and found[1] > barrier
+
+
+def _is_rescaled_since(state: JobState, chosen: CheckpointCompleted) -> bool:
+    """The batches after that ran on another number of state partitions."""
+    return any(entry.rescaled is not None for entry in _newer(state, chosen))
+
+
+def _newer(state: JobState, chosen: CheckpointCompleted) -> list[CheckpointCompleted]:
+    return [entry for entry in state.retained() if entry.id > chosen.id and entry.id not in state.abandoned]
