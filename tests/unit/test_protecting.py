@@ -193,6 +193,21 @@ def test_a_directory_that_is_gone_is_told_and_waited_for(plain: Plain) -> None:
     assert len(run.alarms()) == 2
 
 
+def test_no_checkpoint_begins_while_the_directory_is_gone(plain: Plain) -> None:
+    run = plain.protected(interval="5s")
+    run.wait(6)
+    plain.batches(1)
+    run.wait(0.5)
+    aside = plain.directory.rename(plain.directory.with_name("elsewhere"))
+    run.wait(20)
+    assert state_of(plain.home).failed == []
+    aside.rename(plain.directory)
+    run.wait(6)
+    assert plain.barriers() == [1, 2]
+    assert run.alarms() == [("directory_gone", "critical"), ("directory_gone", "over")]
+    run.stop()
+
+
 def test_another_query_in_its_place_ends_the_run_and_is_never_mixed_in(plain: Plain) -> None:
     run = plain.protected()
     run.wait(2)
@@ -204,7 +219,7 @@ def test_another_query_in_its_place_ends_the_run_and_is_never_mixed_in(plain: Pl
     assert isinstance(run.failure, Conflict)
     assert "now query 11111111" in run.failure.message
     assert "--job NAME" in (run.failure.hint or "")
-    assert ("directory_replaced", "critical") in run.alarms()
+    assert [code for code, severity in run.alarms() if severity == "critical"][-1] == "directory_replaced"
     assert plain.barriers() == [1]
     with pytest.raises(Conflict, match="the job holds query 00000000") as refused:
         plain.protected()

@@ -9,7 +9,7 @@ from holdfast.alarm import Receiver
 from holdfast.checkpoint.layout import FileTrouble, NotPlannable
 from holdfast.checkpoint.manifest import Manifest, digest_of
 from holdfast.checkpoint.rewritten import is_log_entry, rewritten
-from holdfast.coordination.events import QueryEnded
+from holdfast.coordination.events import QueryEnded, QueryStarted
 from holdfast.errors import Corrupt, HoldfastError, InvalidSettings, NotFound, StopAsked
 from holdfast.job_log import begin_step, log
 from holdfast.plans.query_id import query_id
@@ -169,6 +169,7 @@ class _Telling:
     def gone(self, why: str) -> None:
         if not self._gone:
             self._gone = True
+            self.threads.post(QueryEnded())  # no checkpoint begins meanwhile
             self._raise(
                 GONE,
                 f"{self.storage.location.work.location} cannot be read: {why}; no checkpoint is taken meanwhile",
@@ -180,6 +181,7 @@ class _Telling:
         if self._gone:
             self._gone = False
             alarms, place = self.storage.alarms, self.storage.location.work.location
+            self.threads.post(QueryStarted(replaced=False))
             self.threads.post(lambda: alarms.clear(GONE, f"{place} is there again"))
 
     def rewritten(self, path: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import newest_barrier
 from holdfast.checkpoint.manifest import digest_of
-from holdfast.errors import Conflict, Corrupt, HoldfastError, JobFailed, StorageUnreachable
+from holdfast.errors import Conflict, Corrupt, HoldfastError, JobFailed, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, Digest, JobName
 from holdfast.plans.query_id import query_id
 from holdfast.storage.durable import storage_errors
@@ -63,8 +63,9 @@ class DirectoryWatch:
         try:
             with storage_errors(f"look at {self._files.location}"):
                 found = self._look()
-        except StorageUnreachable as error:
-            self._tell.gone(error.message)
+        except StorageError as error:
+            if not self._over:
+                self._tell.gone(error.message)
             raise
         self._tell.back()
         return found
