@@ -104,6 +104,10 @@ def test_what_was_printed_is_what_becomes_of_every_row(
                 again += rows_between(story.root / "out", *report["twice"])
             if report["replayed"] is not None:
                 story.life("replay", *map(str, report["replayed"])).finish()
+                if report["repeated"] is not None:
+                    home = f"file://{tmp_path / 'home'}"
+                    plan = ["--plan", str(report["repeated"]), "--home", home]
+                    assert main(["restore", "numbers", str(story.checkpoint), *plan]) == 0
         before, beyond = story.completed(), story.planned() + 2
         query = story.life()
         query.wait_for(lambda: _alive(protector) and story.completed() > before and story.planned() >= beyond)
