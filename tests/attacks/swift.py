@@ -218,7 +218,7 @@ class Swift:
                 break
             if self.random.random() < 0.1:
                 self.jump()
-            if self.random.random() < 0.1:
+            if self.random.random() < 0.1 and self.flaky:
                 self.ask()
             run.wait(self.random.choice([0.25, 1.25, 3.0, 11.0]))
             self.world.check()
@@ -275,6 +275,7 @@ class Swift:
     new_in_unit = False
     copied = False
     flaky = True
+    """Until all must come to its end."""
 
     def _refused(self, error: HoldfastError) -> None:
         hint = error.hint or ""
