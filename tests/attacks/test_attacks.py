@@ -23,7 +23,7 @@ def test_nothing_is_lost_doubled_or_given_up(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(PATIENCE)
-@pytest.mark.parametrize("seed", range(101, 107))
+@pytest.mark.parametrize("seed", range(101, 105))
 def test_nothing_is_lost_doubled_or_given_up_by_commands_and_deaths(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
