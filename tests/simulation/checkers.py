@@ -60,7 +60,7 @@ Memory = dict[str, object]
 _OF_THE_HOME = (
     "_folded_upto", "_folds", "_tip", "_place", "_before_claim",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
-    "_passed_at", "_abandoned", "_went_to", "_names", "_answered", "_ends", "_retired", "_useless",
+    "_passed_at", "_abandoned", "_went_to", "line", "_names", "_answered", "_ends", "_retired", "_useless",
     "_began",
     "_ever_retired", "_stored",
 )  # fmt: skip
@@ -102,6 +102,8 @@ class Checkers:
         self._passed_at: dict[CheckpointId, int] = {}
         self._abandoned: set[CheckpointId] = set()
         self._went_to: tuple[str, CheckpointId] | None = None
+        self.line = 0
+        """The entry that began the line of batches that the job is on."""
         self._names: dict[CheckpointId, str] = {}
         self._ever_named: set[tuple[CheckpointId, str]] = set()
         self._answered: set[str] = set()
@@ -302,12 +304,14 @@ class Checkers:
                 self._require_damage(entry)
                 self._corrupt.add(entry.id)
                 if entry.passed_over:
+                    self.line = entry.sequence
                     self._passed_over.add(entry.id)
                     self._passed_at[entry.id] = entry.sequence
                 if entry.id in self.completed:  # what it names is not trusted any more, and may be uploaded again
                     self._ever_retired |= {file.key for file in self.completed[entry.id][1].files()}
             case CheckpointRepaired():
                 if entry.returns:
+                    self.line = entry.sequence
                     newer = [c.sequence for c, _ in self.completed.values() if c.sequence > self._passed_at[entry.id]]
                     self.require(not newer, f"checkpoint {entry.id} comes back although the other line went on")
                     self._passed_over.discard(entry.id)
@@ -351,6 +355,7 @@ class Checkers:
         again = self._went_to == (entry.asked, entry.chosen)
         self.require(not again, f"the job goes back to {entry.asked} a second time")
         self._went_to = (entry.asked, entry.chosen)
+        self.line = entry.sequence
         self._abandoned.update(entry.abandoned)
 
     def is_in_line(self, id: CheckpointId) -> bool:

@@ -19,6 +19,7 @@ from holdfast.plans.plan import decode_plan
 from holdfast.plans.replay import How, Repeat
 from holdfast.plans.spark_logs import put_in_place
 from holdfast.repository.lines import batch_of
+from holdfast.repository.names import PLANS
 from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.own_writer import NONE_YET, Taken
 from holdfast.runtime.ports import KeepPlan, Supervisor
@@ -297,8 +298,10 @@ class SimulatedQuery:
             directory.write(f"ledger/{batch}.json", msgspec.json.encode(staged))
             return
         self._world.hesitate()
-        if not self._checkers.owned_by(self._process) and not self._is_planned(directory, batch):
-            # Whoever brings a writer of his own must stop the run that he takes the job from.
+        line = self._checkers.line
+        if not self._checkers.owned_by(self._process) and not self._is_planned(directory, batch, line):
+            # Whoever brings a writer of his own must stop the run that he takes the job from (docs/trust.md): unless
+            # the new run repeats the batch, which it does not on another line.
             raise KeyError(f"batch {batch} is of a run that somebody has stopped")
         undisturbed = self._checkers.owned_by(self._process) and not self._checkers.is_home_changed
         if self.requires_plans and undisturbed:
@@ -311,9 +314,10 @@ class SimulatedQuery:
         lost = sorted(set(rows) - self.own.rows)
         self._checkers.require(not lost, f"the query's own writer has seen batch {batch} and skips rows {lost}")
 
-    def _is_planned(self, directory: SimulatedDirectory, batch: BatchId) -> bool:
-        """Whether the home says so, too: then it is the same batch whoever runs it."""
-        found = [data for key, data in self._checkers.plans() if batch_of(key) == batch]
+    def _is_planned(self, directory: SimulatedDirectory, batch: BatchId, line: int = 0) -> bool:
+        """Whether the home says so, too, on a line from `line` on: then it is the same batch whoever runs it."""
+        first = f"{PLANS}{line:020d}"
+        found = [data for key, data in self._checkers.plans() if key >= first and batch_of(key) == batch]
         offsets = directory.files[f"offsets/{batch}"].data.decode()
         return any(decode_plan("", data).offsets == offsets for data in found)
 
