@@ -205,6 +205,7 @@ def test_what_nobody_knows_a_plan_of_comes_twice_and_nothing_is_missing(
     assert words.rows() == sorted([*words.expected(), *unknown])
 
 
+@pytest.mark.parametrize("words", ["stateful"], indirect=True)
 def test_leaving_by_the_page(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
     """docs/leaving.md: a job with a writer of its own is stopped, restored, and goes on with plain Spark."""
     words.put(3)
@@ -221,6 +222,7 @@ def test_leaving_by_the_page(words: Words, capsys: pytest.CaptureFixture[str]) -
     assert words.rows() == words.expected()
 
 
+@pytest.mark.parametrize("words", ["stateful"], indirect=True)
 def test_run_and_protect_of_one_job_do_not_mix(words: Words) -> None:
     words.put(1)
     words.run_plainly()
