@@ -112,3 +112,37 @@ def test_once_it_owns_the_job_the_end_is_in_the_journal(
     assert code == 0, said
     assert "Traceback" not in said
     assert [entry["kind"] for entry in entries(tmp_path / "home")][-1] == "run-ended", said
+
+
+_WAITING_FOR_THE_JVM = """
+import os, signal, sys
+from pathlib import Path
+from pyspark import java_gateway
+from holdfast.doctor.spark.session import doctors_session
+from holdfast.spark.session import session_for
+
+pause = java_gateway.time.sleep
+
+def interrupted(seconds):
+    java_gateway.time.sleep = pause
+    os.kill(os.getpid(), signal.SIGINT)
+    pause(seconds)
+
+java_gateway.time.sleep = interrupted  # between two looks for the port of the JVM
+try:
+    doctors_session().__enter__() if sys.argv[1] == "doctor" else session_for("orders", Path(sys.argv[1]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("who", ["run", "doctor"])
+def test_a_jvm_that_is_awaited_no_more_goes(tmp_path: Path, who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = f"AWAITED_NO_MORE={tmp_path.name}"
+    monkeypatch.setenv(*mark.split("="))
+    where = who if who == "doctor" else str(tmp_path / "spark.log")
+    done = subprocess.run(
+        [sys.executable, "-c", _WAITING_FOR_THE_JVM, where], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+    assert list(started_with(mark)) == []

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import InvalidSettings
 from holdfast.job_log import phase
 from holdfast.spark.class_archive import sharing_classes
+from holdfast.spark.started_processes import none_left_behind
 from holdfast.spark.stop_signals import take_signals_back
 from holdfast.spark.user_name import require_a_name
 
@@ -53,10 +54,11 @@ def _start_jvm(settings: dict[str, str], spark_log: Path | None) -> None:
     for key, value in settings.items():
         conf.set(key, value)
     if spark_log is None:
-        SparkContext._ensure_initialized(conf=conf)
+        with none_left_behind():
+            SparkContext._ensure_initialized(conf=conf)
         return
     try:
-        with _fresh(spark_log) as output:
+        with _fresh(spark_log) as output, none_left_behind():
             gateway = launch_gateway(conf, popen_kwargs={"stdout": output, "stderr": output})
     except OSError as error:
         raise InvalidSettings.of("spark_log", str(spark_log), f"it cannot be written: {error}") from error

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_MARK = "HOLDFAST_STARTS_JVM"
+
+
+@contextmanager
+def none_left_behind() -> Iterator[None]:
+    """A block that raises leaves no process that was started in it.
+
+    PySpark removes the directory in which its JVM is to tell its port when it stops waiting. The JVM dies of that in
+    its main thread only, prints a trace, and would stay for ever.
+    """
+    mark = uuid.uuid4().hex
+    os.environ[_MARK] = mark
+    try:
+        yield
+    except BaseException:
+        kill_started_with(f"{_MARK}={mark}")
+        raise
+    finally:
+        del os.environ[_MARK]
 
 
 def started_with(variable: str) -> Iterator[int]:

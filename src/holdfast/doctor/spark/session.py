@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import InvalidSettings
+from holdfast.spark.started_processes import none_left_behind
 
 _QUIET = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -45,6 +46,8 @@ def _started() -> SparkSession:
     builder = SparkSession.builder.appName("holdfast doctor").config("spark.ui.showConsoleProgress", "false")
     try:
         with quiet_unless_it_fails():
+            with none_left_behind():
+                SparkContext._ensure_initialized()
             return builder.config("spark.ui.enabled", "false").getOrCreate()
     except (PySparkException, OSError) as error:
         why = str(error).strip().split("\n", 1)[0]
