@@ -276,7 +276,7 @@ def an_entry_that_no_fold_stands_for_is_deleted(patch: Patch) -> None:
 @defect(stray=0.04, crash=0.02, interval="500ms")
 def a_gap_in_the_journal_is_taken_for_nothing(patch: Patch) -> None:
     def look(self: Any) -> chain.Chain:
-        keys = [item.key for item in self._store.list("journal/")]
+        keys = [item.key for item in self._store.list("journal/") if chain.is_entry(item.key)]
         self._read([key for key in keys if key not in self._known])
         found = [self._known[key] for key in keys if key in self._known]
         folds = [stored.entry for stored in found if isinstance(stored.entry, JournalFolded)]
@@ -621,7 +621,8 @@ def one_404_for_an_entry_is_believed(patch: Patch) -> None:
     """What is denied was never there, and the chain is not proved."""
 
     def look(self: Any) -> Any:
-        keys = [item.key for item in self._store.list("journal/") if item.key != self._ignoring]
+        listed = [item.key for item in self._store.list("journal/") if chain.is_entry(item.key)]
+        keys = [key for key in listed if key != self._ignoring]
         self._read([key for key in keys if key not in self._known])
         found = [self._known[key] for key in keys if key in self._known]
         official = next((e.entry for e in reversed(found) if isinstance(e.entry, JournalFolded)), None)
@@ -698,7 +699,7 @@ def the_sink_is_asked_after_the_journal_has_abandoned(patch: Patch) -> None:
         return original(self, dataclasses.replace(resumed, abandons=None) if resumed.abandons else resumed)
 
     patch.setattr(Resuming, "go_on", go_on)
-    patch.setattr(comparing, "ask_beforehand", lambda location, journal, query, outside, context: None)
+    patch.setattr(comparing, "ask_beforehand", lambda *asked: None)
 
 
 @defect(vanishing=0.1)
