@@ -73,6 +73,8 @@ class Job:
                 "spark.executor.extraClassPath": ":".join(map(str, hadoop_aws())),
                 "spark.scheduler.mode": "FAIR",
                 "spark.task.maxFailures": "16",
+                # Others read the default as times of no zone.
+                "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
                 "spark.sql.streaming.minBatchesToRetain": "100",
                 f"spark.hadoop.fs.s3a.bucket.{BUCKET}.endpoint": self.server.endpoint,
                 f"spark.hadoop.fs.s3a.bucket.{BUCKET}.endpoint.region": "us-east-1",
