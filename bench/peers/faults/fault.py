@@ -128,8 +128,10 @@ def _last_words(setting: Setting) -> str:
 @contextmanager
 def _small_disk(folder: Path) -> Iterator[None]:
     """A store that can be full, or unwritable for root, too. Needs the right to mount."""
-    size = f"size={_STORE_BYTES}"
-    subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], check=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={_STORE_BYTES}", "tmpfs", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"a small disk could not be mounted: {done.stderr.strip()}. Try: as root")
     try:
         yield
     finally:
