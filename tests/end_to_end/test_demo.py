@@ -6,16 +6,18 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast.cli.demo.acts import ACTS, Outcome, all_held
 from holdfast.cli.demo.arrivals import Arrivals
-from holdfast.cli.demo.batch_answer import Row, compare, recompute
+from holdfast.cli.demo.batch_answer import Row, committed_files, compare, recompute
 from holdfast.cli.demo.narrating import Narrator
 from holdfast.cli.demo.places import make_places
+from holdfast.cli.demo.plain import cause
+from holdfast.cli.demo.score import Score, score
 from holdfast.cli.demo.watching import BatchCommitted, LogLine
 from holdfast.errors import InvalidSettings
 from tests.dashboard.webdriver import Browser, browser
@@ -84,6 +86,9 @@ def require_all_held(said: str) -> None:
     assert "storage_unreachable" in said
     assert "refused with exit code 2, table unchanged" in said
     assert re.search(r"forced through: [1-9]\d* wrong rows +rolled back to checkpoint \d+, 0 wrong rows", said)
+    assert len(re.findall("│ plain Spark: ", said)) == len(ACTS) - 1, "one sentence for each act but the comparison"
+    assert "both ran until" in said, "two deployments of plain Spark"
+    assert re.search(r"Plain Spark beside it: \d+ rows, [1-9]\d* wrong, ", said), "it adds money to counts"
     assert "holdfast checkpoints --home" in said
     assert "\x1b" not in said, "no colours where there is no terminal"
 
@@ -153,6 +158,41 @@ def test_any_difference_is_found(found: list[Row], missing: int, unexpected: int
 
 def test_an_empty_answer_proves_nothing() -> None:
     assert not compare([], []).exact
+
+
+@pytest.mark.parametrize(
+    ("found", "counted"),
+    [
+        pytest.param(ROWS, Score(2, 2), id="exact"),
+        pytest.param(ROWS[1:], Score(2, 1, lost=1), id="lost"),
+        pytest.param([*ROWS, ROWS[0]], Score(2, 3, doubled=1), id="twice"),
+        pytest.param([ROWS[0], (NINE, "dublin", 2, 300)], Score(2, 2, wrong=1), id="wrong"),
+        pytest.param([*ROWS, (NINE, "cadiz", 1, 1)], Score(2, 3, wrong=1), id="made up"),
+        pytest.param([], Score(), id="not begun"),
+    ],
+)
+def test_readers_rows_are_counted(found: list[Row], counted: Score) -> None:
+    later = (NINE + timedelta(minutes=1), "bergen", 1, 100)
+    assert score([*ROWS, later], found) == counted, "the later minute is not lost, but not reached"
+
+
+def test_rows_of_sparks_file_sink_are_read_by_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "8").write_text(f'v1\n{{"path":"file://{tmp_path}/compacted"}}\n')
+    (log / "9.compact").write_text(f'v1\n{{"path":"file://{tmp_path}/a"}}\n{{"path":"file://{tmp_path}/b"}}\n')
+    (log / "10").write_text(f'v1\n{{"path":"file://{tmp_path}/c"}}\n')
+    (log / "11").write_text("v1\n")
+    (log / ".12.tmp").write_text("half")
+    assert committed_files(tmp_path) == tuple(f"{tmp_path}/{name}" for name in "abc")
+    assert committed_files(tmp_path / "absent") == ()
+
+
+def test_why_plain_spark_died_is_in_its_own_words() -> None:
+    log = "java.io.Odd: x\n…QueryException: [STREAM_FAILED] Query [id = 7] terminated with exception: Multiple s"
+    assert cause(log) == "Multiple s"
+    assert cause("py4j: FileAlreadyExistsException: Parent path is not a directory") == "Parent path is not a directory"
+    assert cause("nothing") == "its log has no exception"
 
 
 def test_the_end_of_the_day_closes_every_window_before_it(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from holdfast.cli.demo import beside
 from holdfast.cli.demo.batch_answer import compare, read_table, recompute
 from holdfast.cli.demo.deployments import rolled_back, swap_sums
 from holdfast.cli.demo.driver import Driver, shown_command
@@ -40,8 +41,11 @@ def run_pipeline(show: Show) -> Outcome:
     show.show_pipeline()
     show.action(shown_command(show.places))
     show.start_driver()
+    if show.plain is not None:
+        show.plain.start()
     show.until(lambda: bool(seen.batches), "a first batch")
     show.until(lambda: len(seen.completed) >= _FIRST_CHECKPOINTS and seen.rows > 0, "checkpoints and rows in the table")
+    beside.ran(show)
     return Outcome("the pipeline ran", True, f"{len(seen.completed)} checkpoints while {len(seen.batches)} batches ran")
 
 
@@ -53,6 +57,7 @@ def lose_driver_and_disk(show: Show) -> Outcome:
     show.until(lambda: _beyond(seen) >= 1, "batches beyond the checkpoint")
     show.action(f"kill -9 {show.driver.pid} && rm -r work")
     show.driver.kill()
+    crashed = beside.crash(show)
     show.look()
     newest, lost, epoch, completed = _newest(seen), seen.batch, seen.epoch, len(seen.completed)
     shutil.rmtree(show.places.work)
@@ -66,6 +71,7 @@ def lose_driver_and_disk(show: Show) -> Outcome:
     show.until(lambda: len(seen.batches) > first, "a batch after recovery")
     took, again = show.now() - began, seen.batches[first].id
     show.until(lambda: len(seen.completed) > completed, "a checkpoint of the new run")
+    beside.came_back(show, crashed)
     held = again == newest.barrier_batch_id + 1 and _newest(seen).id > newest.id
     return Outcome(
         f"driver killed at batch {lost}, disk wiped",
@@ -79,6 +85,7 @@ def make_home_unreachable(show: Show) -> Outcome:
     completed, logged, recorded, epoch = len(seen.completed), seen.failures_logged, len(seen.failed), seen.epoch
     show.action("mv home home.away")
     places.home.rename(places.moved_home)
+    died = beside.store_away(show)
     began, before = show.now(), len(seen.batches)
     show.until(
         lambda: seen.failures_logged >= logged + _FAILURES and show.now() - began >= _LEAST_OUTAGE_S,
@@ -88,6 +95,7 @@ def make_home_unreachable(show: Show) -> Outcome:
     none_completed = len(seen.completed) == completed
     show.action("mv home.away home")
     places.moved_home.rename(places.home)
+    beside.store_back(show, died)
     away, ran = show.now() - began, len(seen.batches) - before
     show.until(lambda: len(seen.completed) > completed, "a checkpoint after the home came back")
     healed = seen.completed[completed]
@@ -113,6 +121,7 @@ def start_a_second_deployment(show: Show) -> Outcome:
     show.quote(message)
     completed = len(seen.completed)
     show.until(lambda: len(seen.completed) > completed, "a checkpoint of the first deployment afterwards")
+    beside.second_deployment(show)
     owner = f"pid {show.driver.pid}"
     held = (
         second.exit_code == OwnedByAnotherRun.exit_code
@@ -131,6 +140,7 @@ def deploy_swapped_sums(show: Show) -> Outcome:
     show.stop_driver()
     epoch, rows = seen.epoch, seen.rows
     swap_sums(places.pipeline)
+    beside.redeploy(show)
     show.show_pipeline()
     show.action(shown_command(places))
     log = places.root / "swapped.log"
@@ -141,6 +151,7 @@ def deploy_swapped_sums(show: Show) -> Outcome:
         swapped.kill()
     show.quote("\n".join(_refusal(log.read_text())))
     show.look()
+    beside.computed_wrongly(show)
     held = swapped.exit_code == Incompatible.exit_code and (seen.epoch, seen.rows) == (epoch, rows)
     result = f"refused with exit code {swapped.exit_code}, table unchanged"
     return Outcome("a deployment reordered two sums", held, result)
@@ -157,6 +168,7 @@ def roll_back(show: Show) -> Outcome:
     show.find(f"{wrong} rows of the table are wrong", held=False)
     show.stop_driver()
     swap_sums(places.pipeline)
+    beside.redeploy(show)
     show.action(f"holdfast rollback {JOB}@{good.id} --home home")
     show.answer(rolled_back(places, good.id))
     show.action(shown_command(places))
@@ -167,6 +179,7 @@ def roll_back(show: Show) -> Outcome:
     show.until(lambda: len(seen.completed) > completed, "a checkpoint of the new run")
     left = _wrong_rows(show)
     show.find(f"{left} rows of the table are wrong", held=left == 0)
+    beside.stayed_wrong(show)
     return Outcome(
         f"forced through: {wrong} wrong rows", left == 0, f"rolled back to checkpoint {good.id}, {left} wrong rows"
     )
@@ -177,6 +190,7 @@ def stop(show: Show) -> Outcome:
     closed = show.end_input() - _WATERMARK_DELAY
     closed_ms = int(closed.timestamp() * 1000)
     show.until(lambda: bool(seen.batches) and seen.batches[-1].watermark_ms >= closed_ms, "the last window to close")
+    beside.finished(show)
     show.stop_driver()
     driver, last = show.driver, _newest(seen)
     held = driver.exit_code == 0 and seen.ended is not None and last.barrier_batch_id == seen.batch

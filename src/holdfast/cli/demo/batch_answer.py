@@ -2,9 +2,12 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 Row = tuple[datetime, str, int, int]
 """minute, shop, orders, cents"""
@@ -37,7 +40,29 @@ def read_table(table: Path) -> list[Row]:
     from deltalake import DeltaTable
 
     rows = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
-    return [(row["minute"], row["shop"], row["orders"], row["cents"]) for row in rows]
+    return [_row(row) for row in rows]
+
+
+def committed_files(table: Path) -> tuple[str, ...]:
+    """Those that readers of Spark's file sink see: by its log, whose every tenth entry stands for all before it."""
+    log = table / "_spark_metadata"
+    names = [path.name for path in log.iterdir() if not path.name.startswith(".")] if log.is_dir() else []
+    compacted = max((int(name.removesuffix(".compact")) for name in names if name.endswith(".compact")), default=-1)
+    later = sorted(int(name) for name in names if name.isdigit() and int(name) > compacted)
+    read = [f"{compacted}.compact"] * (compacted >= 0) + [str(number) for number in later]
+    lines = [line for name in read for line in (log / name).read_text().splitlines()[1:]]
+    return tuple(urlsplit(json.loads(line)["path"]).path for line in lines)
+
+
+def read_parquet(files: Iterable[str]) -> list[Row]:
+    from pyarrow.parquet import read_table as read_file
+
+    tables = [read_file(file, coerce_int96_timestamp_unit="us") for file in files]
+    return [_row(row) for table in tables for row in table.to_pylist()]
+
+
+def _row(row: Mapping[str, Any]) -> Row:
+    return row["minute"].replace(tzinfo=UTC), row["shop"], row["orders"], row["cents"]
 
 
 @dataclass(frozen=True)

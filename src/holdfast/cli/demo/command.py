@@ -33,20 +33,23 @@ Directory = Annotated[
 Page = Annotated[bool, typer.Option("--dashboard", help="Serve the web page of the demo, also after its end.")]
 
 
-def demo(directory: Directory = None, dashboard: Page = False) -> int:
+Alone = Annotated[bool, typer.Option("--alone", help="Without the same query under plain Spark beside it.")]
+
+
+def demo(directory: Directory = None, dashboard: Page = False, alone: Alone = False) -> int:
     """Watch a pipeline survive production failures.
 
-    A real pipeline, in about two minutes: its driver is killed, its disk and its home are removed, a query with a
-    mistake is deployed and rolled back, its output is checked row by row. Needs Java and no server, and leaves its
-    files for inspection.
+    A real pipeline, in a few minutes, and beside it the same query under plain Spark: drivers are killed, a disk and
+    the checkpoint store are removed, a query with a mistake is deployed and rolled back, and both tables are checked
+    row by row all the time. Needs Java and no server, and leaves its files for inspection.
     """
     require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
     places = make_places(directory)
     if not dashboard:
-        return _shown(places)
+        return _shown(places, alone=alone)
     with serving(places.home_url, 0, "127.0.0.1", Guard(frozenset()), looked_at_s=_LOOKED_AT_S) as port:
         print_message(f"the page is at http://127.0.0.1:{port}/")
-        code = _shown(places)
+        code = _shown(places, alone=alone)
         if sys.stdout.isatty():
             print_message(f"the page stays at http://127.0.0.1:{port}/ until Ctrl-C")
             with suppress(KeyboardInterrupt):
@@ -54,7 +57,7 @@ def demo(directory: Directory = None, dashboard: Page = False) -> int:
         return code
 
 
-def _shown(places: Places) -> int:
+def _shown(places: Places, *, alone: bool) -> int:
     # Imported only now: the message that Java is missing does not need these.
     from holdfast.cli.demo.acts import all_held, play
     from holdfast.cli.demo.screen import Screen
@@ -63,7 +66,7 @@ def _shown(places: Places) -> int:
     began = time.monotonic()
     with Screen(time.monotonic) as screen:
         screen.title("holdfast demo", {"files": places.root, "pipeline": places.pipeline, "Spark's log": places.log})
-        show = Show(places, screen)
+        show = Show(places, screen, alone=alone)
         try:
             with _ended_by_signals():
                 outcomes = play(show)
@@ -74,6 +77,8 @@ def _shown(places: Places) -> int:
             show.close()
             shutil.rmtree(places.scratch, ignore_errors=True)
         screen.summary([(outcome.held, outcome.what, outcome.result) for outcome in outcomes])
+        if show.plain is not None:
+            screen.print_line(f"Plain Spark beside it: {show.plain_score}; its query died {show.plain.deaths} times.")
         exact = all_held(outcomes)
         verdict = "Everything held." if exact else "Something did not hold."
         screen.print_line(f"{verdict} {time.monotonic() - began:.0f} s.", "bold green" if exact else "bold red")

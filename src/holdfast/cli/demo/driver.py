@@ -30,16 +30,28 @@ def shown_command(places: Places, *options: str) -> str:
     return f"holdfast run {places.pipeline.name} {' '.join(given)}"
 
 
+def spark_settings(places: Places) -> Iterator[tuple[str, str]]:
+    yield "spark.ui.enabled", "false"
+    yield "spark.log.level", "ERROR"
+    yield "spark.sql.session.timeZone", "UTC"
+    yield "spark.local.dir", str(places.scratch)
+    # In a run of a minute the JVM's second compiler costs more than it gains, on two cores.
+    yield "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    yield "spark.driver.host", "127.0.0.1"
+    yield "spark.driver.bindAddress", "127.0.0.1"
+
+
+def environment() -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return {**inherited, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
 def _command(places: Places, work: Path, options: Sequence[str]) -> Sequence[str]:
     return (
         *(sys.executable, "-m", "holdfast.cli", "run", str(places.pipeline)),
         *("--job", JOB, "--home", places.home_url, "--sink", f"delta:{places.table}", "--work", str(work)),
         *("--interval", INTERVAL, "--trigger", "1s", "--heartbeat", "1s", "--master", "local[2]"),
-        *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
-        *("--conf", "spark.sql.session.timeZone=UTC", "--conf", f"spark.local.dir={places.scratch}"),
-        # In a run of a minute the JVM's second compiler costs more than it gains, on two cores.
-        *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
-        *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
+        *(word for name, value in spark_settings(places) for word in ("--conf", f"{name}={value}")),
         *options,
     )
 
@@ -48,7 +60,6 @@ class Driver:
     """One process of the driver: Python and the JVM that it starts, in their own process group."""
 
     def __init__(self, places: Places, *options: str, work: Path, log: Path) -> None:
-        inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
         with log.open("ab") as file, _interrupts_noted() as noted:
             self._process = subprocess.Popen(
                 _command(places, work, options),
@@ -56,7 +67,7 @@ class Driver:
                 stdout=file,
                 stderr=file,
                 cwd=places.root,
-                env={**inherited, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env=environment(),
                 start_new_session=True,
             )
         if noted:

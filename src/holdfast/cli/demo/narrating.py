@@ -10,7 +10,7 @@ from holdfast.cli.demo.places import Places
 from holdfast.cli.demo.watching import BatchCommitted, EntryAppended, LogLine, Sight, TableChanged
 from holdfast.repository.entries import AnyEntry, CheckpointCompleted, RunEnded, RunStarted
 
-Tone = Literal["plain", "good", "bad", "action"]
+Tone = Literal["plain", "good", "bad", "action", "beside"]
 
 _HELD_FOR = 4
 """How many polls to wait for the output of a checkpoint, which is published right after its journal entry."""

@@ -50,6 +50,26 @@ class Places:
     def log(self) -> Path:
         return self.root / "driver.log"
 
+    @property
+    def plain_program(self) -> Path:
+        return self.root / "plain_orders.py"
+
+    @property
+    def plain_table(self) -> Path:
+        return self.root / "plain" / "table"
+
+    @property
+    def plain_checkpoint(self) -> Path:
+        return self.root / "plain" / "checkpoint"
+
+    @property
+    def moved_plain_checkpoint(self) -> Path:
+        return self.root / "plain" / "checkpoint.away"
+
+    @property
+    def plain_log(self) -> Path:
+        return self.root / "plain.log"
+
     def short(self, text: str) -> str:
         """`text` with paths relative to the demo's directory."""
         return text.replace(f"{self.root}/", "")
@@ -67,5 +87,6 @@ def make_places(directory: Path | None) -> Places:
     places = Places(root)
     for path in (places.home, places.input, places.scratch):
         path.mkdir()
-    places.pipeline.write_bytes(Path(__file__).with_name("orders.py").read_bytes())
+    for program in (places.pipeline, places.plain_program):
+        program.write_bytes(Path(__file__).with_name(program.name).read_bytes())
     return places

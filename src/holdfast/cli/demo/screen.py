@@ -1,7 +1,8 @@
-"""The demo's output: lines that stay, and below them, on a terminal, five that change."""
+"""The demo's output: lines that stay, and below them, on a terminal, a panel that changes, with both sides."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.cli import figures
 from holdfast.cli.demo.narrating import Line
 from holdfast.cli.demo.picture import Picture
+from holdfast.cli.demo.score import Score
 from holdfast.cli.output import answer, labelled
 
 if TYPE_CHECKING:
@@ -16,10 +18,21 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _PLAIN_WIDTH = 110
-_MARKS = {"plain": "·", "good": "✓", "bad": "✗", "action": "$"}
-_STYLES = {"plain": "", "good": "", "bad": "red", "action": "bold"}
+_MARKS = {"plain": "·", "good": "✓", "bad": "✗", "action": "$", "beside": "│"}
+_STYLES = {"plain": "", "good": "", "bad": "red", "action": "bold", "beside": "magenta"}
 _MARK_STYLES = {**_STYLES, "plain": "dim", "good": "green", "action": "cyan"}
 _RECENT = 32
+_COLUMN = 36
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two pipelines, in the panel."""
+
+    name: str
+    state: str
+    batch: int
+    score: Score
 
 
 class Screen:
@@ -102,11 +115,12 @@ class Screen:
 
         self._print(Text(words), whole=True)
 
-    def draw(self, picture: Picture, driver: str) -> None:
+    def draw(self, picture: Picture, sides: Sequence[Side]) -> None:
         if self._console.is_terminal:
             from rich.console import Group
 
-            self._live.update(Group(*_panel(picture, driver, self._console.width)), refresh=True)
+            panel = _panel(picture, self._console.width)
+            self._live.update(Group(panel[0], *_split(sides), *panel[1:]), refresh=True)
 
     def _print(self, what: "RenderableType", *, whole: bool = False) -> None:
         if self._console.is_terminal:
@@ -118,17 +132,43 @@ class Screen:
         sys.stdout.flush()
 
 
-def _panel(picture: Picture, driver: str, width: int) -> "list[Text]":
+def _split(sides: Sequence[Side]) -> "Iterator[Text]":
+    """What readers see on both sides: the same words at the same height."""
+    from rich.text import Text
+
+    rows = [[(f"{side.name:<{_COLUMN}}", "bold") for side in sides]]
+    rows += [[(f"{_state(side):<{_COLUMN}}", "red" if side.state == "dead" else "") for side in sides]]
+    rows += [[(f"{_counts(side.score):<{_COLUMN}}", "") for side in sides]]
+    rows += [[(f"{_mistakes(side.score):<{_COLUMN}}", _colour(side.score)) for side in sides]]
+    for row in rows:
+        yield Text.assemble(*((text[:_COLUMN] + "  ", style) for text, style in row))
+
+
+def _state(side: Side) -> str:
+    return f"batch {side.batch}, {side.state}" if side.batch >= 0 else side.state
+
+
+def _counts(score: Score) -> str:
+    return f"expected {score.expected:>5}   in table {score.present:>5}"
+
+
+def _mistakes(score: Score) -> str:
+    return f"wrong {score.wrong:>3}   lost {score.lost:>3}   doubled {score.doubled:>3}"
+
+
+def _colour(score: Score) -> str:
+    return "green" if score.exact else "bold red"
+
+
+def _panel(picture: Picture, width: int) -> "list[Text]":
     from rich.text import Text
 
     home = ("reachable", "green") if picture.home_reachable else ("unreachable, no checkpoint can complete", "bold red")
     lines = [
         Text("─" * min(width, 78), style="dim"),
-        labelled("driver", driver),
         labelled("batches", (f"{_bars(picture):<{_RECENT}}", "cyan"), f"  {_batches(picture)}"),
         labelled("checkpoints", *_marks(picture.outcomes[-_RECENT:]), f"  {_checkpoints(picture)}"),
         labelled("home", home),
-        labelled("table", f"{picture.rows} rows visible to readers"),
     ]
     for line in lines:
         line.truncate(width)

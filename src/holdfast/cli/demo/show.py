@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from holdfast.cli.demo.arrivals import Arrivals
+from holdfast.cli.demo.batch_answer import read_table, recompute
 from holdfast.cli.demo.driver import Driver
 from holdfast.cli.demo.narrating import Line, Narrator
 from holdfast.cli.demo.picture import Picture
 from holdfast.cli.demo.places import Places
-from holdfast.cli.demo.screen import Screen
-from holdfast.cli.demo.watching import Watch
+from holdfast.cli.demo.plain import Plain
+from holdfast.cli.demo.score import Score, score
+from holdfast.cli.demo.screen import Screen, Side
+from holdfast.cli.demo.watching import TableChanged, Watch
 
 _LOOK_EVERY_S = 0.2
 _ARRIVE_EVERY_S = 1.0
@@ -24,8 +27,14 @@ class ActFailed(Exception):
 
 
 class Show:
-    def __init__(self, places: Places, screen: Screen, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, places: Places, screen: Screen, *, alone: bool = False, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.places = places
+        self.plain = None if alone else Plain(places)
+        self.score, self.plain_score = Score(), Score()
+        self.answered = 0
+        """Rows of the answer when a table changed last."""
         self.now = now
         self.picture = Picture()
         self.arrivals = Arrivals(places.input)
@@ -62,6 +71,14 @@ class Show:
         self._input_open = False
         return self.arrivals.end_of_day()
 
+    def awhile(self, reached: Callable[[], bool]) -> bool:
+        """Loop until `reached`, or until patience ends: for what plain Spark does, which nobody promised."""
+        deadline = self.now() + _PATIENCE_S
+        while not reached() and self.now() < deadline:
+            self.look()
+            time.sleep(_LOOK_EVERY_S)
+        return reached()
+
     def until(self, reached: Callable[[], bool], what: str) -> None:
         """Loop until `reached`. Raises `NotReached` when that takes too long, or when the driver ends."""
         deadline = self.now() + _PATIENCE_S
@@ -81,11 +98,13 @@ class Show:
         if self._input_open and self.now() >= self._next_arrival:
             self._next_arrival += _ARRIVE_EVERY_S
             self.arrivals.arrive()
-        for sight in self._watch.poll():
+        sights = self._watch.poll()
+        for sight in sights:
             self.picture.add(sight)
             self._print_events(self._narrator.narrate(sight))
         self._print_events(self._narrator.turn_ends())
-        self._screen.draw(self.picture, self._driver_state())
+        self._count(changed=any(isinstance(sight, TableChanged) for sight in sights))
+        self._screen.draw(self.picture, self._sides())
 
     def begin_act(self, number: int, title: str, why: str) -> None:
         self._print_events(self._narrator.let_go())
@@ -94,6 +113,11 @@ class Show:
     def action(self, words: str) -> None:
         self._print_events(self._narrator.let_go())
         self._screen.print_event(Line(words, "action"))
+
+    def tell_plain(self, words: str) -> None:
+        """What became of plain Spark in this act, and what readers of its table see."""
+        self._print_events(self._narrator.let_go())
+        self._screen.print_event(Line(f"plain Spark: {words}: {self.plain_score}", "beside"))
 
     def find(self, words: str, *, held: bool) -> None:
         self._screen.print_event(Line(words, "good" if held else "bad"))
@@ -118,12 +142,32 @@ class Show:
         self._print_events(self._narrator.let_go())
         if self._driver is not None:
             self._driver.kill()
+        if self.plain is not None:
+            self.plain.kill()
         if self.places.moved_home.exists():
             self.places.moved_home.rename(self.places.home)
 
     def _print_events(self, lines: Iterable[Line]) -> None:
         for line in lines:
             self._screen.print_event(line)
+
+    def _count(self, *, changed: bool) -> None:
+        plain_changed = self.plain is not None and self.plain.look()
+        if not (changed or plain_changed):
+            return
+        answer = recompute(self.places.input)
+        self.answered = len(answer)
+        if changed:
+            self.score = score(answer, read_table(self.places.table))
+        if self.plain is not None and plain_changed:
+            self.plain_score = score(answer, self.plain.rows)
+
+    def _sides(self) -> tuple[Side, ...]:
+        ours = Side("holdfast", self._driver_state(), self.picture.batch, self.score)
+        if self.plain is None:
+            return (ours,)
+        state = " and ".join(f"pid {pid}" for pid in self.plain.pids) or "dead"
+        return (Side("plain Spark", state, self.plain.batch, self.plain_score), ours)
 
     def _driver_state(self) -> str:
         if self._driver is None:
