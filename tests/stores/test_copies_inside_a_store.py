@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.checkpoint.layout import ShardPlan
 from holdfast.checkpoint.manifest import Manifest, ManifestFile
 from holdfast.errors import Corrupt
 from holdfast.identifiers import FencingEpoch, JobName
@@ -12,6 +13,7 @@ from holdfast.repository.blobs import Blobs
 from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.work_marker import WorkMarker
 from holdfast.snapshot.carrier import ShardDeclined, copy_shards
+from holdfast.snapshot.copy_task import CopyPlace, CopyTask, run_copy_task
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import open_store
 from holdfast.testing.workdirs import content, put
@@ -96,6 +98,40 @@ def test_what_was_replaced_while_it_was_copied_declines(bucket: Bucket) -> None:
         bucket.checkpoint()
     assert [seen.method for seen in bucket.requests("PUT", "/blobs/")] == ["PUT"]
     assert list(bucket.home.list("blobs/")) == [], "nothing wrong stays under the name of the digest"
+
+
+def test_an_executor_leaves_alone_what_a_checkpoint_has(bucket: Bucket) -> None:
+    """It knows little of what the home holds, and a file that goes while it is copied tells nothing of that."""
+    held = blob_of(bucket.checkpoint())
+    twin = f"{LARGE}.twin"
+    put(bucket.work, {twin: CONTENTS[LARGE]})
+    (shard,) = (shard for shard in shards_of(bucket.work) if any(file.path == twin for file in shard.files))
+    plan = ShardPlan(shard.shard, tuple(file for file in shard.files if file.path == twin))
+
+    def remove_it(seen: Seen) -> Fate:
+        if is_copy(seen):
+            bucket.proxy.judge = remove_after
+        return Fate.PASS
+
+    def remove_after(seen: Seen) -> Fate:
+        bucket.proxy.judge = lambda seen: Fate.PASS
+        bucket.work.remove(twin)
+        return Fate.PASS
+
+    place = CopyPlace(
+        bucket.server.home(bucket.name, bucket.proxy.endpoint),
+        "home",
+        60.0,
+        held.key,
+        held.digest,
+        bucket.work,
+        bucket.work.identity(),
+    )
+    bucket.proxy.judge = remove_it
+    report = run_copy_task(CopyTask(place, EPOCH, (plan,), (), frozenset()))
+    assert bucket.home.get(held.key) == CONTENTS[LARGE]
+    assert report.failure is None
+    assert [(file.path, file.key) for file in report.found] == [(twin, held.key)]
 
 
 def test_an_object_of_another_version_is_read_and_so_is_every_one_the_second_time(bucket: Bucket) -> None:

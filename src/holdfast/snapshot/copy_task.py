@@ -137,6 +137,10 @@ class _SentOnce:
             self.uploads.upload(key, chunks)
 
     def copy_inside(self, source: StoredAt, key: str) -> str | None:
+        """A copy that proves wrong is deleted. So none is made over what a checkpoint may have: this process knows
+        little of what the home holds."""
+        if key not in self.damaged and self.store.exists(key):
+            return None
         return self.uploads.copy_inside(source, key)
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
