@@ -10,7 +10,8 @@ import pytest
 
 from holdfast.checkpoint.manifest import manifest_key
 from holdfast.checkpoint.packed_plans import packed_range
-from holdfast.errors import StorageUnreachable
+from holdfast.cli.main import main
+from holdfast.errors import Corrupt, StorageUnreachable
 from holdfast.identifiers import CheckpointId
 from holdfast.plans.replay import Repeat
 from holdfast.repository.entries import CheckpointCompleted
@@ -158,6 +159,23 @@ def test_a_checkpoint_is_restored_without_its_plans(job: Job) -> None:
     (job.home / JOB / plans.key).write_bytes(b"?")
     run = job.run()
     assert run.runtime._life.resumed.checkpoint == newest.id
+    job.require_rows(SEEN)
+    run.batches(1)
+    run.stop()
+    job.require_rows(SEEN + 1)
+
+
+def test_damage_of_plans_alone_rules_out_no_checkpoint(job: Job) -> None:
+    """Several checkpoints name them, and each can be restored without."""
+    job.lived(SEEN)
+    job.wipe_work()
+    entries = state_of(job.home).restorable()
+    for file in {file.key for entry in entries for file in entry.packed}:
+        (job.home / JOB / file).unlink()
+    assert main(["verify", "--home", f"file://{job.home}", "--job", JOB, "--all", "--mark"]) == Corrupt.exit_code
+    assert state_of(job.home).restorable() == entries
+    run = job.run()
+    assert run.runtime._life.resumed.checkpoint == entries[0].id
     job.require_rows(SEEN)
     run.batches(1)
     run.stop()

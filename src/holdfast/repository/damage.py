@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
+from holdfast.checkpoint.packed_plans import is_packed_plans
 from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound
 from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.repository.entries import CheckpointCompleted, CheckpointCorrupt, CheckpointRepaired
 from holdfast.repository.inventory import objects_of
 from holdfast.repository.journal import Journal
 from holdfast.repository.repair import LocalFiles, Repair
-from holdfast.repository.retention import keys_of
 from holdfast.repository.verification import CorruptObject, verify
 from holdfast.storage.interface import ObjectStore
 
@@ -79,17 +79,21 @@ def readable_manifests(store: ObjectStore, entries: Sequence[CheckpointCompleted
 def checkpoints_naming(
     damage: Mapping[str, str], retained: Sequence[CheckpointCompleted], manifests: Mapping[CheckpointId, Manifest]
 ) -> dict[CheckpointId, str]:
-    """Every checkpoint that names a damaged key, with its first damage.
+    """Every checkpoint that cannot be restored without a damaged key, with its first damage.
 
     Not only the verified one: the next checkpoint reuses objects of any undamaged one.
     """
     found = {}
     for entry in retained:
-        manifest = manifests.get(entry.id)
-        names = keys_of(entry, manifest) if manifest else {manifest_key(entry.manifest)}
-        if wrong := sorted(names & damage.keys()):
+        if wrong := sorted(_needed_by(entry, manifests.get(entry.id)) & damage.keys()):
             found[entry.id] = damage[wrong[0]]
     return found
+
+
+def _needed_by(entry: CheckpointCompleted, manifest: Manifest | None) -> frozenset[str]:
+    """Where only plans are is left out: nearly every checkpoint names the same ones, and is restored without them."""
+    files = manifest.files() if manifest else ()
+    return frozenset({manifest_key(entry.manifest), *(file.key for file in files if not is_packed_plans(file.path))})
 
 
 def handle_damage(
