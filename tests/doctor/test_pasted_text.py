@@ -284,3 +284,93 @@ def test_a_report_about_discarded_checkpoints_is_no_failure(words: str, tmp_path
     (finding,) = told(words + "\n", tmp_path)
     assert (finding.code, finding.severity) == ("discarded-checkpoint-failed-task", "info")
     assert "execution.checkpointing.tolerable-failed-checkpoints: 3" in finding.fix
+
+
+WRITING_TAIL = """\
+at org.apache.hadoop.hdfs.DFSClient.closeFile(DFSClient.java:1208)
+at org.apache.hadoop.fs.FSDataOutputStream.close(FSDataOutputStream.java:106)
+at org.apache.flink.core.fs.ClosingFSDataOutputStream.close(ClosingFSDataOutputStream.java:64)
+at org.apache.flink.runtime.state.filesystem.FsCheckpointStreamFactory$FsCheckpointStateOutputStream.closeAndGetHandle(FsCheckpointStreamFactory.java:312)
+... 12 common frames omitted
+"""  # noqa: E501
+TOLERATED_TAIL = """\
+\tat org.apache.flink.runtime.checkpoint.CheckpointFailureManager.checkFailureAgainstCounter(CheckpointFailureManager.java:206)
+\tat org.apache.flink.runtime.checkpoint.CheckpointCoordinator.finalizeCheckpoint(CheckpointCoordinator.java:1375)
+"""  # noqa: E501
+TOLERATE = "execution.checkpointing.tolerable-failed-checkpoints: 3"
+
+
+@pytest.mark.parametrize(
+    ("frames", "code", "severity", "confidence"),
+    [
+        (WRITING_TAIL, "snapshot-write-failed", "info", "possible"),
+        (TOLERATED_TAIL, "tolerable-failures-exceeded", "critical", "likely"),
+    ],
+    ids=["writing", "tolerated"],
+)
+def test_frames_alone_show_what_was_being_done(
+    frames: str, code: str, severity: str, confidence: str, tmp_path: Path
+) -> None:
+    (finding,) = told(frames, tmp_path)
+    assert (finding.code, finding.severity, finding.confidence) == (code, severity, confidence)
+    assert TOLERATE in finding.fix
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        "at org.acme.Orders.map(Orders.java:3)\nat java.lang.Thread.run(Thread.java:745)\n",
+        f'"flink-akka-9" #71 prio=5 tid=0x7f runnable\n   java.lang.Thread.State: RUNNABLE\n{WRITING_TAIL}',
+    ],
+    ids=["of-the-program", "of-a-thread-dump"],
+)
+def test_other_frames_alone_show_nothing(frames: str, tmp_path: Path) -> None:
+    assert told(frames, tmp_path) == ()
+
+
+SNAPSHOT = "java.lang.Exception: Could not complete snapshot 45843 for operator Window -> Map (153/459).\n"
+SNAPSHOT += "\tat org.apache.flink.streaming.api.operators.AbstractStreamOperator.snapshotState(A.java:4)\n"
+FAILED_IN_CODE = "Caused by: java.lang.NullPointerException\n\tat org.acme.Orders.snapshotState(Orders.java:40)\n"
+
+
+def test_a_trace_cut_off_before_its_cause_does_not_blame_the_operator(tmp_path: Path) -> None:
+    (finding,) = told(SNAPSHOT, tmp_path)
+    assert (finding.code, finding.confidence) == ("snapshot-write-failed", "possible")
+    assert "ends before the reason" in finding.cause
+    assert TOLERATE in finding.fix
+    (finding,) = told(SNAPSHOT + FAILED_IN_CODE, tmp_path)
+    assert (finding.confidence, "in its own code" in finding.cause) == ("certain", True)
+
+
+def test_a_restore_cut_off_before_its_cause(tmp_path: Path) -> None:
+    (finding,) = told(LINES[0], tmp_path)
+    assert (finding.code, finding.confidence) == ("state-unreadable", "possible")
+    assert "state.backend.local-recovery: true" in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("Our snapshotState failed due to bad disks of HDFS, so we lost an hour.", "HDFS had no healthy datanode"),
+        ("When triggerCheckpointOnBarrier fails, we think the job should go on.", "ends before the reason"),
+    ],
+)
+def test_who_explains_a_failed_snapshot_is_told_what_is_known(words: str, cause: str, tmp_path: Path) -> None:
+    (finding,) = told(words, tmp_path)
+    assert (finding.code, finding.severity, finding.confidence) == ("snapshot-write-failed", "info", "possible")
+    assert cause in finding.cause
+    assert TOLERATE in finding.fix
+    assert told(f"Is it that {words.removesuffix('.')}?", tmp_path) == ()
+
+
+@pytest.mark.parametrize("words", [f"We read that {words} in your job." for words in GUIDE], ids=list(GUIDE.values()))
+def test_a_guide_may_speak_to_its_reader(words: str, tmp_path: Path) -> None:
+    (finding,) = told(words, tmp_path)
+    assert (finding.code, finding.severity) == ("checkpoint-expired", "info")
+    assert told(words.removesuffix(".") + "?", tmp_path) == ()
+
+
+def test_an_explanation_beside_the_trace_adds_no_finding(tmp_path: Path) -> None:
+    (alone,) = told(SNAPSHOT + FAILED_IN_CODE, tmp_path)
+    (beside,) = told(f"Our snapshotState failed due to HDFS.\n\n{SNAPSHOT}{FAILED_IN_CODE}", tmp_path)
+    assert (beside.cause, beside.severity) == (alone.cause, "critical")

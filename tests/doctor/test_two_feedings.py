@@ -1,5 +1,6 @@
 """One set of rules, two ways of feeding it: both give the same report, and the plain one needs nothing but Python."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,9 @@ MAGIC = (
     "Caused by: org.rocksdb.RocksDBException: Bad table magic number: expected 9863518390377041911, "
     "found 17223112372431451250 in /tmp/x/db/000210.sst"
 )
+HEALTHY = b"2024-05-02 10:00:00,000 INFO  org.apache.flink.runtime.jobmaster.JobMaster [] - Connecting to it\n"
+MOST_CPU_S = 1.0
+"""A paste is answered within a second on an idle machine; how long it waits for the processor says nothing."""
 HEAVY = ("pyspark", "pandas", "numpy", "pyarrow", "hyperscan")
 IN_PROCESS = f"""
 import sys
@@ -54,6 +58,17 @@ def test_a_paste_needs_neither_java_nor_spark(arguments: tuple[str, ...]) -> Non
     assert out.endswith("heavy:\n")
 
 
+def test_a_paste_takes_less_than_a_second_of_the_processor(tmp_path: Path) -> None:
+    (tmp_path / "pasted").write_text(MAGIC)
+    with (tmp_path / "pasted").open("rb") as given, (tmp_path / "said").open("wb") as said:
+        command = [sys.executable, "-m", "holdfast.cli", "doctor", "-"]
+        process = subprocess.Popen(command, stdin=given, stdout=said, stderr=said)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 1, (tmp_path / "said").read_text()
+    assert used.ru_utime + used.ru_stime < MOST_CPU_S
+
+
 def test_a_file_needs_neither_java_nor_spark() -> None:
     code, out, err = doctor(str(CASES / "seed-003-magic-number.log"))
     assert code == 1, err
@@ -67,8 +82,10 @@ def test_a_file_needs_neither_java_nor_spark() -> None:
         (b"\x7fELF" + bytes(range(256)) * 50, 3, "is not text"),
         (b"\xff\xfe\xfa broken \xc3\x28 bytes\n" + MAGIC.encode(), 1, "state-unreadable"),
         (b"nothing at all\n", 3, "none begins like a line of a log"),
+        (HEALTHY, 0, "recognised: Flink, 0 exceptions that no rule knows, 1 line that begins like a line of a log"),
+        (HEALTHY, 0, "what would help: the JobManager's log from five minutes before the failure on"),
     ],
-    ids=["empty", "binary", "invalid-utf-8", "no-log"],
+    ids=["empty", "binary", "invalid-utf-8", "no-log", "recognised", "would-help"],
 )
 def test_whatever_is_in_the_file_there_is_a_clear_answer(tmp_path: Path, content: bytes, code: int, said: str) -> None:
     path = tmp_path / "odd.log"

@@ -35,6 +35,7 @@ _DESCRIBED = (
     "performance of your state backend",
     "checkpointing mechanism",
     "CPU and memory usage",
+    "High Checkpoint Throughput",
 )
 """Words of a guide about late acknowledgements, not of a runtime."""
 _TOPICS = (
@@ -228,7 +229,7 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
-        Rule(CODE, _DESCRIBED, _described),
+        Rule(CODE, _DESCRIBED, _described, of_guides=True),
         Rule(CONTEXT + "triggered", ("Triggering checkpoint ",), _triggered, frequent=True),
     ),
     causes=(

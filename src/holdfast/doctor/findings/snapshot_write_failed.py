@@ -3,10 +3,11 @@
 import re
 
 from holdfast.doctor.findings import local_disk_full
-from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, always, for_variant
+from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
 from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
 from holdfast.doctor.matching.case import CONTEXT, Case
 from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.trust import is_cut_off
 from holdfast.doctor.reading.events import ExceptionLink, LogEvent
 from holdfast.doctor.reading.text import link_with, root, shown, whole
 from holdfast.finding import Severity
@@ -56,7 +57,22 @@ _DISCARDS = (
     "disable failTaskOnCheckpointError",
     "some time before they accept a checkpoint request",
 )
+_EXPLAINED = ("triggerCheckpointOnBarrier fails", "snapshotState failed due to")
+"""How people tell what happened, with the names of Flink's methods."""
 _TOLD = "told"
+_SHOWN_BY_FRAMES = "frames"
+_EXPLAINED_AS = "explained"
+_BY_HDFS = "explained-hdfs"
+_NOTHING_FAILED = frozenset((_TOLD, _SHOWN_BY_FRAMES, _EXPLAINED_AS, _BY_HDFS))
+"""As far as the text shows."""
+_WRITING_FRAMES = (
+    "FsCheckpointStateOutputStream.",
+    "FsCheckpointMetadataOutputStream.",
+    "AsyncCheckpointRunnable.",
+    "StreamTask.triggerCheckpointOnBarrier",
+)
+_CUT = "cut"
+_WRAPPER = re.compile(r"\bCould not (?:perform checkpoint|complete snapshot|materialize checkpoint) \d+")
 _BARE = (
     "Mkdirs failed to create",
     "Could not flush and close the file system output stream",
@@ -104,7 +120,7 @@ def _recognise(event: LogEvent) -> Clue | None:
         name, pattern = trouble
         return Clue(shown(event, link_with(event, pattern)), name)
     if _failed_in_its_own_code(event, text):
-        return Clue(shown(event), "operator")
+        return Clue(shown(event), _CUT if _ends_before_its_cause(event) else "operator")
     return Clue(shown(event), "refused") if _refused(event, text) else None
 
 
@@ -153,6 +169,12 @@ def _failed_in_its_own_code(event: LogEvent, text: str) -> bool:
     return any(phrase in text for phrase in _BY_OPERATOR) and _is_a_failure(root(event))
 
 
+def _ends_before_its_cause(event: LogEvent) -> bool:
+    """The innermost exception is the one that Flink puts around what happened."""
+    last = root(event)
+    return last is not None and _WRAPPER.search(last.message) is not None
+
+
 def _is_a_failure(last: ExceptionLink | None) -> bool:
     return last is not None and not _ABORTED.search(f"{last.class_name}: {last.message}")
 
@@ -173,8 +195,20 @@ def _described(event: LogEvent) -> Clue | None:
     return Clue(shown(event), _TOLD) if bare else None
 
 
+def _explained(event: LogEvent) -> Clue | None:
+    bare = event.logger is None and event.level is None and not event.exceptions
+    return Clue(shown(event), _BY_HDFS if "hdfs" in event.message.lower() else _EXPLAINED_AS) if bare else None
+
+
+def _cut_off(event: LogEvent) -> Clue | None:
+    """The tail of a trace: what was being done when it was thrown, but not what was thrown."""
+    writing = (frame for frame in event.frames if any(name in frame for name in _WRITING_FRAMES))
+    frame = next(writing, None) if is_cut_off(event) else None
+    return Clue(frame, _SHOWN_BY_FRAMES) if frame else None
+
+
 def only_told(case: Case, seen: Sightings, severity: Severity) -> Severity:
-    return "info" if all(sighting.key.variant == _TOLD for sighting in seen) else severity
+    return "info" if all(sighting.key.variant in _NOTHING_FAILED for sighting in seen) else severity
 
 
 def was_aborted(case: Case, seen: Sightings) -> Sightings:
@@ -188,8 +222,18 @@ def was_aborted(case: Case, seen: Sightings) -> Sightings:
 
 
 def _of_other_checkpoints(case: Case, seen: Sightings) -> Sightings:
-    aborted = {sighting.key for sighting in was_aborted(case, seen)}
-    return [sighting for sighting in seen if sighting.key not in aborted]
+    """What only explains, or is the tail of a trace, counts where nothing shows a failure."""
+    passed_over = {sighting.key for sighting in was_aborted(case, seen)}
+    if any(sighting.key.variant not in _NOTHING_FAILED for sighting in case.of(CODE)):
+        passed_over |= {sighting.key for sighting in seen if sighting.key.variant in _NOTHING_FAILED}
+    return [sighting for sighting in seen if sighting.key not in passed_over]
+
+
+def _by_hdfs(case: Case, seen: Sightings) -> Support:
+    """Named by HDFS itself; of who explains it, only that it was HDFS."""
+    if any(sighting.key.variant == _BY_HDFS for sighting in seen):
+        return Support(1)
+    return for_variant("hdfs-datanodes")(case, seen)
 
 
 _TOLERATE = "execution.checkpointing.tolerable-failed-checkpoints: 3"
@@ -201,7 +245,9 @@ KNOWLEDGE = Knowledge(
     rules=(
         Rule(CODE, _FLINK + _SPARK, _recognise),
         Rule(CODE, _BARE, _recognise_bare),
-        Rule(CODE, _DISCARDS, _described),
+        Rule(CODE, _DISCARDS, _described, of_guides=True),
+        Rule(CODE, _EXPLAINED, _explained, of_guides=True),
+        Rule(CODE, _WRITING_FRAMES, _cut_off, short_only=True),
     ),
     causes=(
         Cause(
@@ -225,7 +271,7 @@ KNOWLEDGE = Knowledge(
                     "# the pipeline keeps running while HDFS is repaired",
                 ),
             ),
-            for_variant("hdfs-datanodes"),
+            _by_hdfs,
         ),
         Cause(
             "disk-full",
@@ -324,6 +370,19 @@ KNOWLEDGE = Knowledge(
             for_variant("operator"),
         ),
         Cause(
+            "cut-off",
+            "the text ends before the reason, which the last `Caused by` below it names: most often the checkpoint "
+            "storage refused the write, else the operator's own code failed",
+            Fix(
+                flink=(
+                    _TOLERATE,
+                    "# the whole trace is in the log of the TaskManager that ran the task: holdfast doctor on that",
+                ),
+                holdfast=('on_exceeded="alert"', "# writes are retried; the pipeline keeps running"),
+            ),
+            for_variant(_CUT, _SHOWN_BY_FRAMES, _EXPLAINED_AS, weight=1),
+        ),
+        Cause(
             "refused",
             "the storage refused the write; the innermost exception shows why",
             Fix(
@@ -341,4 +400,5 @@ KNOWLEDGE = Knowledge(
     by_variant=True,
     heals=True,
     enough=_of_other_checkpoints,
+    grade=only_told,
 )

@@ -42,6 +42,11 @@ def _recognise(event: LogEvent) -> Clue | None:
     return Clue(shown(event))
 
 
+def _ends_before_its_cause(event: LogEvent) -> Clue | None:
+    """What stopped the restore is not in the text."""
+    return Clue(shown(event)) if len(event.exceptions) == 1 else None
+
+
 def _file_is_gone(event: LogEvent) -> Clue | None:
     link = link_with(event, FILE_OF_SPARKS_CHECKPOINT_GONE)
     return Clue(shown(event, link), "missing") if link else None
@@ -104,6 +109,7 @@ KNOWLEDGE = Knowledge(
             _recognise,
         ),
         Rule(CODE, (" does not exist", " doesn't exist"), _file_is_gone),
+        Rule(CODE, ("Exception while creating StreamOperatorStateContext",), _ends_before_its_cause),
     ),
     causes=(
         Cause(

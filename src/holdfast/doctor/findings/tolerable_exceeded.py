@@ -6,6 +6,7 @@ from holdfast.doctor.findings.counted_failures import failures_before
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
 from holdfast.doctor.matching.case import Case
 from holdfast.doctor.matching.clues import Clue, Rule
+from holdfast.doctor.matching.trust import is_cut_off
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.text import shown
 
@@ -18,6 +19,11 @@ def _recognise(event: LogEvent) -> Clue | None:
     reason = _REASON.search(text)
     mentions = {"reason": reason[1]} if reason else {}
     return Clue(shown(event), _variant(event, reason[1] if reason else ""), mentions)
+
+
+def _cut_off(event: LogEvent) -> Clue | None:
+    """Only this exception is thrown there."""
+    return Clue(event.frames[0], _variant(event, "")) if is_cut_off(event) else None
 
 
 def _variant(event: LogEvent, reason: str) -> str:
@@ -50,7 +56,10 @@ KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
     symptom="more checkpoints failed in a row than the job tolerates, so Flink restarted it",
-    rules=(Rule(CODE, ("Exceeded checkpoint tolerable failure threshold",), _recognise),),
+    rules=(
+        Rule(CODE, ("Exceeded checkpoint tolerable failure threshold",), _recognise),
+        Rule(CODE, ("CheckpointFailureManager.checkFailureAgainstCounter",), _cut_off, short_only=True),
+    ),
     causes=(
         Cause(
             "expired",

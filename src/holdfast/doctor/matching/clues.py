@@ -32,5 +32,7 @@ class Rule:
     """Healthy jobs write such lines all the time: only a few of them per megabyte are examined."""
     short_only: bool = False
     """Its words are everywhere: it only gets events of short texts, which are examined as a whole."""
+    of_guides: bool = False
+    """Its words are of people who explain it: it also gets what somebody says, and never says that it happened."""
     samples: int = 3
     """How many per five minutes are kept as evidence."""

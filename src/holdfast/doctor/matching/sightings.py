@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.doctor.matching.clues import Clue, Rule
 from holdfast.doctor.matching.engines import Engine, fast
-from holdfast.doctor.matching.trust import is_about_the_job, is_loose_statement, word_for_word_of
+from holdfast.doctor.matching.trust import is_about_the_job, is_loose_statement, is_told, word_for_word_of
 from holdfast.doctor.reading.engines import engine_of
 from holdfast.doctor.reading.events import LogEvent
 from holdfast.doctor.reading.text import whole
@@ -134,11 +134,15 @@ class _Wanted:
         self._needles = engine.needles(rules)
         word_for_word = tuple(dataclasses.replace(rule, needles=word_for_word_of(rule.needles)) for rule in rules)
         self._word_for_word = engine.needles(word_for_word)
+        guides = tuple(rule if rule.of_guides else dataclasses.replace(rule, needles=()) for rule in word_for_word)
+        self._of_guides = engine.needles(guides)
 
     def by(self, event: LogEvent) -> Sequence[int]:
         if is_about_the_job(event):
             return self._needles.rules_for("\n".join((whole(event), *event.frames)))
-        return self._word_for_word.rules_for(event.message) if is_loose_statement(event) else ()
+        if is_loose_statement(event):
+            return self._word_for_word.rules_for(event.message)
+        return self._of_guides.rules_for(event.message) if is_told(event) else ()
 
 
 @lru_cache(maxsize=8)

@@ -50,7 +50,7 @@ def is_about_the_job(event: LogEvent) -> bool:
     Messages of the program itself, and lines that are no log lines, may quote anything: a ticket, a search, a user. A
     complaint of a custom connector counts if it is about a checkpoint or an exception, and contains no quotation.
     """
-    if event.exceptions:
+    if event.exceptions or is_cut_off(event):
         return True
     if event.logger is None:
         return event.level is not None or _STATEMENT.match(event.message) is not None
@@ -59,6 +59,17 @@ def is_about_the_job(event: LogEvent) -> bool:
     if is_a_method_of_spark(event.logger):
         return True
     return _complains(event) or all(name in event.message for name in _PROGRESS)
+
+
+def is_cut_off(event: LogEvent) -> bool:
+    """Frames of a trace, without what was thrown: they show what was done, not that it failed."""
+    return bool(event.frames) and not (event.exceptions or event.message or event.logger or event.level)
+
+
+def is_told(event: LogEvent) -> bool:
+    """A sentence about the job that asks nothing, whoever speaks."""
+    bare = event.logger is None and event.level is None and not event.exceptions
+    return bare and not event.message.rstrip().endswith("?")
 
 
 def is_loose_statement(event: LogEvent) -> bool:

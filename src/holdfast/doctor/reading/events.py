@@ -39,4 +39,7 @@ class LogEvent(Struct, frozen=True):
     """Outermost first."""
     message: str
     frames: tuple[str, ...]
-    """A few frames from the top of each exception, `package.Class.method`, outermost exception first."""
+    """A few frames from the top of each exception, `package.Class.method`, outermost exception first.
+
+    Of a trace whose exceptions were cut off, those that are left.
+    """

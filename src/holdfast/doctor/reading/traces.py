@@ -62,6 +62,7 @@ class Trace(Struct, frozen=True):
     exceptions: tuple[ExceptionLink, ...]
     """The chain of causes, outermost first. Suppressed exceptions are no causes and not included."""
     frames: tuple[str, ...]
+    """Of the exceptions; where the text is nothing but frames, those."""
 
 
 def read_trace(message: str, continuation: Iterable[str], anywhere: bool = False) -> Trace:
@@ -90,6 +91,8 @@ class _TraceReader:
     def __init__(self, message: str) -> None:
         self._message = [message] if message else []
         self._links: list[_Link] = []
+        self._cut_off: list[str] = []
+        """Frames of an exception whose own line is not in the text."""
         self._aside: int | None = None
         """Indentation of the suppressed exception that is being read."""
         self._in_python = False
@@ -129,12 +132,16 @@ class _TraceReader:
             for link in self._links
         )
         frames = [frame for link in self._links for frame in link.frames]
+        if not self._links and not self._message:
+            frames = self._cut_off
         return Trace(" ".join(self._message)[:MESSAGE_CHARACTERS].strip(), links, tuple(frames[:_FRAMES]))
 
     def _frame(self, name: str) -> None:
         if not self._links and not self._in_frames:
             self._open_from_message()
         self._in_frames = True
+        if not self._links and len(self._cut_off) < _FRAMES:
+            self._cut_off.append(name)
         if self._aside is None and self._links and len(self._links[-1].frames) < _FRAMES_EACH:
             self._links[-1].frames.append(name)
             self.has_enough_frames = len(self._links[-1].frames) == _FRAMES_EACH
