@@ -257,6 +257,11 @@ GUIDE = {
     "a large state and checkpoint acknowledgments of many tasks": "state is too large",
     "old releases have known issues with checkpointing coordination": "known bugs",
 }
+SHORTER = {
+    "Watch the performance of your state backend": "checkpoint storage is slow",
+    "A long-running savepoint.cleanup keeps others waiting": "deleted slowly",
+    "Releases have bug fixes for the checkpointing mechanism": "known bugs",
+}
 
 
 @pytest.mark.parametrize("words", GUIDE)
@@ -264,6 +269,13 @@ def test_a_guide_about_late_checkpoints_is_answered_with_its_topic_first(words: 
     (finding,) = told(f"The cause is {words}.\n", tmp_path)
     assert (finding.code, finding.severity, finding.confidence) == ("checkpoint-expired", "info", "possible")
     assert GUIDE[words] in finding.cause
+
+
+@pytest.mark.parametrize("words", SHORTER)
+def test_one_sentence_of_a_guide_is_answered_with_its_topic(words: str, tmp_path: Path) -> None:
+    (finding,) = told(f"{words}.\n", tmp_path)
+    assert (finding.code, finding.severity) == ("checkpoint-expired", "info")
+    assert SHORTER[words] in finding.cause
 
 
 def test_a_whole_guide_is_answered_in_the_order_of_its_causes(tmp_path: Path) -> None:

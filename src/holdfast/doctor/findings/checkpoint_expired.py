@@ -39,10 +39,10 @@ _DESCRIBED = (
 )
 """Words of a guide about late acknowledgements, not of a runtime."""
 _TOPICS = (
-    ("version", re.compile(r"[Vv]ersion [Bb]ugs|known issues")),
-    ("slow-cleanup", re.compile(r"savepoint cleanup")),
+    ("version", re.compile(r"[Vv]ersion [Bb]ugs|known issues|[Bb]ug fixes|[Rr]elease notes")),
+    ("slow-cleanup", re.compile(r"savepoint[ .]cleanup")),
     ("state-too-large", re.compile(r"[Ll]arge [Ss]tate|state size|large checkpoints")),
-    ("slow-storage", re.compile(r"[Bb]ottleneck|slow (?:S3|write)")),
+    ("slow-storage", re.compile(r"[Bb]ottleneck|slow (?:S3|write)|performance of your state backend")),
     ("pause", re.compile(r"JobManager CPU|JVM heap|overloaded|garbage collection")),
     ("network", re.compile(r"packet loss|[Nn]etwork (?:[Ll]atency|partition|blips)")),
 )
