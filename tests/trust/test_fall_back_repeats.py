@@ -182,6 +182,20 @@ def test_damage_of_plans_alone_rules_out_no_checkpoint(job: Job) -> None:
     job.require_rows(SEEN + 1)
 
 
+def test_a_home_that_lost_plans_is_copied(job: Job) -> None:
+    job.lived(SEEN)
+    entries = state_of(job.home).restorable()
+    for key in {file.key for entry in entries for file in entry.packed}:
+        (job.home / JOB / key).unlink()
+    to = job.home.with_name("copy")
+    to.mkdir()
+    assert main(["copy", "--home", f"file://{job.home}", "--job", JOB, "--to", f"file://{to}", "--all"]) == 0
+    assert [entry.id for entry in state_of(to).restorable()] == [entry.id for entry in entries]
+    restored = to.with_name("restored")
+    assert main(["restore", "--home", f"file://{to}", JOB, str(restored)]) == 0
+    assert (restored / "metadata").exists()
+
+
 def test_where_the_plans_are_gone_with_the_checkpoint_rows_are_taken_back_as_ever(job: Job) -> None:
     (id,) = lost_disk(job)
     (plans,) = state_of(job.home).completed[CheckpointId(id)].packed

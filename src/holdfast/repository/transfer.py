@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.checkpoint.packed_plans import is_packed_plans
 from holdfast.errors import Corrupt, ObjectNotFound
 from holdfast.identifiers import Digest
+from holdfast.job_log import log
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.inventory import StoredFiles, objects_of
@@ -60,7 +62,8 @@ class Transfer:
         return Load(entry, manifest, tuple(missing))
 
     def send(self, load: Load, progress: Progress) -> None:
-        """Afterwards the target has every object of the checkpoint. The manifest is sent last.
+        """Afterwards the target has every object of the checkpoint, but for plans that the source lacks, too: it can be
+        restored without them. The manifest is sent last.
 
         Raises `Corrupt` when the source's bytes are missing or wrong; then no wrong object is in the target.
         """
@@ -80,7 +83,13 @@ class Transfer:
             pool.shutdown(cancel_futures=True)
 
     def _send(self, stored: StoredFiles) -> int:
-        self._read_twice(lambda: self._upload(stored.key, stored.digest))
+        try:
+            self._read_twice(lambda: self._upload(stored.key, stored.digest))
+        except Corrupt as error:
+            if not all(is_packed_plans(file.path) for file in stored.files):
+                raise
+            log.warning("copied without the plans in %s, which only a recovery needs: %s", stored.key, error.message)
+            return 0
         self._present[stored.key] = stored.size
         return stored.size
 
