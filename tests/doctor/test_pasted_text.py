@@ -60,6 +60,35 @@ FORMS = {
 }
 
 
+EXPORTS = {
+    "aws-logs": {"events": [{"timestamp": 1675246200000, "message": TRACE}], "nextForwardToken": "f/1"},
+    "datadog": {"data": [{"type": "log", "attributes": {"status": "error", "service": "flink", "message": TRACE}}]},
+    "gcloud": [{"textPayload": TRACE, "timestamp": "2023-02-01T10:10:00Z", "severity": "ERROR"}],
+    "gcloud-structured": [{"jsonPayload": {"message": TRACE, "logger": "org.apache.flink.x"}, "severity": "ERROR"}],
+    "pod": {"status": {"containerStatuses": [{"lastState": {"terminated": {"exitCode": 1, "message": TRACE}}}]}},
+    "rest-of-flink": {"root-exception": TRACE, "timestamp": 1675246200000, "all-exceptions": [], "truncated": False},
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS)
+def test_a_trace_in_a_document_of_json_over_several_lines(export: str, tmp_path: Path) -> None:
+    findings = told(json.dumps(EXPORTS[export], indent=2), tmp_path)
+    assert [finding.code for finding in findings[:1]] == ["state-unreadable"]
+
+
+@pytest.mark.parametrize("outer", ["jsonPayload", "content", "attributes"])
+def test_a_message_that_an_exporter_has_put_one_level_down(outer: str, tmp_path: Path) -> None:
+    text = json.dumps({"id": "A", outer: {"message": TRACE, "service": "flink"}})
+    assert [finding.code for finding in told(text, tmp_path)] == ["state-unreadable"]
+
+
+def test_what_a_document_of_json_quotes_is_no_evidence(tmp_path: Path) -> None:
+    said = "Hello, could it be this?\nI think Checkpoint 7 expired before completing is what you mean."
+    assert told(json.dumps({"comment": said}, indent=2), tmp_path) == ()
+    cut = '  "message": "java.lang.Exception: x\\n\\u12"'
+    assert [line.text for line in written(cut)] == [cut]
+
+
 HEAP = """\
 java.lang.OutOfMemoryError: Java heap space
 \tat java.base/java.util.Arrays.copyOf(Arrays.java:3537)

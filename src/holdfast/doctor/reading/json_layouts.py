@@ -33,7 +33,21 @@ _TRACE = (
     "throwable",
     "exc_info",
 )
-_NESTED = ("kubernetes", "labels", "resource", "fields", "error", "log", "process", "context", "mdc", "contextMap")
+_NESTED = (
+    "kubernetes",
+    "labels",
+    "resource",
+    "fields",
+    "error",
+    "log",
+    "process",
+    "context",
+    "mdc",
+    "contextMap",
+    "jsonPayload",
+    "content",
+    "attributes",
+)
 _NANOSECONDS, _MICROSECONDS, _MILLISECONDS = 10**17, 10**14, 10**11
 _PRINTED = ("extendedStackTrace", "stackTrace")
 """log4j with stacktraceAsString: the whole chain, as it would have been printed."""

@@ -7,6 +7,7 @@ that it began at. Nothing is decided here about what a line means; other lines c
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ _BRACKET = re.compile(r"\s*\[+\s*[\"']?(?=\S)|\s*[\"'](?=(?:\\t|\s)*(?:at |Cause
 _BRACKET_END = re.compile(r"(?:[\"'],?\s*\]*|\]+),?\s*$")
 _LISTED = re.compile(r"\s*\[\s*[\"'].*[\"'],?\s*\]?\s*$")
 _BETWEEN_LISTED = re.compile(r"[\"'], [\"']")
+_FIELD = re.compile(r"\s*\"[\w@. -]+\": ?(\"(?:[^\"\\]|\\.)*+\"),?\s*$")
+"""A field of a document of JSON that was printed over several lines, as by clients of clouds and of Flink's REST."""
 _CODE_SPAN = re.compile(r"`([^`]{12,})`")
 _SPEAKS = frozenset(
     ("i", "we", "my", "our", "us", "you", "your", "anyone", "someone", "maybe", "hi", "hello", "thanks")
@@ -63,6 +66,7 @@ def written(text: str) -> list[WrittenLine]:
     """The lines of the text, without what was put around them."""
     lines = [WrittenLine(number, line.rstrip("\r")) for number, line in enumerate(text.split("\n"))]
     lines = [each for line in _unfenced(lines) for each in _unlisted(line)]
+    lines = [each for line in lines for each in _of_field(line)]
     lines = [WrittenLine(line.number, _bare(line.text)) for line in lines]
     lines = list(_unbroken(lines, _columns(lines)))
     return [piece for line in lines for piece in _apart(line)]
@@ -95,6 +99,16 @@ def _unlisted(line: WrittenLine) -> Iterator[WrittenLine]:
         yield from (WrittenLine(line.number, f"[{item}") for item in items)
     else:
         yield line
+
+
+def _of_field(line: WrittenLine) -> Iterator[WrittenLine]:
+    """The lines in a string of JSON."""
+    found = _FIELD.match(line.text) if "\\n" in line.text else None
+    try:
+        texts = json.loads(found[1]).split("\n") if found else [line.text]
+    except ValueError:
+        texts = [line.text]
+    yield from (WrittenLine(line.number, text.rstrip("\r")) for text in texts)
 
 
 def _unbracketed(line: str) -> str:
