@@ -50,7 +50,7 @@ def _row(each: Any) -> str | None:
     takes = "" if each.is_flag else f" {each.metavar or 'TEXT'}"
     variable = f" (`{each.envvar}`)" if each.envvar and each.envvar != variable_of(each.name) else ""
     same = each.name in OPTION_HELP or each.default in (None, False, "")
-    default = "" if each.is_flag or same else f" Default: {each.default}."
+    default = "" if each.is_flag or same else f" Default: {getattr(each.default, 'value', each.default)}."
     return f"| `{_escaped(', '.join(each.opts) + takes)}` | {_escaped(each.help or '')}{default}{variable} |"
 
 

@@ -45,7 +45,7 @@ GROUPS: Mapping[str, Mapping[str, Listed]] = {
         "run": Listed("run:run", "Run a pipeline file as a supervised job."),
         "adopt": Listed("adopt:adopt", "Make a job of a query that plain Spark has run.", answering),
         "prepare": Listed("prepare:prepare", "Make later starts quicker, with a file of Spark's classes."),
-        "protect": Listed("protect:protect", "Take checkpoints of a query that somebody else runs."),
+        "protect": Listed("protect:protect", "Take checkpoints of a query that holdfast does not run."),
         "completion": Listed("completion:completion", "Print a script that completes commands and options."),
     },
     "Look": {

@@ -1,4 +1,4 @@
-"""`holdfast protect`: checkpoints of a query that somebody else runs, taken beside it."""
+"""`holdfast protect`: checkpoints of a query that holdfast does not run, taken beside it."""
 
 import os
 import threading
@@ -62,7 +62,7 @@ AcceptOlder = Annotated[
     typer.Option(
         "--accept-older-directory",
         rich_help_panel="For one start",
-        help="The directory is older than the newest checkpoint: go on from it, and leave the newer checkpoints.",
+        help="The directory is older than the newest checkpoint: continue from it, without the newer checkpoints.",
     ),
 ]
 LogFormat = Annotated[
@@ -98,7 +98,7 @@ def protect_query(
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
-    """Take checkpoints of a query that somebody else runs.
+    """Take checkpoints of a query that holdfast does not run.
 
     Runs beside the query, in any language, and only reads its checkpointLocation. Until it is stopped: SIGTERM and
     Ctrl-C end it with a last checkpoint.
