@@ -13,9 +13,9 @@ _COMMANDS = """\
 
 {note}
 
-What the commands are for, their exit codes and their JSON: [cli.md](cli.md). Variables: an option of `run` is
-`HOLDFAST_` and its name (`HOLDFAST_INTERVAL`); an option of another command has the command in front
-(`HOLDFAST_CHECKPOINTS_LIMIT`).
+What `--help` says of each command. What the commands are for, their exit codes and their JSON: [cli.md](cli.md). Each
+option is also an environment variable: `HOLDFAST_` and its name for `run` (`HOLDFAST_INTERVAL`), with the command in
+front of the name for other commands (`HOLDFAST_CHECKPOINTS_LIMIT`).
 
 {commands}"""
 

@@ -24,10 +24,12 @@ _FAILURES = """\
 
 {note}
 
-A checkpoint that fails never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next
-attempt reuses it. A failure *counts* when it means that checkpoints do not become durable; consecutive counted
-failures, one per checkpoint, are compared with `tolerable_failures`. After more the alarm becomes critical, and with
-`on_exceeded="fail"` the job stops. A completed checkpoint resets the count. Failures of savepoints are never counted.
+The reasons that `holdfast checkpoints` names for failed checkpoints, and what to do about each. A checkpoint that fails
+never stops, restarts or slows the pipeline. Nothing that was uploaded is deleted: the next attempt reuses it.
+
+A failure *counts* when it means that checkpoints do not become durable. When more than `tolerable_failures` counted
+failures, one per checkpoint, follow each other, the alarm becomes critical, and with `on_exceeded="fail"` the job
+stops. A completed checkpoint resets the count. Failures of savepoints are never counted.
 
 | reason | counts | at fault | meaning | what to do |
 |---|---|---|---|---|
@@ -39,8 +41,8 @@ _COORDINATOR = """\
 
 {note}
 
-One attempt at a checkpoint is in one of these phases. A signal without an arrow in a phase only changes a
-statistic: a message may be late, repeated, unknown or lost.
+The phases of one attempt at a checkpoint, and the signals that lead from one to the next. A signal that has no arrow in
+a phase only changes a statistic there: messages can be late, repeated, unknown or lost.
 
 ```mermaid
 stateDiagram-v2
@@ -62,9 +64,9 @@ _FINDINGS = """\
 
 {note}
 
-Each finding has causes; the one that the logs support best is reported, others that they support are named. Settings
-that depend on numbers in the logs are computed from them and not shown here. Keys of Flink are those of 1.x; for logs
-of 2.x they are translated.
+Every trouble that `holdfast doctor` recognises in logs of Flink and Spark, with its causes and their fixes. The doctor
+reports the cause that the logs support best, and names others that they support. Settings that depend on numbers in the
+logs are computed from them and not shown here. Keys of Flink are those of 1.x; for logs of 2.x they are translated.
 
 How sure a cause is: *certain* when the runtime itself names it, *likely* when other lines point at it, *possible* when
 nothing speaks against it. Where nothing in the logs tells the causes apart, all are listed, each with how to find out.

@@ -105,9 +105,9 @@ _HEAD = f"""\
 <!-- Written by scripts/record_what_you_see.py from real processes. Run it again when `run` says something else. -->
 
 One job on one machine, on a terminal of {COLUMNS} columns: started, killed, killed with its disk, its home taken
-away and brought back, stopped. In front of each line is when it came, in minutes and seconds after the start
-of the process. A run has the number of its entry in the journal, so numbers leave gaps.
-Not shown is the status below these lines, which changes in place, such as:
+away and brought back, stopped. Each line begins with the time at which it appeared, in minutes and seconds
+after the start of the process. A run is numbered by its entry in the journal, so the numbers have gaps. The live status
+below these lines, which changes in place, is not shown. It looks like this:
 
 ```text
 orders ●  batch 88 · 1,204 rows/s · checkpoint 41 21.0s ago · published up to 80

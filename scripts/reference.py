@@ -29,7 +29,7 @@ _ERRORS = """\
 {note}
 
 Every exception that holdfast raises is a `holdfast.HoldfastError`. It has `message`, `hint` (what to try, or None) and
-`exit_code`: that of the command line, and of a script that does not catch it. Exceptions are names of `holdfast`:
+`exit_code`, with which the command line ends, and a script that does not catch it. All are names of `holdfast`:
 `except holdfast.OwnedByAnotherRun`.
 
 | exception | is a | exit code | meaning |
