@@ -140,6 +140,11 @@ class StorageNotThere(StorageUnreachable):
     pass
 
 
+def is_refusal(error: BaseException | None) -> bool:
+    """The store has understood the request, and will not do it: no retry helps, another request may."""
+    return type(error) in (StorageError, StorageDenied)
+
+
 class HomeReplaced(StorageError):
     """What this run has written is gone, and no other run has taken the job. Passes when the home is back."""
 

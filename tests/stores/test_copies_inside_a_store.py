@@ -31,7 +31,13 @@ CONTENTS = {
     "state/0/0/1.changelog": b"small",
     LARGE: bytes(range(256)) * (9 * MIB // 256),
 }
-REFUSED = b"<Error><Code>AccessDenied</Code><Message>no copies here</Message></Error>"
+REFUSED = b"<Error><Code>%s</Code><Message>no copies here</Message></Error>"
+REFUSALS = [
+    Status(403, REFUSED % b"AccessDenied"),
+    Status(400, REFUSED % b"InvalidRequest"),
+    Status(501, REFUSED % b"NotImplemented"),
+]
+"""The second is the answer of S3 for an object above 5 GiB."""
 
 
 class Bucket:
@@ -156,8 +162,9 @@ def test_an_object_of_another_version_is_read_and_so_is_every_one_the_second_tim
         bucket.restored(manifest, "3-1")
 
 
-def test_a_store_that_may_not_copy_is_sent_the_bytes(bucket: Bucket) -> None:
-    bucket.proxy.judge = lambda seen: Status(403, REFUSED) if is_copy(seen) else Fate.PASS
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.code))
+def test_a_store_that_does_not_copy_is_sent_the_bytes(bucket: Bucket, refusal: Status) -> None:
+    bucket.proxy.judge = lambda seen: refusal if is_copy(seen) else Fate.PASS
     manifest = bucket.checkpoint()
     assert not blob_of(manifest).version
     assert bucket.home.get(blob_of(manifest).key) == CONTENTS[LARGE]
@@ -166,9 +173,10 @@ def test_a_store_that_may_not_copy_is_sent_the_bytes(bucket: Bucket) -> None:
     assert not any(is_copy(seen) for seen in bucket.proxy.seen)
 
 
-def test_a_restore_that_may_not_copy_says_so(bucket: Bucket) -> None:
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: str(refusal.code))
+def test_a_restore_that_cannot_copy_reads(bucket: Bucket, refusal: Status) -> None:
     manifest = bucket.checkpoint()
-    bucket.proxy.judge = lambda seen: Status(403, REFUSED) if is_copy(seen) else Fate.PASS
+    bucket.proxy.judge = lambda seen: refusal if is_copy(seen) else Fate.PASS
     assert content(bucket.restored(manifest, "2-1")) == CONTENTS
 
 

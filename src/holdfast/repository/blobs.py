@@ -31,7 +31,7 @@ from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import WorkFile
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, blob_key, digest_of, pack_key
-from holdfast.errors import ObjectNotFound, StorageDenied, StorageNotThere
+from holdfast.errors import ObjectNotFound, StorageError, StorageNotThere, is_refusal
 from holdfast.identifiers import CheckpointId, Digest, FencingEpoch
 from holdfast.storage.interface import StoredAt, Uploads
 
@@ -273,11 +273,14 @@ class Blobs:
             del self._being_sent[upload]
 
     def _copied(self, inside: StoredAt, key: str) -> str | None:
-        """None where the store cannot, or refuses to: whoever may read and write may still upload."""
+        """None where the store cannot, or refuses to: whoever may read and write may still upload. S3 copies nothing
+        above 5 GiB."""
         try:
             return self._store.copy_inside(inside, key)
-        except (StorageDenied, ObjectNotFound, StorageNotThere):
-            return None
+        except StorageError as error:
+            if is_refusal(error) or isinstance(error, ObjectNotFound | StorageNotThere):
+                return None
+            raise
 
     # --- uploads by other processes ---
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.checkpoint.layout import FileTrouble, WorkFile
-from holdfast.errors import ObjectNotFound, StorageDenied, StorageError, StorageFull
+from holdfast.errors import ObjectNotFound, StorageDenied, StorageError, StorageFull, is_refusal
 from holdfast.identifiers import Ticket
 from holdfast.storage.below import plain_parts
 from holdfast.storage.chunks import passed_through
@@ -329,7 +329,9 @@ class _ObjectBuilding:
         self._require_new(path)
         try:
             copied = self._directory.copy_inside(path, source)
-        except (FileNotFoundError, PermissionError):
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) and not is_refusal(error.__cause__):
+                raise
             copied = False
         if not copied:
             with self._lock:
