@@ -134,6 +134,8 @@ class Checkers:
         """What they wrote to the home that is there now."""
         self.may_take_back: set[Process] = set()
         """Runs that a person told to go on from an older home or from another table."""
+        self._planned_by: dict[Process, set[tuple[BatchId, int]]] = {}
+        """The batches that each process made a plan of, and how many rows there are with them."""
         self.records_plans = False
         """Checkpoints hold the plans of their batches."""
         self.reads_flip = False
@@ -213,6 +215,8 @@ class Checkers:
     def created(self, key: str, data: bytes, process: Process) -> None:
         if key.startswith("folds/"):
             self._folds[key] = data
+        if is_plan(key):
+            self._planned_by.setdefault(process, set()).add((batch_of(key), int(decode_plan(key, data).offsets)))
         if not key.startswith("journal/"):
             return
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
@@ -666,6 +670,8 @@ class Checkers:
         }
         if self.shows_batches:
             ends |= {end for batch, end in self._planned_ends() if batch == upto}
+            if process.born < self._home_changed_at:  # the home lost the plan after its run had put it, and before this
+                ends |= {end for batch, end in self._planned_by.get(process, ()) if batch == upto}
         right = count in ends or self._disk.ever_damaged
         self.require(right, f"{count} rows are visible at batch {upto}, checkpoints say {ends}")
 
