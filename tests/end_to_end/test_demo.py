@@ -113,7 +113,10 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path: Path) -> None:
         demo.kill()
         demo.wait()
     assert processes_of(root) == []
-    assert str(root) in (tmp_path / "out").read_text().splitlines()[-1]
+    assert (tmp_path / "out").read_text().splitlines()[-2:] == [
+        f"stopped; its files are in {root}",
+        "holdfast: interrupted",
+    ]
 
 
 def test_without_java_it_says_so_and_makes_nothing(tmp_path: Path) -> None:

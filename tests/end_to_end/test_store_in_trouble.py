@@ -262,7 +262,7 @@ def test_nothing_is_uploaded_twice(story: Story) -> None:
 
 
 def test_a_checkpoint_is_few_requests(story: Story) -> None:
-    """One entry when it begins and one when it is complete, its manifest, and a pack per group of shards."""
+    """One entry when it begins and one when it is complete, its manifest, a pack per group of shards, and the plans."""
     assert not [seen for seen in story.quiet if seen.method == "GET" and "/packs/" in seen.path]
     puts = [seen for seen in story.quiet if seen.method == "PUT" and "owner.json" not in seen.path]
     packs = [seen for seen in puts if is_put(seen, "packs")]
@@ -272,7 +272,9 @@ def test_a_checkpoint_is_few_requests(story: Story) -> None:
     assert len(entries) <= 2 + 2 * len(manifests), "the claim, two each, and one that has just begun"
     besides = 4
     """The probe, twice; the home's identity; the reserve."""
-    assert len(puts) <= besides + len(packs) + len(manifests) + len(entries)
+    plans = [seen for seen in puts if is_put(seen, "blobs")]
+    assert len(plans) <= 3 * len(manifests), "of its batches, and before that of each quarter of what Spark keeps"
+    assert len(puts) <= besides + len(packs) + len(manifests) + len(entries) + len(plans)
 
 
 def test_a_stop_while_the_store_is_down_ends_and_says_so(story: Story) -> None:

@@ -217,8 +217,10 @@ class Checkers:
             self._folds[key] = data
         if is_plan(key):
             self._planned_by.setdefault(process, set()).add((batch_of(key), int(decode_plan(key, data).offsets)))
-        if not key.startswith("journal/"):
-            return
+        if key.startswith("journal/"):
+            self._entered(key, data, process)
+
+    def _entered(self, key: str, data: bytes, process: Process) -> None:
         entry: AnyEntry = msgspec.json.decode(data, type=AnyEntry)
         self._world.note(f"journal {entry.sequence}: {_shown(entry)}", process)
         linked = (entry.previous, entry.previous_digest) == (self._head, self._tip)

@@ -40,8 +40,8 @@ def documents() -> list[dict[str, Any]]:
     return [document for document in below() if document["kind"] != "SparkApplication"]
 
 
-def the(kind: str) -> dict[str, Any]:
-    (found,) = (document for document in below() if document["kind"] == kind)
+def the(kind: str, pattern: str = "orders.yaml") -> dict[str, Any]:
+    (found,) = (document for document in below(pattern=pattern) if document["kind"] == kind)
     return found
 
 
@@ -205,9 +205,7 @@ def test_a_pod_is_not_restarted_before_the_run_itself_would_call_it_dead(workloa
 
 @pytest.fixture
 def sidecar() -> dict[str, Any]:
-    (deployment,) = (document for document in documents() if document["kind"] == "Deployment")
-    found: dict[str, Any] = deployment["spec"]["template"]["spec"]
-    return found
+    return pod_of(the("Deployment", "protect.yaml"))
 
 
 def test_the_sidecar_can_only_read_what_the_query_writes(sidecar: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -44,6 +45,7 @@ class stopping_on_signals:
             return self
         if _ACTIVE:
             return _ACTIVE[0]
+        tempfile.gettempdir()  # to find out it makes a file, which a signal in that moment would leave there
         _ACTIVE.append(self)
         self._hearing = Hearing(self._limit, self._overdue, _killed)
         for number in STOPPING:
