@@ -127,6 +127,12 @@ def test_what_a_pipeline_prints_stays_off_standard_output_with_json(tmp_path: Pa
     assert "descriptor\n" in err
 
 
+def test_nothing_is_read_before_signals_are_heard() -> None:
+    code = "import sys; before = {*sys.modules}; import holdfast.cli.starting; print(*{*sys.modules} - before)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"__future__", "holdfast", "holdfast.cli", "holdfast.cli.starting"}
+
+
 _SIGNALLED_AT_AN_IMPORT = """
 import os, sys
 number, module, *sys.argv[1:] = map(str, sys.argv[1:])

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.adopt import above
 from holdfast.cli.main import main
+from holdfast.errors import InvalidSettings
 from holdfast.storage.urls import open_store
 from tests.patience import PATIENCE
 from tests.stores.s3 import s3_server
@@ -129,3 +131,43 @@ def test_a_directory_on_an_object_store(
     restored = tree(tmp_path / "restored")
     assert restored.items() <= tree(query.directory).items()
     assert {"metadata", "offsets/2", "commits/2"} <= restored.keys()
+
+
+def test_stopped_before_it_has_begun_it_still_says_one_document(query: ChurningQuery, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "holdfast.cli", "protect", str(tmp_path / "cp"), "--json"]
+    options = ["--home", str(tmp_path / "home"), "--job", "churn"]
+    with subprocess.Popen([*command, *options], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "waiting for a committed batch" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (0, "holdfast: stopped before the job was changed\n")
+    assert json.loads(out)["checkpoint"] is None
+
+
+@pytest.mark.parametrize("command", ["protect", "adopt"])
+def test_a_variable_that_is_not_set_is_not_the_current_directory(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `${CHECKPOINT_LOCATION}` of the systemd unit."""
+    assert main([command, "", "--home", str(tmp_path), "--job", "churn"]) == 2
+    assert "it is empty, but must name a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("location", "parent"),
+    [
+        ("/cp", "/"),
+        ("file:///cp", "file:///"),
+        ("/data/cp", "/data"),
+        ("s3a://bucket/cp?region=x", "s3a://bucket?region=x"),
+    ],
+)
+def test_a_volume_may_be_mounted_at_the_top(location: str, parent: str) -> None:
+    assert above("protect", location) == parent
+
+
+@pytest.mark.parametrize("location", ["/", "s3a://bucket", "file:///"])
+def test_what_has_nothing_above_it_is_not_one_query(location: str) -> None:
+    with pytest.raises(InvalidSettings, match="it is not the checkpoint directory of one query"):
+        above("protect", location)

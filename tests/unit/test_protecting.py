@@ -14,11 +14,13 @@ from holdfast.identifiers import BatchId, FencingEpoch
 from holdfast.plans.log import PlanLog
 from holdfast.repository.lines import line_folder
 from holdfast.repository.ownership import current_process
+from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.protecting.launching import find, protect
 from holdfast.runtime.protecting.query import ProtectedQuery
 from holdfast.runtime.run.components import Threads
 from holdfast.runtime.run.job_location import JobLocation
 from holdfast.runtime.run.loop import Runtime
+from holdfast.runtime.run.original import require_protected_at_rest
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.restorer import restore
@@ -381,6 +383,25 @@ def test_a_job_that_holdfast_runs_itself_is_not_protected(plain: Plain, tmp_path
         find(work_directory(own.query.directory), work_directory(own.query.directory.parent))
 
 
+class Refused(ChurningQuery):
+    def start(self, directory: RunDirectory, supervisor: Supervisor) -> None:
+        raise JobFailed("the query does not fit its checkpoint")
+
+
+def test_a_start_that_failed_does_not_end_the_watch_for_a_query_that_goes_on(plain: Plain, tmp_path: Path) -> None:
+    """From protect to run: the changed query is refused, plain Spark goes on, and the next start must see that."""
+    run = plain.protected()
+    run.wait(2)
+    run.stop()
+    with pytest.raises(JobFailed, match="does not fit"):
+        ChurningRun(plain.home, tmp_path / "work", plain.clock, query=Refused(7))
+    state, store = state_of(plain.home), LocalStore(plain.home, within=JOB)
+    require_protected_at_rest(JOB, state, store, work_directory)
+    plain.batches(1)
+    with pytest.raises(Conflict, match="batch 2 is planned there now"):
+        require_protected_at_rest(JOB, state, store, work_directory)
+
+
 @pytest.mark.parametrize(("gone", "why"), [("metadata", "no file metadata"), ("commits", "has committed no batch yet")])
 def test_what_is_no_checkpoint_directory_yet_is_refused(plain: Plain, gone: str, why: str) -> None:
     path = plain.directory / gone
@@ -415,6 +436,38 @@ def test_the_commands_work_as_for_any_job(plain: Plain, capsys: pytest.CaptureFi
     assert command(plain, capsys, "verify", "--all")["corrupt"] == []
     command(plain, capsys, "collect")
     assert plain.barriers() == [1]
+
+
+@pytest.mark.parametrize("words", [["rollback", f"{JOB}@1"], ["rescale", JOB, "--partitions", "4"]])
+def test_what_only_a_start_of_holdfast_would_carry_out_is_refused(
+    plain: Plain, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = plain.protected()
+    run.wait(2)
+    run.stop()
+    assert main([*words, "--home", f"file://{plain.home}"]) == 2
+    said = capsys.readouterr().err
+    assert f"holdfast does not run its query, and only reads {plain.directory}" in said
+    assert "Try: " in said
+    assert state_of(plain.home).rollback is None
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "a file"])
+def test_nothing_is_restored_when_the_output_cannot_be_seen(
+    plain: Plain, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command can be given again with the right path."""
+    run = plain.protected()
+    run.wait(2)
+    run.stop()
+    (plain.root / "a file").write_text("no output")
+    place = plain.root / "restored"
+    options = ["--home", f"file://{plain.home}", "--sink", str(plain.root / wrong)]
+    assert main(["restore", JOB, str(place), *options]) == 2
+    said = capsys.readouterr().err
+    assert f"could not see how far the output at {plain.root / wrong} is" in said
+    assert "Try: name the path that the query itself writes to, or leave --sink out" in said
+    assert not place.exists()
 
 
 def test_damage_in_the_home_is_repaired_from_the_directory(plain: Plain, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,11 +23,20 @@ if TYPE_CHECKING:
     from holdfast.runtime.commands.recording import Progress
     from holdfast.runtime.commands.spark_output import Output
 
+
+def _named(text: str) -> str:
+    """An empty string, such as an unset variable of a service, does not mean the current directory."""
+    if not text.strip():
+        raise typer.BadParameter("it is empty, but must name a directory")
+    return text
+
+
 Location = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT_LOCATION",
         show_default=False,
+        parser=_named,
         help="The query's checkpointLocation: a path, hdfs://host:port/path, s3a://bucket/path, … It is only read.",
     ),
 ]
@@ -139,8 +148,10 @@ def require_apart(doing: str, location: str, home: str) -> None:
 def above(doing: str, location: str) -> str:
     """The URL may have options behind its path."""
     path, mark, options = location.partition("?")
-    parent = path.rpartition("/")[0]
-    if not parent or parent.endswith("/"):
+    parent, _, name = path.rpartition("/")
+    if name and parent in ("", "file://"):
+        parent += "/"  # a volume that is mounted there
+    elif not parent or parent.endswith("/"):
         raise InvalidSettings(
             f"could not {doing} {location}: it is not the checkpoint directory of one query",
             hint="give its whole path",

@@ -53,6 +53,11 @@ def is_of_the_line(state: JobState, chosen: CheckpointCompleted) -> bool:
     return chosen.id not in state.abandoned and chosen.line == line_of(state)
 
 
+def require_output(sink: str, query: str) -> None:
+    """Raises when it cannot be seen how far the output is. Called before anything is written."""
+    _output(sink, query)
+
+
 def continued(
     job: str,
     target: "WorkDirectory",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from holdfast.cli.adopt import above, require_apart, whole
+from holdfast.cli.adopt import Location, above, require_apart, whole
 from holdfast.cli.configuration import Configuration, settings_in
 from holdfast.cli.logs import FORMATS as LOG_FORMATS
 from holdfast.cli.logs import log_to_standard_error
@@ -43,14 +43,6 @@ OPTIONS = (
 """Settings of a run that mean the same here."""
 _WAITS_S = 1.0
 
-Location = Annotated[
-    str,
-    typer.Argument(
-        metavar="CHECKPOINT_LOCATION",
-        show_default=False,
-        help="The query's checkpointLocation: a path, hdfs://host:port/path, s3a://bucket/path, … It is only read.",
-    ),
-]
 ProtectHome = Annotated[str, home_option(FIRST)]
 ProtectJob = Annotated[str, job_option("The job's name.", FIRST)]
 ProtectAlarms = Annotated[list[str] | None, alarm_option(FIRST)]
@@ -82,8 +74,9 @@ class ProtectDocument(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     home: str
     location: str
-    checkpoint: int | None
-    barrier_batch_id: int | None
+    checkpoint: int | None = None
+    """The newest one; null, too, when it was stopped before it had begun."""
+    barrier_batch_id: int | None = None
 
 
 def protect_query(
@@ -120,6 +113,8 @@ def protect_query(
                 _last(running, once)
         except (StopAsked, KeyboardInterrupt):
             print_message("holdfast: stopped before the job was changed")
+            if as_json:
+                print_json(ProtectDocument(job=job, home=home, location=whole(location)))
             return
     _report(_document(location, home, job), as_json)
 

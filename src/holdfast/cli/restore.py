@@ -9,7 +9,14 @@ import typer
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.cli import figures
 from holdfast.cli.choosing import to_restore
-from holdfast.cli.continuing import ContinuationDocument, continued, lines, put_one_in_place, writes_itself
+from holdfast.cli.continuing import (
+    ContinuationDocument,
+    continued,
+    lines,
+    put_one_in_place,
+    require_output,
+    writes_itself,
+)
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, CheckpointOption, Home, Job, PointArgument
 from holdfast.cli.output import answer, print_json
@@ -124,6 +131,8 @@ def restore(
     chosen = to_restore(seen, reference.checkpoint, reference.savepoint)
     try:
         manifest = _read_manifest(store, chosen)
+        if sink is not None and writes_itself(seen.state):
+            require_output(sink, manifest.spark.get("query", ""))
         with byte_progress(f"restoring checkpoint {chosen.id}", manifest.bytes_total) as advance:
             restore_checkpoint(store, manifest, target, progress=advance)
     except Corrupt:

@@ -10,7 +10,7 @@ from holdfast.cli.options import AsJson, Home, Job, OnConflict, PointArgument
 from holdfast.cli.output import answer, print_json
 from holdfast.cli.owning import owning
 from holdfast.cli.reference import referred
-from holdfast.errors import InvalidSettings, OwnedByAnotherRun
+from holdfast.errors import Conflict, InvalidSettings, OwnedByAnotherRun
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.going_back import Wanted, abandoned_by, reachable, request_rollback
 from holdfast.repository.state import JobState
@@ -58,6 +58,8 @@ def rollback(
     seen = observe(home, reference.job, store)
     _require_stopped(seen)
     wanted = Wanted(reference.savepoint, reference.checkpoint)
+    if wanted:
+        _require_run_by_holdfast(seen)
     state, target = seen.state, _target(seen.state, wanted)
     if not dry_run and (target is not None or state.rollback is not None):
         with owning(seen.job, home, store, "roll back", on_conflict) as journal:
@@ -86,6 +88,18 @@ def _require_stopped(seen: Observation) -> None:
     if seen.running:
         raise OwnedByAnotherRun(
             f"could not roll back job {seen.job!r} in {seen.home}: it is running", hint=f"holdfast stop {seen.job}"
+        )
+
+
+def _require_run_by_holdfast(seen: Observation) -> None:
+    """No start of holdfast would take the directory of a protected query back."""
+    last = seen.state.pipeline
+    if last is not None and last.protects:
+        raise Conflict(
+            f"could not roll back job {seen.job!r} in {seen.home}: holdfast does not run its query, and only reads "
+            f"{last.protects}",
+            hint=f"stop the query, put the checkpoint in its place (holdfast restore {seen.job}@ID DIR), "
+            "and protect that with --accept-older-directory, once",
         )
 
 

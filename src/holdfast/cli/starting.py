@@ -3,9 +3,12 @@
 Imports nothing but what the interpreter has loaded. Nothing has been begun yet, so there is nothing to unwind.
 """
 
+import _signal as signal  # type: ignore[import-not-found]  # the interpreter's own; `signal` is read from a file
 import os
-import signal
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 def main() -> int:
@@ -16,6 +19,6 @@ def main() -> int:
     return command()
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: "FrameType | None") -> None:
     os.write(2, b"holdfast: interrupted\n")
     os._exit(128 + number)

@@ -75,6 +75,11 @@ def examine(target: JobHome, state: JobState) -> Rescalable:
     if entry is None:
         raise NotFound(f"could not rescale {target}: it has no checkpoint", hint="start it and stop it cleanly first")
     run, ended = _last_run(target, state)
+    if run.protects:
+        raise Conflict(
+            f"could not rescale {target}: holdfast does not run its query, and only reads {run.protects}",
+            hint="run it with holdfast first, under the same job name: docs/protect.md",
+        )
     _require_whole_history(target, state, entry)
     _require_no_more_batches(target, state, entry, run)
     if ended.needs_every_batch:

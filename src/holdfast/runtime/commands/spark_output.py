@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from holdfast.checkpoint.layout import newest_barrier
@@ -27,7 +28,7 @@ class Output:
 
 def look_at(place: WorkDirectory, query: str) -> Output:
     """Raises `InvalidSettings` when neither Spark's file sink nor its Delta sink has written there."""
-    with storage_errors(f"read {place.location}"):
+    with storage_errors(f"read {place.location}"), suppress(NotADirectoryError):
         if logged := place.names(_FILE_SINK):
             newest = newest_barrier(name.removesuffix(".compact") for name in logged)
             return Output(f"Spark's file sink at {place.location}", newest)
@@ -35,7 +36,7 @@ def look_at(place: WorkDirectory, query: str) -> Output:
             return Output(f"Spark's Delta sink at {place.location}", _delta_batch(place.location, query))
     raise InvalidSettings(
         f"could not see how far the output at {place.location} is: it has neither {_FILE_SINK} nor {_DELTA}",
-        hint="leave --sink out: the first start asks the sink, or says what it cannot know",
+        hint="name the path that the query itself writes to, or leave --sink out",
     )
 
 

@@ -14,7 +14,7 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import log
 from holdfast.plans.log import newest_planned
 from holdfast.repository.damage import load_manifest
-from holdfast.repository.entries import Adopted
+from holdfast.repository.entries import Adopted, RunStarted
 from holdfast.repository.jobs import job_names
 from holdfast.repository.journal import read_entries
 from holdfast.repository.lines import line_folder
@@ -49,7 +49,7 @@ def require_protected_at_rest(
 ) -> None:
     """Raises `Conflict` when batches were planned in a directory that the last run protected, and the home does not
     know them. After the first run of the job's own it may do as it likes."""
-    newest, last = state.newest_of_the_line(), state.pipeline
+    newest, last = state.newest_of_the_line(), _last_that_ran(state)
     if newest is None or last is None or not last.protects:
         return
     try:
@@ -69,7 +69,16 @@ def require_protected_at_rest(
 def adopted_by(state: JobState) -> Adopted | None:
     """What the job was made of, until its first run."""
     newest = state.newest_of_the_line()
-    return None if newest is None or state.pipeline is not None else newest.adopted
+    return None if newest is None or _last_that_ran(state) is not None else newest.adopted
+
+
+def _last_that_ran(state: JobState) -> RunStarted | None:
+    """A start that failed has not gone on with what was adopted or protected: its query may have, meanwhile."""
+    for run in reversed(state.runs):
+        end = state.ends.get(run.fencing_epoch)
+        if run.purpose == "pipeline" and not (end is not None and end.never_ran):
+            return run
+    return None
 
 
 def other_that_went_on(root: ObjectStore, job: JobName, adopted: Adopted) -> JobName | None:
@@ -92,11 +101,10 @@ def others_of(root: ObjectStore, job: JobName, query: str) -> Iterator[tuple[Job
 
 
 def _went_on(state: JobState, planned: BatchId) -> bool:
-    for run in reversed(state.runs):
-        end = state.ends.get(run.fencing_epoch)
-        if run.purpose == "pipeline" and not (end is not None and end.never_ran):
-            return not run.sink and (end is None or end.planned is None or end.planned > planned)
-    return False
+    if (run := _last_that_ran(state)) is None:
+        return False
+    end = state.ends.get(run.fencing_epoch)
+    return not run.sink and (end is None or end.planned is None or end.planned > planned)
 
 
 def _is_of(store: ObjectStore, state: JobState, query: str) -> bool:
