@@ -195,6 +195,19 @@ def test_a_directory_that_is_gone_is_told_and_waited_for(plain: Plain) -> None:
     assert len(run.alarms()) == 2
 
 
+def test_a_stop_while_the_directory_is_gone_says_what_to_do_about_the_directory(plain: Plain) -> None:
+    run = plain.protected()
+    run.wait(2)
+    plain.directory.rename(plain.directory.with_name("elsewhere"))
+    run.wait(1)
+    run.runtime.stop(None, lambda answer: None)
+    run.settle()
+    assert isinstance(run.failure, HoldfastError)
+    assert run.failure.hint == f"if it was moved, protect the new place; if it is lost: holdfast restore {JOB} DIR"
+    hints = {alarm.code: alarm.hint for alarm in run.told if not alarm.cleared}
+    assert hints["plans_late"].startswith("make the directory readable again")
+
+
 def test_no_checkpoint_begins_while_the_directory_is_gone(plain: Plain) -> None:
     run = plain.protected(interval="5s")
     run.wait(6)

@@ -24,7 +24,7 @@ from holdfast.repository.journal import Journal
 from holdfast.repository.lines import line_folder
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.reports.alarms import Alarms
-from holdfast.storage.durable import storage_errors
+from holdfast.storage.durable import storage_error
 from holdfast.storage.interface import ObjectStore
 from holdfast.workdir.interface import WorkDirectory
 
@@ -81,13 +81,15 @@ class PlanShipper:
         """All that the directory has planned so far; what the home does not take now is taken with a later call."""
         with self._shipping:
             try:
-                with storage_errors(f"read the plans of batches in {self._files.location}"):
-                    self._ship()
+                self._ship()
+            except OSError as error:
+                doing = f"read the plans of batches in {self._files.location}"
+                self._tell_late(storage_error(doing, error), "make the directory readable again")
             except Fenced as error:
                 fenced = RunFenced(error.message, error.by_maintenance)
                 self._post(fenced)
             except StorageError as error:
-                self._tell_late(error)
+                self._tell_late(error, "make the home answer again")
             else:
                 self._clear_late()
 
@@ -146,10 +148,10 @@ class PlanShipper:
         )
         self._alarms.raise_alarm(LATE, "critical", message, "protect the directory under a name of its own: --job NAME")
 
-    def _tell_late(self, error: StorageError) -> None:
+    def _tell_late(self, error: StorageError, how: str) -> None:
         self._late = True
         message = f"the plans of batches behind {self.reached} are not in the home yet: {error.message}"
-        hint = "make the home answer again; until then a lost disk takes what these batches read with it"
+        hint = f"{how}; until then a lost disk takes what these batches read with it"
         self._post(lambda: self._alarms.raise_alarm(LATE, "warning", message, hint))
 
     def _clear_late(self) -> None:

@@ -14,7 +14,7 @@ from holdfast.checkpoint.manifest import digest_of
 from holdfast.errors import Conflict, Corrupt, HoldfastError, JobFailed, StorageError, StorageUnreachable
 from holdfast.identifiers import BatchId, Digest, JobName
 from holdfast.plans.query_id import query_id
-from holdfast.storage.durable import storage_errors
+from holdfast.storage.durable import storage_error
 from holdfast.workdir.interface import WorkDirectory
 
 GLANCE_S = 5.0
@@ -61,14 +61,20 @@ class DirectoryWatch:
         if self._over:
             raise StorageUnreachable(f"{self._files.location} holds something else")
         try:
-            with storage_errors(f"look at {self._files.location}"):
-                found = self._look()
+            found = self._look_there()
         except StorageError as error:
             if not self._over:
                 self._tell.gone(error.message)
             raise
         self._tell.back()
         return found
+
+    def _look_there(self) -> BatchId | None:
+        try:
+            return self._look()
+        except OSError as error:
+            hint = f"if it was moved, protect the new place; if it is lost: holdfast restore {self._job} DIR"
+            raise storage_error(f"look at {self._files.location}", error, hint) from error
 
     def _look(self) -> BatchId | None:
         files = self._files
