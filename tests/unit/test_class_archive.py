@@ -1,6 +1,8 @@
 """The file of Spark's classes: used only whole, by the Java and the PySpark that made it."""
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,6 +61,25 @@ def test_what_a_killed_process_has_begun_is_removed_and_what_another_one_makes_i
     (cache / f".making-{os.getpid()}-x").mkdir()
     class_archive._remove_left(cache)
     assert [path.name for path in cache.iterdir()] == [f".making-{os.getpid()}-x"]
+
+
+def test_what_was_started_ends_with_an_interruption(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache.parent))
+    monkeypatch.setattr(sys, "prefix", "/proc/none")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(environment: dict[str, str], place: Path) -> str:
+        started.append(subprocess.Popen(["sleep", "600"], env=environment))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(class_archive, "_live", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make_archive()
+    try:
+        assert started[0].wait(5) == -signal.SIGKILL
+    finally:
+        started[0].kill()
+    assert list(cache.iterdir()) == []
 
 
 @pytest.mark.long

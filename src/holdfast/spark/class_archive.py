@@ -18,6 +18,7 @@ from pathlib import Path
 
 from holdfast.errors import HoldfastError
 from holdfast.spark.java import java
+from holdfast.spark.started_processes import none_left_behind
 from holdfast.storage.durable import flush
 
 _FOLDER = "holdfast-classes"
@@ -59,15 +60,16 @@ def sharing_classes(environment: MutableMapping[str, str] = os.environ) -> Itera
 
 def make_archive() -> Path:
     """Runs Spark for half a minute. An archive of before is replaced."""
-    name, environment = _name(), {**os.environ, "PYSPARK_PYTHON": sys.executable}
-    folder = next((each for each in _folders(environment) if _is_writable(each)), None)
+    name = _name()
+    folder = next((each for each in _folders(os.environ) if _is_writable(each)), None)
     if folder is None:
-        places = " or ".join(str(each.parent) for each in _folders(environment))
+        places = " or ".join(str(each.parent) for each in _folders(os.environ))
         raise HoldfastError(f"could not keep Spark's classes: {places} cannot be written", hint="run it as their owner")
     _remove_left(folder)
-    with tempfile.TemporaryDirectory(prefix=f"{_MAKING}{os.getpid()}-", dir=folder) as place:
+    with tempfile.TemporaryDirectory(prefix=f"{_MAKING}{os.getpid()}-", dir=folder) as place, none_left_behind():
         part = Path(place) / "classes.jsa"
-        environment[_VARIABLE] = f'-XX:ArchiveClassesAtExit="{part}" {_QUIET}'
+        making = f'-XX:ArchiveClassesAtExit="{part}" {_QUIET}'
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, _VARIABLE: making}
         said = _live(environment, Path(place))
         if not part.exists():
             raise HoldfastError(
