@@ -60,7 +60,7 @@ class Driver:
     """One process of the driver: Python and the JVM that it starts, in their own process group."""
 
     def __init__(self, places: Places, *options: str, work: Path, log: Path) -> None:
-        with log.open("ab") as file, _interrupts_noted() as noted:
+        with log.open("ab") as file, interrupts_noted() as noted:
             self._process = subprocess.Popen(
                 _command(places, work, options),
                 stdin=subprocess.DEVNULL,
@@ -95,7 +95,7 @@ class Driver:
 
 
 @contextmanager
-def _interrupts_noted() -> Iterator[list[int]]:
+def interrupts_noted() -> Iterator[list[int]]:
     """An interrupt while a process is being started would leave it behind as an orphan."""
     noted: list[int] = []
     usual = signal.signal(signal.SIGINT, lambda number, frame: noted.append(number))

@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 
 from holdfast.cli.demo.batch_answer import Row, committed_files, read_parquet
-from holdfast.cli.demo.driver import environment, spark_settings
+from holdfast.cli.demo.driver import environment, interrupts_noted, spark_settings
 from holdfast.cli.demo.places import Places
 
 _CAUSES = (re.compile(r"terminated with exception: (.{1,100})"), re.compile(r"Exception: (.{1,100})"))
@@ -34,7 +34,7 @@ class Plain:
         """Once more where one runs already: a second deployment."""
         settings = [word for name, value in spark_settings(self._places) for word in ("--conf", f"{name}={value}")]
         arguments = shlex.join(["--master", "local[2]", *settings, "pyspark-shell"])
-        with self._places.plain_log.open("ab") as log:
+        with self._places.plain_log.open("ab") as log, interrupts_noted() as noted:
             process = subprocess.Popen(
                 [sys.executable, str(self._places.plain_program)],
                 stdin=subprocess.DEVNULL,
@@ -45,6 +45,8 @@ class Plain:
                 start_new_session=True,
             )
         self._processes.append(process)
+        if noted:
+            raise KeyboardInterrupt
 
     @property
     def running(self) -> int:
