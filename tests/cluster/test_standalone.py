@@ -65,8 +65,8 @@ class OnCluster(Pipeline):
         """The worker below which a process is uploading to the home right now, once there is one."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            writer = writer_below(self.home / "counts" / "packs")
-            if writer is not None:
+            writers = (writer_below(self.home / "counts" / folder) for folder in ("blobs", "packs"))
+            if (writer := next(filter(None, writers), None)) is not None:
                 assert not is_descendant(writer, driver.process.pid), "the driver copies"
                 return next(worker for worker in self.cluster.workers if is_descendant(writer, worker.process.pid))
             assert driver.process.poll() is None, f"the driver ended: see {self.log}"

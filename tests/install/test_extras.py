@@ -214,17 +214,23 @@ def test_without_an_extra_a_home_can_be_read_and_kept(made: Made, home: Path, tm
         ("stop",),
         ("rollback", "orders@1"),
         ("init", str(tmp_path / "new")),
+        ("protect", str(tmp_path / "restored"), "--job", "protected", "--once"),
         ("--help",),
     )
-    assert {command.name for command in every_command()} - {"run", "demo", "top", "checkpoint", "rescale"} <= {
-        command[0] for command in commands
-    }
+    assert {command.name for command in every_command()} - {
+        "run",
+        "demo",
+        "top",
+        "checkpoint",
+        "rescale",
+        "prepare",
+    } <= {command[0] for command in commands}
     for command in commands:
         ended = bare.run("holdfast", *command, **where)
         assert ended.returncode == 0, f"{command}: {ended.stderr}"
     assert (tmp_path / "restored" / "metadata").exists()
-    (job,) = json.loads(bare.run("holdfast", "jobs", "--json", **where).stdout)["jobs"]
-    assert job["job"] == "orders"
+    jobs = json.loads(bare.run("holdfast", "jobs", "--json", **where).stdout)["jobs"]
+    assert {job["job"] for job in jobs} == {"orders", "protected"}
 
 
 def test_the_doctor_reads_logs(made: Made) -> None:

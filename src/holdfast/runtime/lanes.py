@@ -71,6 +71,10 @@ class Lanes(Protocol):
         """For each busy lane, the monotonic time at which its oldest work in progress began. Any thread may call it."""
 
 
+_LAST_WORD_S = 2.0
+"""A disk may hang."""
+
+
 class ThreadLanes:
     def __init__(self, copying: int, now: Callable[[], float] = time.monotonic) -> None:  # noqa: TID251
         self._now = now
@@ -93,10 +97,13 @@ class ThreadLanes:
         self._closed = threading.Event()
         self._under_way: dict[int, tuple[Lane, float]] = {}
         """Work in progress, by its thread."""
+        self._threads: dict[Lane, list[threading.Thread]] = {}
         for lane, width in widths.items():
             for number in range(width):
                 name = f"holdfast-{lane}-{number}"
-                threading.Thread(target=about_the_same(self._serve), args=(lane,), name=name, daemon=True).start()
+                thread = threading.Thread(target=about_the_same(self._serve), args=(lane,), name=name, daemon=True)
+                self._threads.setdefault(lane, []).append(thread)
+                thread.start()
 
     def submit(self, lane: Lane, work: Work) -> None:
         self._queues[lane].put(work)
@@ -115,11 +122,16 @@ class ThreadLanes:
         return oldest
 
     def close(self) -> None:
-        """Let every thread end after its current work."""
+        """Let every thread end after its current work.
+
+        The state file is beside work directories that the caller may remove now: its last word is waited for.
+        """
         self._closed.set()
         for lane, width in self._widths.items():
             for _ in range(width):
                 self._queues[lane].put(None)
+        for thread in self._threads["state_file"]:
+            thread.join(_LAST_WORD_S)
 
     def _serve(self, lane: Lane) -> None:
         while (work := self._queues[lane].get()) is not None:
