@@ -75,9 +75,9 @@ def main() -> int:
     except HoldfastError as error:
         tell(f"error {error.exit_code} {error}")
         return error.exit_code
+    beside.stop()  # before the last line is told
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("holdfast: counts")
     tell(f"jobs {len(jobs)}")
-    beside.stop()
     return 0
 
 

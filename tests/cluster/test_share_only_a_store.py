@@ -1,8 +1,8 @@
 """One driver and three workers that share nothing but an S3 server: no disk, no directory, no address of one another's
 loopback. Executors and drivers are killed; the output is exact.
 
-Only `make torture` runs it, with as many kills as `HOLDFAST_KILLS` says, from a directory that is not below `/tmp`. Each
-driver starts on another island: what the last one had on its disk is gone.
+Only `make torture` runs it, with as many kills as `HOLDFAST_KILLS` says, from a directory that is not below `/tmp`.
+Each driver starts on another island: what the last one had on its disk is gone.
 """
 
 import contextlib
