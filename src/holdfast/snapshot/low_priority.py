@@ -22,7 +22,9 @@ def in_the_background(work: Callable[[], T]) -> T:
 
     def run() -> None:
         with suppress(AttributeError, OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+            thread = threading.get_native_id()
+            inherited = os.getpriority(os.PRIO_PROCESS, thread)  # an administrator may have lowered it further
+            os.setpriority(os.PRIO_PROCESS, thread, max(inherited, _NICE))
         try:
             done.set_result(work())
         except BaseException as error:
