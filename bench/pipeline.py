@@ -85,10 +85,6 @@ class Life(msgspec.Struct, frozen=True):
     def processor_per_batch(self) -> float:
         return self.processor_seconds / len(self.batch_seconds)
 
-    @property
-    def batches_per_second(self) -> float:
-        return len(self.batch_seconds) / sum(self.batch_seconds)
-
 
 def aggregation(spark: SparkSession, load: Load) -> DataFrame:
     events = (

@@ -18,11 +18,11 @@ _SMALL_FILES_PER_PARTITION = 25
 
 
 class StateFiles:
-    """A work directory of about `size` bytes, the same bytes for the same seed."""
+    """A work directory of about `size` bytes, always the same bytes."""
 
-    def __init__(self, root: Path, size: int, seed: int = 7) -> None:
+    def __init__(self, root: Path, size: int) -> None:
         self.root = root
-        self._numbers = random.Random(seed)
+        self._numbers = random.Random(7)
         self._size = size
         self._version = 0
         self._build()

@@ -139,9 +139,9 @@ def lost(home: Path, job: str = "clicks") -> History:
 
 
 @contextmanager
-def dashboard(home: Path, guard: Guard | None = None, looked_at_s: float = 0.2) -> Iterator[str]:
+def dashboard(home: Path, guard: Guard | None = None) -> Iterator[str]:
     reader = HomeReader(f"file://{home}")
-    live = Live(reader, looked_at_s)
+    live = Live(reader, looked_at_s=0.2)
     metrics = metrics_of(lambda: list(reader.latest.jobs.values()))
     guard = guard or Guard(frozenset())
     actions = Actions(f"file://{home}", PATIENCE) if guard.actions else None

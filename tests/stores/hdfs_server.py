@@ -34,12 +34,10 @@ BRINGS = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "jcl-
 
 
 class HdfsServer:
-    def __init__(
-        self, root: Path, *, datanodes: int = 1, port: int | None = None, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, root: Path, *, datanodes: int = 1, settings: Mapping[str, str] | None = None) -> None:
         """`settings` are added to Hadoop's configuration."""
         self.root = root
-        self.port = port or free_port()
+        self.port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._datanodes = datanodes
         self._orders_at = [free_port() for _ in range(datanodes)]
@@ -97,18 +95,18 @@ class HdfsServer:
         self._kill(f"datanode{number}")
 
     @contextmanager
-    def hanging_datanode(self, number: int = 0) -> Iterator[None]:
+    def hanging_datanode(self) -> Iterator[None]:
         """It keeps its connections, takes new ones, and answers nothing."""
-        process = self._processes[f"datanode{number}"]
+        process = self._processes["datanode0"]
         process.send_signal(signal.SIGSTOP)
         try:
             yield
         finally:
             process.send_signal(signal.SIGCONT)
 
-    def report_blocks(self, number: int = 0) -> None:
-        """Let a DataNode tell the NameNode at once which blocks it has got."""
-        self.administer("-triggerBlockReport", "-incremental", f"127.0.0.1:{self._orders_at[number]}")
+    def report_blocks(self) -> None:
+        """Let the DataNode tell the NameNode at once which blocks it has got."""
+        self.administer("-triggerBlockReport", "-incremental", f"127.0.0.1:{self._orders_at[0]}")
 
     def administer(self, *arguments: str) -> None:
         subprocess.run(

@@ -34,14 +34,13 @@ class S3Server:
 @contextlib.contextmanager
 def s3_server(
     directory: Path,
-    port: int | None = None,
     heap: str = "512m",
     authorization: str = "aws-v2-or-v4",
     host: str = "127.0.0.1",
 ) -> Iterator[S3Server]:
     """A server whose objects are files below `directory`, which may hold those of an earlier one."""
     java, jar = required("java"), maven_artifact(ARTIFACT, f"s3proxy/s3proxy-{VERSION}.jar")
-    port = port or free_port()
+    port = free_port()
     objects = directory / "objects"
     (objects / BUCKET).mkdir(parents=True, exist_ok=True)
     properties = directory / "s3proxy.conf"

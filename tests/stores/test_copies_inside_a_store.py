@@ -55,8 +55,8 @@ class Bucket:
     def checkpoint(self, home: ObjectStore | None = None) -> Manifest:
         return manifest_of(copy_shards(self.work, shards_of(self.work), Blobs(home or self.home, EPOCH), lambda: False))
 
-    def restored(self, manifest: Manifest, name: str, *, inside: bool = True) -> WorkDirectory:
-        restore(self.home, manifest, self.root.at(name), inside=inside)
+    def restored(self, manifest: Manifest, name: str) -> WorkDirectory:
+        restore(self.home, manifest, self.root.at(name), inside=True)
         return self.root.at(name)
 
     def requests(self, method: str, below: str) -> list[Seen]:

@@ -44,7 +44,7 @@ def staged(sink: Files, epoch: int, *batches: int) -> tuple[StagedBatch, ...]:
     return tuple(_staged(sink, epoch, batch) for batch in batches)
 
 
-def published(place: Path, *batches: int, upto: int | None = None, who: SinkContext | None = None) -> Files:
+def published(place: Path, *batches: int, who: SinkContext | None = None) -> Files:
     """A run that published these batches, each with a checkpoint of its own."""
     who = who or context()
     sink = opened(place, who)

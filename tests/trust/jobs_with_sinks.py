@@ -27,8 +27,6 @@ from tests.trust.files_sink import columns
 from tests.unit.churning_runs import ChurningQuery, ChurningRun, ManualClock, state_of
 from tests.unit.work_files import write
 
-PUBLISHED_S = 1.25
-
 
 class SinkQuery(ChurningQuery):
     def __init__(self, seed: int, sink: Delta | Files, source: Path, schema: StructType) -> None:

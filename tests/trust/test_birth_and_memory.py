@@ -87,13 +87,12 @@ def agreed(state: JobState, memory: Memory, asked: Asked = NOTHING) -> Any:
 )
 def test_a_home_that_knows_what_others_know_goes_on(state: JobState, same: Memory) -> None:
     agreement = agreed(state, same)
-    assert (agreement.begins, agreement.new_life, agreement.older_home) == (False, False, False)
+    assert (agreement.new_life, agreement.older_home) == (False, False)
     assert agreement.above <= state.head, "nothing has to be claimed above"
 
 
 def test_nobody_knows_the_job_so_it_begins() -> None:
     agreement = agreed(JobState(), memory(life=None, epoch=0, claim=None))
-    assert agreement.begins
     assert not agreement.new_life
 
 

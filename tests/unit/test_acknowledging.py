@@ -193,7 +193,7 @@ def test_released_batches_are_published_one_publication_at_a_time_and_a_checkpoi
 # --- the journal outranks every other opinion ---
 
 
-@pytest.mark.parametrize("how", [CheckpointSealed(Ticket(1)), EntrySettled(CheckpointId(1), BatchId(0))])
+@pytest.mark.parametrize("how", [CheckpointSealed(Ticket(1)), EntrySettled(CheckpointId(1))])
 def test_an_entry_found_after_an_unknown_outcome_completes_the_checkpoint(how: object) -> None:
     driven = Driven()
     ticket = driven.begin_periodic(0)

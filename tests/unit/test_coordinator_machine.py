@@ -138,7 +138,7 @@ class AnyEvents(RuleBasedStateMachine):
     def settle(self, data: st.DataObject) -> None:
         ticket = data.draw(st.sampled_from(sorted(self.sealable)))
         self.sealed_barriers.add(self.begun[ticket].barrier)
-        self.tell(EntrySettled(self.ids[ticket], self.begun[ticket].barrier))
+        self.tell(EntrySettled(self.ids[ticket]))
 
     @precondition(lambda self: self.todo)
     @rule(data=st.data(), keep=st.booleans())
@@ -166,7 +166,7 @@ class AnyEvents(RuleBasedStateMachine):
         for event in (CheckpointSealed(ticket), ShardAcknowledged(ticket, SHARDS[0]), SnapshotPlanned(ticket, ())):
             self.tell(event)
         self.tell(PlanFailed(ticket, FailureReason.FILES_VANISHED, "x"))
-        self.tell(EntrySettled(CheckpointId(1000 + ticket), BatchId(0)))
+        self.tell(EntrySettled(CheckpointId(1000 + ticket)))
 
     @rule(step=st.integers(1, 3), ran_s=st.sampled_from([None, 0.1, 3.0]))
     def batch(self, step: int, ran_s: float | None) -> None:

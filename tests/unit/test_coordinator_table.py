@@ -72,7 +72,7 @@ EVENTS: dict[str, Event] = {
     "shard failed": ShardFailed(T, SHARDS[0], FailureReason.COPY_FAILED, "x"),
     "step failed": StepFailed(T, FailureReason.STORAGE_UNREACHABLE, "x"),
     "sealed": CheckpointSealed(T),
-    "settled": EntrySettled(ID, BatchId(0)),
+    "settled": EntrySettled(ID),
     "other ticket": CheckpointSealed(Ticket(77)),
 }
 STALE = "stale"

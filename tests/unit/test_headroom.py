@@ -15,10 +15,10 @@ from holdfast.repository.views import Observation
 from tests.unit.churning_runs import BATCHES_RETAINED, START, ChurningRun, ManualClock, state_of
 
 
-def paced(seconds_per_batch: float, batches: int, retained: int = 10) -> BatchPace:
+def paced(seconds_per_batch: float, batches: int) -> BatchPace:
     pace = BatchPace()
     for batch in range(batches):
-        pace.reached(BatchId(batch), batch * seconds_per_batch, retained)
+        pace.reached(BatchId(batch), batch * seconds_per_batch, 10)
     return pace
 
 

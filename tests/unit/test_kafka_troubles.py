@@ -26,8 +26,8 @@ def found(
     return Cluster(cluster, {"orders": Topic(id, ranges)})
 
 
-def only(cluster: Cluster, needed: Needed = NEEDED, recorded: RecordedSource = RECORDED) -> SourceTrouble:
-    (one,) = troubles(recorded, needed, cluster)
+def only(cluster: Cluster, needed: Needed = NEEDED) -> SourceTrouble:
+    (one,) = troubles(RECORDED, needed, cluster)
     return one
 
 
@@ -56,12 +56,6 @@ def test_each_trouble_names_both_sides(cluster: Cluster, kind: Kind, sides: list
         assert side in trouble.message
     assert trouble.harmless is (kind == "new_partitions")
     assert trouble.of_another_topic is (kind in ("another_cluster", "recreated"))
-
-
-def test_what_is_skipped_is_counted_where_it_can_be() -> None:
-    assert only(found((130, 500))).skipped == {P0: 30}
-    assert only(found((0, 149))).skipped == {P0: None}
-    assert only(found(cluster="x")).skipped == {P0: None, P1: None}
 
 
 def test_several_troubles_are_all_named() -> None:

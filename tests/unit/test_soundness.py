@@ -14,7 +14,6 @@ from tests.unit.work_files import write
 
 PIECE = 512
 SMALL, LARGE = 3000, 2 << 20
-MAGIC = bytes.fromhex("f7cff485b741e288")
 
 
 def checksum(data: bytes) -> bytes:

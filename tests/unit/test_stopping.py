@@ -68,7 +68,7 @@ def test_nothing_is_published_while_the_query_moves_to_another_directory() -> No
     driven.tell(PublishFailed(BatchId(0), "locked"))
     driven.tell(QueryEnded(replaced=True))
     assert of(driven.wait(500.0), PublishOutput) == []
-    assert of(driven.tell(EntrySettled(CheckpointId(2), BatchId(1))), PublishOutput) == []
+    assert of(driven.tell(EntrySettled(CheckpointId(2))), PublishOutput) == []
     driven.tell(QueryStarted(replaced=True, durable=BatchId(1), durable_id=CheckpointId(2)))
     assert only(driven.complete(driven.begin_periodic(2)), PublishOutput).upto == 2
 

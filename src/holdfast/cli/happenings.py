@@ -43,9 +43,9 @@ class Happening:
         return {"sequence": self.sequence, "at": at, "kind": self.kind, "text": self.text, "bad": self.bad}
 
 
-def happenings(state: JobState, after: int = 0) -> list[Happening]:
+def happenings(state: JobState) -> list[Happening]:
     """Oldest first."""
-    return [_happening(entry) for sequence, entry in state.sequences if sequence > after]
+    return [_happening(entry) for _, entry in state.sequences]
 
 
 def _happening(entry: AnyEntry) -> Happening:

@@ -117,10 +117,6 @@ def _document(home: str, job: str, liveness: Liveness) -> LiveDocument:
     )
 
 
-def is_critical(document: LiveDocument) -> bool:
-    return not document.live or any(alarm.severity == "critical" for alarm in document.alarms)
-
-
 def live_lines(document: LiveDocument, now: datetime) -> Iterator["Text"]:
     from rich.text import Text
 

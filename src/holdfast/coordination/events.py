@@ -132,7 +132,6 @@ class EntrySettled:
     """An undecided journal entry was found to exist after all."""
 
     id: CheckpointId
-    barrier: BatchId
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,6 @@ class Outbox:
         self._allowed = float(pace.burst)
         self._counted_at = 0.0
         self._failures = 0
-        self.dropped = 0
 
     def add(self, alarm: Alarm, now: float) -> None:
         if alarm.change == "again":
@@ -46,7 +45,6 @@ class Outbox:
         self._waiting.append(alarm)
         if len(self._waiting) > self._pace.most:
             self._waiting.pop(0)
-            self.dropped += 1
 
     def due(self, now: float) -> float | None:
         """When the waiting alarms are to be sent; None when nothing waits."""

@@ -179,11 +179,6 @@ class Journal:
         return self.state.fencing_epoch
 
     @property
-    def claimed(self) -> AttemptId:
-        """Identifies this run, even among runs with the same number in another home."""
-        return self._claim
-
-    @property
     def undecided(self) -> bool:
         """Whether the outcome of the last append is unknown."""
         return self._undecided is not None

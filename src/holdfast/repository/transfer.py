@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from holdfast.checkpoint.manifest import Manifest, manifest_key
+from holdfast.checkpoint.manifest import manifest_key
 from holdfast.checkpoint.packed_plans import is_packed_plans
 from holdfast.errors import Corrupt, ObjectNotFound
 from holdfast.identifiers import Digest
@@ -29,7 +29,6 @@ class Load:
     """One checkpoint, and the objects of it that the target lacks."""
 
     entry: CheckpointCompleted
-    manifest: Manifest
     missing: tuple[StoredFiles, ...]
 
     @property
@@ -59,7 +58,7 @@ class Transfer:
         manifest = self._read_twice(lambda: load_manifest(self._source, entry))
         objects = objects_of({entry.id: manifest}).values()
         missing = sorted((item for item in objects if not self._is_there(item)), key=lambda item: -item.size)
-        return Load(entry, manifest, tuple(missing))
+        return Load(entry, tuple(missing))
 
     def send(self, load: Load, progress: Progress) -> None:
         """Afterwards the target has every object of the checkpoint, but for plans that the source lacks, too: it can be

@@ -76,8 +76,7 @@ _LAST_WORD_S = 2.0
 
 
 class ThreadLanes:
-    def __init__(self, copying: int, now: Callable[[], float] = time.monotonic) -> None:  # noqa: TID251
-        self._now = now
+    def __init__(self, copying: int) -> None:
         widths: dict[Lane, int] = {
             "journal": 1,
             "copy": copying,
@@ -139,7 +138,7 @@ class ThreadLanes:
 
     def _do(self, lane: Lane, work: Work) -> None:
         thread = threading.get_ident()
-        self._under_way[thread] = (lane, self._now())
+        self._under_way[thread] = (lane, time.monotonic())  # noqa: TID251
         try:
             work()
         except Exception:

@@ -38,8 +38,6 @@ class SourceTrouble:
     kind: Kind
     message: str
     """Names both sides: what the checkpoint needs, and what the brokers have."""
-    skipped: Mapping[Partition, int | None]
-    """Records that a reader with failOnDataLoss=false would pass over; None when that cannot be counted."""
 
     @property
     def harmless(self) -> bool:
@@ -55,7 +53,7 @@ def troubles(recorded: RecordedSource, needed: Needed, found: Cluster) -> tuple[
     if recorded.cluster is not None and found.id is not None and recorded.cluster != found.id:
         topics = ", ".join(sorted({partition.topic for partition in needed.start}))
         why = f"its offsets of {topics} are of the Kafka cluster {recorded.cluster}, and the brokers are of {found.id}"
-        return (SourceTrouble("another_cluster", why, dict.fromkeys(needed.start)),)
+        return (SourceTrouble("another_cluster", why),)
     names = sorted({partition.topic for partition in needed.start})
     return tuple(trouble for name in names for trouble in _in_topic(name, recorded, needed, found.topics.get(name)))
 
@@ -64,7 +62,7 @@ def _in_topic(name: str, recorded: RecordedSource, needed: Needed, found: Topic 
     start = {partition: at for partition, at in needed.start.items() if partition.topic == name}
     if found is None:
         why = f"it has offsets of the topic {name}, which the brokers do not have"
-        yield SourceTrouble("topic_gone", why, dict.fromkeys(start))
+        yield SourceTrouble("topic_gone", why)
         return
     known = recorded.topics.get(name)
     if known is not None and found.id is not None and known != found.id:
@@ -72,7 +70,7 @@ def _in_topic(name: str, recorded: RecordedSource, needed: Needed, found: Topic 
             f"its offsets are of the topic {name} with the id {known}, and the one of that name now has the id "
             f"{found.id}: it was deleted and created again"
         )
-        yield SourceTrouble("recreated", why, dict.fromkeys(start))
+        yield SourceTrouble("recreated", why)
         return
     yield from _partitions(name, start, found)
     for partition, at in sorted(start.items()):
@@ -87,10 +85,10 @@ def _partitions(name: str, start: Positions, found: Topic) -> Iterator[SourceTro
             f"it has offsets of partition {_listed(gone)} of {name}, and that has {len(found.partitions)} partitions "
             f"of {len(held)} now"
         )
-        yield SourceTrouble("partitions_gone", why, {Partition(name, number): None for number in gone})
+        yield SourceTrouble("partitions_gone", why)
     if new := sorted(set(found.partitions) - held):
         why = f"{name} has partition {_listed(new)} beyond the {len(held)} that were read; read from the beginning"
-        yield SourceTrouble("new_partitions", why, {})
+        yield SourceTrouble("new_partitions", why)
 
 
 def _in_partition(partition: Partition, start: int, planned: int, topic: Topic) -> Iterator[SourceTrouble]:
@@ -100,10 +98,10 @@ def _in_partition(partition: Partition, start: int, planned: int, topic: Topic) 
             f"it needs {partition} from offset {start}, and the oldest that the brokers still have is {has.earliest}: "
             f"{has.earliest - start} records are gone"
         )
-        yield SourceTrouble("aged_out", why, {partition: has.earliest - start})
+        yield SourceTrouble("aged_out", why)
     if planned > has.latest:
         why = f"it has read {partition} up to offset {planned}, and the brokers have it only up to {has.latest}"
-        yield SourceTrouble("cut_off", why, {partition: None})
+        yield SourceTrouble("cut_off", why)
 
 
 def _listed(numbers: list[int]) -> str:

@@ -19,9 +19,9 @@ _LONG_AFTER = timedelta(days=1)
 
 
 class Arrivals:
-    def __init__(self, directory: Path, seed: int = 2026) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._random = random.Random(seed)
+        self._random = random.Random(2026)
         self.files = 0
         self.orders = 0
 

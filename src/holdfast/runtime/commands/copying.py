@@ -62,8 +62,6 @@ class Copied:
     """Abandoned at the target, because the source abandoned them."""
     decisions: list[str] = field(default_factory=list)
     """Decisions of the source that the target did not have."""
-    plans: int = 0
-    """Plans of batches that the target did not have."""
     vanished: list[CheckpointId] = field(default_factory=list)
     """Retired at the source during the copy."""
     damaged: dict[CheckpointId, str] = field(default_factory=dict)
@@ -151,7 +149,7 @@ class Copy:
                 copied.decisions.append(f"deleted savepoint {gone.name!r}")
             _retire(journal, to_retire(after, journal.state, whole=whole), copied)
             folders = line_folder(after), line_folder(journal.state)
-            copied.plans = copy_plans(self._source.store, folders[0], self._target.store, folders[1])
+            copy_plans(self._source.store, folders[0], self._target.store, folders[1])
         return copied
 
     def _lacks_plans(self, state: JobState, there: JobState) -> bool:

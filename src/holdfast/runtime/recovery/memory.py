@@ -79,13 +79,10 @@ class Asked:
 
     new_life: bool = False
     older_home: bool = False
-    accept_sink: bool = False
 
 
 @dataclass(frozen=True)
 class Agreement:
-    begins: bool = False
-    """This run begins a new lineage."""
     new_life: bool = False
     """Another place has another lineage, and the user asked for a new one."""
     older_home: bool = False
@@ -115,7 +112,7 @@ def agree(
     reasons = {memory.where: why for memory in ours if (why := ahead(state, memory, planned))}
     if reasons and not asked.older_home:
         raise _older(job, home, state, reasons)
-    return Agreement(lineage is None, bool(strangers), bool(reasons), above)
+    return Agreement(bool(strangers), bool(reasons), above)
 
 
 def _of_another_life(memory: Memory, lineage: str) -> bool:

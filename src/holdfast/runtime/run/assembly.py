@@ -83,7 +83,7 @@ def storage_parts(
         if isinstance(entry, CheckpointCompleted):
             if (manifest := manifests.get(entry.id)) is not None:
                 blobs.commit_manifest(manifest)
-            threads.post(EntrySettled(entry.id, entry.barrier_batch_id))
+            threads.post(EntrySettled(entry.id))
 
     journal = claiming.owned(settled)
     alarms = Alarms(
@@ -310,7 +310,7 @@ def start_parts(
         reading=_reading_watch(storage, checkpoints, query, threads),
         retention=_retention_watch(storage, query, threads),
     )
-    return StartParts(watched, workplace, recovery, resuming, candidates, supervision, catching_up)
+    return StartParts(watched, recovery, resuming, candidates, supervision, catching_up)
 
 
 def _offset_commits(storage: StorageParts, query: Query, threads: Threads) -> OffsetCommits | None:

@@ -301,7 +301,7 @@ def _reported(heartbeat: Heartbeat | None, state: JobState) -> BatchId | None:
 
 def _asked(location: JobLocation) -> Asked:
     settings = location.settings
-    return Asked(settings.new_life, settings.accept_older_home, settings.accept_sink)
+    return Asked(settings.new_life, settings.accept_older_home)
 
 
 def _require_no_output(location: JobLocation, state: JobState, newest: CheckpointCompleted, described: str) -> None:

@@ -17,7 +17,7 @@ from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ownership.ownership_watch import OwnershipWatch
 from holdfast.runtime.plans.catching_up import CatchingUp
 from holdfast.runtime.plans.keeping import PlanKeeper
-from holdfast.runtime.ports import Query, Workplace
+from holdfast.runtime.ports import Query
 from holdfast.runtime.query.candidates import Candidates
 from holdfast.runtime.query.query_life import Happenings, QueryDone, QueryResumed
 from holdfast.runtime.query.supervision import Supervision
@@ -126,7 +126,6 @@ class StartParts:
     """Where the query resumes, what must agree, and when it restarts."""
 
     query: QueryParts
-    workplace: Workplace
     recovery: Recovery
     resuming: Resuming
     candidates: Candidates
