@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from holdfast.cli.dashboard.guard import Guard
 from holdfast.repository.entries import Failure, RequestAnswered
-from holdfast.repository.mailbox import read_request, remove_request
+from holdfast.repository.mailbox import Request, read_request, remove_request
 from tests.unit.job_histories import History
 
 TOKEN = "0123456789abcdef"
@@ -29,12 +29,23 @@ class Owner(threading.Thread):
             if request is None:
                 continue
             self.served.append((request.kind, request.name))
-            made = None
-            if self._failure is None:
-                self._history.complete(self.next, batch=999, name=request.name)
-                made, self.next = self.next, self.next + 1
-            self._history._append(RequestAnswered, request=request.id, checkpoint=made, failure=self._failure)
+            made = self._made(request) if self._failure is None else None
+            said = "7 objects are deleted" if request.kind == "collect" else ""
+            answer = {"checkpoint": made, "failure": self._failure, "message": said}
+            self._history._append(RequestAnswered, request=request.id, **answer)
             remove_request(self._history.store, request)
+
+    def _made(self, request: Request) -> int | None:
+        if request.kind == "collect":
+            return None
+        if request.kind == "delete-savepoint":
+            dropped = self._history.state().savepoint(request.name or "")
+            assert dropped is not None
+            self._history.delete(request.name or "", dropped.id)
+            return dropped.id
+        self._history.complete(self.next, batch=999, name=request.name)
+        self.next += 1
+        return self.next - 1
 
     def close(self) -> None:
         self._over.set()

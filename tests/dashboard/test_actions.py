@@ -50,6 +50,8 @@ def sent(
 
 CHECKPOINTS = "/api/v1/jobs/orders/checkpoints"
 SAVEPOINTS = "/api/v1/jobs/orders/savepoints"
+DROP = f"{SAVEPOINTS}/before-upgrade/drop"
+COLLECT = "/api/v1/jobs/orders/collect"
 
 
 def test_a_script_with_the_token_gets_a_checkpoint_now(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +66,23 @@ def test_a_script_with_the_token_gets_a_checkpoint_now(tmp_path: Path, capsys: p
         assert [each["id"] for each in listed if each["name"] == "v2"] == [5]
         again = sent(url, "POST", SAVEPOINTS, {**BEARER, "Content-Type": "application/json"}, '{"name": "v2"}')
         assert (again.status, owner.served) == (422, [("checkpoint", None), ("savepoint", "v2")])
-    assert "127.0.0.1 asks job orders for a savepoint v2" in capsys.readouterr().err
+    assert "127.0.0.1 asks job orders to make savepoint v2" in capsys.readouterr().err
+
+
+def test_a_script_with_the_token_drops_a_savepoint_and_collects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = running(tmp_path / "home", "orders", 4)
+    with dashboard(tmp_path / "home", GUARD) as url, owned(history) as owner:
+        dropped = sent(url, "POST", DROP, BEARER)
+        assert (dropped.status, dropped.document) == (200, {"name": "before-upgrade", "checkpoint": 2})
+        assert sent(url, "GET", SAVEPOINTS, BEARER).document["savepoints"] == []
+        assert sent(url, "POST", DROP, BEARER).status == 404, "it is gone"
+        assert sent(url, "POST", f"{SAVEPOINTS}/..%2Fx/drop", BEARER).status == 422
+        collected = sent(url, "POST", COLLECT, BEARER)
+        assert (collected.status, collected.document["message"]) == (200, "7 objects are deleted")
+        assert owner.served == [("delete-savepoint", "before-upgrade"), ("collect", None)]
+    assert "127.0.0.1 asks job orders to drop savepoint before-upgrade" in capsys.readouterr().err
 
 
 ATTACKS: tuple[tuple[str, dict[str, str], str, int], ...] = (
@@ -95,13 +113,14 @@ def test_attacks_reach_no_job(tmp_path: Path) -> None:
         for what, headers, body, refused in ATTACKS:
             own = {name: url if value == "OWN" else value for name, value in headers.items()}
             query = f"?token={TOKEN}" if "query" in what else ""
-            for path in (CHECKPOINTS, SAVEPOINTS):
+            for path in (CHECKPOINTS, SAVEPOINTS, DROP, COLLECT):
                 answer = sent(url, "POST", path + query, {"Content-Type": form, **own}, body + "&name=x")
                 assert answer.status == refused, (what, path, answer.body)
         for method in ("GET", "HEAD", "PUT", "DELETE", "OPTIONS"):
-            answered = sent(url, method, CHECKPOINTS, BEARER)
-            assert (answered.status == 200) == (method == "GET")
-            assert answered.headers["Access-Control-Allow-Origin"] is None
+            for path in (CHECKPOINTS, DROP, COLLECT):
+                answered = sent(url, method, path, BEARER)
+                assert (answered.status == 200) == (method == "GET" and path == CHECKPOINTS)
+                assert answered.headers["Access-Control-Allow-Origin"] is None
         assert owner.served == []
         assert not (tmp_path / "home" / "orders" / KEY).exists()
 
@@ -128,8 +147,11 @@ def test_a_request_in_disorder_is_refused(tmp_path: Path, method: str, extra: st
 def test_actions_are_off_unless_switched_on(tmp_path: Path) -> None:
     history = running(tmp_path / "home", "orders", 3)
     with dashboard(tmp_path / "home", Guard(frozenset(), TOKEN)) as url, owned(history) as owner:
-        assert sent(url, "POST", CHECKPOINTS, BEARER).status == 405
-        assert b"Checkpoint now" not in sent(url, "GET", "/jobs/orders", COOKIE).body
+        for path in (CHECKPOINTS, SAVEPOINTS, DROP, COLLECT):
+            assert sent(url, "POST", path, BEARER).status == 405
+        page = sent(url, "GET", "/jobs/orders", COOKIE).body
+        assert b"before-upgrade" in page
+        assert not [word for word in (b"Checkpoint now", b"Collect", b"Drop") if word in page]
         assert owner.served == []
 
 

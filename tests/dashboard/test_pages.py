@@ -355,9 +355,26 @@ def test_a_checkpoint_and_a_savepoint_are_made_from_the_page(shown: Open) -> Non
         shown.orders.complete(42, batch=800)
         page.wait_for("return document.querySelector('#checkpoints tr[data-id=\"42\"]')")
         owner.next = 43
-        page.run("document.querySelectorAll('.actions button')[1].click()")  # what was typed outlives the change
+        page.run(
+            "document.querySelector('#savepoint + button, label:has(#savepoint) ~ button').click()"
+        )  # what was typed outlives the change
         page.wait_for("return document.querySelector('h1').textContent.startsWith('savepoint from-the-page')")
     assert owner.served == [("checkpoint", None), ("savepoint", "from-the-page")]
+
+
+def test_a_savepoint_is_dropped_from_the_page_in_two_steps(shown: Open) -> None:
+    with owned(shown.orders) as owner:
+        page = shown.page("/jobs/orders")
+        row = "document.querySelector('tr[data-savepoint=before-upgrade]')"
+        assert not page.run(f"return {row}.querySelector('button').checkVisibility()")
+        page.run(f"{row}.querySelector('summary').click()")
+        page.wait_for(f"return {row}.querySelector('button').checkVisibility()")
+        page.run(f"{row}.querySelector('button').click()")
+        page.wait_for(f"return document.readyState === 'complete' && {row} === null")
+        page.run("[...document.querySelectorAll('.actions button')].find(b => b.textContent === 'Collect').click()")
+        said = page.wait_for("return document.getElementById('collected')?.textContent")
+    assert said == "7 objects are deleted"
+    assert owner.served == [("delete-savepoint", "before-upgrade"), ("collect", None)]
 
 
 def test_a_form_of_another_site_does_nothing_though_the_browser_has_the_cookie(shown: Open, tmp_path: Path) -> None:
@@ -439,6 +456,34 @@ def test_the_filter_leaves_what_it_names(shown: Open, width: int) -> None:
     )
     shown.browser.size(1440, 1000)
     assert seen == ["payments"]
+
+
+def test_on_a_phone_what_can_be_restored_is_on_the_screen(shown: Open) -> None:
+    shown.browser.size(390, 900)
+    try:
+        page = shown.page("/jobs/orders")
+        assert page.run("""return [...document.querySelectorAll('#calendar a')]
+            .every(a => { const at = a.getBoundingClientRect(); return at.left >= 0 && at.right <= innerWidth })""")
+        hours = page.run("return [...document.querySelectorAll('#calendar [data-hour]')].map(c => c.dataset.label)")
+        assert hours
+        assert all(label.endswith(" h") for label in hours)
+    finally:
+        shown.browser.size(1440, 1000)
+
+
+def test_what_needs_attention_comes_first(shown: Open) -> None:
+    page = shown.page("/jobs/payments")
+    assert page.run("return document.querySelector('h2').textContent") == "Findings"
+    assert (
+        page.run("""return [...document.querySelectorAll('nav.contents a')]
+        .filter(a => !document.querySelector(a.getAttribute('href'))).length""")
+        == 0
+    )
+    page = shown.page("/jobs/payments/checkpoints/26")
+    assert page.run("return document.querySelector('h2').textContent") == "Why it failed"
+    page = shown.page("/jobs/clicks")
+    titles = page.run("return [...document.querySelectorAll('figure.chart')].map(f => f.dataset.title)")
+    assert titles == ["duration by phase", "new bytes", "size"], "no chart of what is not known"
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -96,7 +96,7 @@ def _recorded_batches(home: Path, job: holdfast.RunningJob, checkpoint: int) -> 
 
 
 def _asked_from_the_page(home: Path) -> None:
-    """The job's own run makes a checkpoint and a savepoint that a script asks the dashboard for."""
+    """The job's own run does what a script asks the dashboard for."""
     with serving(f"file://{home}", 0, "127.0.0.1", GUARD) as port:
         api = f"http://127.0.0.1:{port}/api/v1/jobs/numbers"
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
@@ -109,6 +109,12 @@ def _asked_from_the_page(home: Path) -> None:
             assert (found.status, found.kind) == ("completed", place.removesuffix("s"))
             assert found.manifest is not None
         assert found.name == "before-upgrade"
+        for place in ("savepoints/before-upgrade/drop", "collect"):
+            request = urllib.request.Request(f"{api}/{place}", b"", headers)
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                told = json.load(answer)
+        assert list(holdfast.open(f"file://{home}").job("numbers").savepoints()) == []
+        assert "are deleted in the background" in told["message"]
 
 
 def _changes(documents: list[Any]) -> list[tuple[str, str]]:

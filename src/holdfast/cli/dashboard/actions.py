@@ -1,4 +1,4 @@
-"""What a page may ask a running job for: a checkpoint now, a savepoint. The job's owner does it, as for a command."""
+"""What a page may ask a running job for. The job's owner does it, as for a command."""
 
 import threading
 from collections.abc import Iterator
@@ -8,8 +8,9 @@ from holdfast.cli.asking_owner import request_of_owner
 from holdfast.cli.observing import job_store, observe
 from holdfast.errors import CheckpointFailed, HoldfastError, InvalidSettings, NotFound, StorageError
 from holdfast.identifiers import CheckpointId, savepoint_name
+from holdfast.repository.entries import RequestAnswered
 from holdfast.repository.mailbox import RequestKind
-from holdfast.repository.savepoints import name_taken
+from holdfast.repository.savepoints import name_taken, to_be_deleted
 from holdfast.repository.views import Observation
 
 _WAITING_AT_ONCE = 8
@@ -37,16 +38,30 @@ class Actions:
         with self._alone(job):
             return self._asked(job, "savepoint", name, f"create savepoint {name!r}")
 
+    def drop(self, job: str, name: str) -> CheckpointId:
+        """The checkpoint that is no savepoint any more."""
+        savepoint_name(name)
+        with self._alone(job):
+            return self._asked(job, "delete-savepoint", name, f"drop savepoint {name!r}")
+
+    def collect(self, job: str) -> str:
+        """What the owner says that it does."""
+        with self._alone(job):
+            return self._answered(job, "collect", None, "delete what is not needed").message
+
     def _asked(self, job: str, kind: RequestKind, name: str | None, doing: str) -> CheckpointId:
-        store = job_store(self._home, job)
-        seen = observe(self._home, job, store)
-        _require_running(seen, doing)
-        if name is not None and (holder := seen.state.savepoint(name)) is not None:
-            raise name_taken(name, holder)
-        answered = request_of_owner(store, seen, kind, self.timeout, doing, name=name)
+        answered = self._answered(job, kind, name, doing)
         if answered.checkpoint is None:
             raise CheckpointFailed(f"could not {doing} of job {job!r}: the run ended without it")
         return answered.checkpoint
+
+    def _answered(self, job: str, kind: RequestKind, name: str | None, doing: str) -> RequestAnswered:
+        store = job_store(self._home, job)
+        seen = observe(self._home, job, store)
+        _require_running(seen, doing)
+        if name is not None:
+            _require_possible(seen, kind, name)
+        return request_of_owner(store, seen, kind, self.timeout, doing, name=name)
 
     @contextmanager
     def _alone(self, job: str) -> Iterator[None]:
@@ -60,6 +75,13 @@ class Actions:
         finally:
             with self._lock:
                 self._busy.discard(job)
+
+
+def _require_possible(seen: Observation, kind: RequestKind, name: str) -> None:
+    if kind == "delete-savepoint":
+        to_be_deleted(seen.state, name)
+    elif (holder := seen.state.savepoint(name)) is not None:
+        raise name_taken(name, holder)
 
 
 def _require_running(seen: Observation, doing: str) -> None:

@@ -56,7 +56,10 @@ def openapi() -> dict[str, Any]:
     limit = {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": 100000}}
     schemas, components = msgspec.json.schema_components(_DOCUMENTS, ref_template="#/components/schemas/{name}")
     of = dict(zip(_NAMES, schemas, strict=True))
-    events = {"type": "object", "properties": {"job": {}, "home": {}, "events": {"type": "array", "items": {}}}}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    at = {"type": "string", "format": "date-time"}
+    event = _record(sequence={"type": "integer"}, at=at, kind=_TEXT, text=_TEXT, bad={"type": "boolean"})
+    events = _record(job=_TEXT, home=_TEXT, events={"type": "array", "items": event})
     return {
         "openapi": "3.1.0",
         "info": {"title": "holdfast", "version": VERSION, "description": _DESCRIPTION},
@@ -71,6 +74,12 @@ def openapi() -> dict[str, Any]:
             "/api/v1/jobs/{job}/savepoints": {
                 "get": _operation("Its savepoints", of["savepoints"], job),
                 "post": _action("A savepoint now", of["checkpoint"], _NAMED, job),
+            },
+            "/api/v1/jobs/{job}/savepoints/{name}/drop": {
+                "post": _action("Drop a savepoint: retention then applies to it", _DROPPED, None, job, name, made="200")
+            },
+            "/api/v1/jobs/{job}/collect": {
+                "post": _action("Delete what nothing needs, in the background", _COLLECTED, None, job, made="200")
             },
             "/api/v1/jobs/{job}/events": {"get": _operation("What happened, oldest first", events, job, limit)},
         },
@@ -87,9 +96,9 @@ def _operation(summary: str, schema: Any, *parameters: Any) -> dict[str, Any]:
     return {"summary": summary, "parameters": list(parameters), "responses": answers}
 
 
-def _action(summary: str, schema: Any, body: Any, *parameters: Any) -> dict[str, Any]:
+def _action(summary: str, schema: Any, body: Any, *parameters: Any, made: str = "201") -> dict[str, Any]:
     answers: dict[str, Any] = {
-        "201": {"description": "made", "content": {"application/json": {"schema": schema}}},
+        made: {"description": "done", "content": {"application/json": {"schema": schema}}},
         "401": {"description": "the token is missing or wrong"},
         "403": {"description": "a form that does not come from a page of this server"},
         "404": {"description": "there is no such job"},
@@ -101,6 +110,15 @@ def _action(summary: str, schema: Any, body: Any, *parameters: Any) -> dict[str,
     asked = {} if body is None else {"requestBody": {"required": True, "content": {"application/json": body}}}
     shared = {"parameters": list(parameters), "responses": answers, "security": [{"token": []}]}
     return {"summary": summary, "description": _ACTION, **asked, **shared}
+
+
+def _record(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+_TEXT = {"type": "string"}
+_DROPPED = _record(name=_TEXT, checkpoint={"type": "integer"})
+_COLLECTED = _record(job=_TEXT, message=_TEXT)
 
 
 def _documents() -> tuple[list[str], list[Any]]:

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from holdfast.cli.dashboard.board import Board
 from holdfast.cli.dashboard.guard import Guard, is_loopback
 from holdfast.cli.home_reader import HomeReader
 from holdfast.cli.options import Home
@@ -46,7 +47,7 @@ TrustedHeader = Annotated[
 
 
 WithActions = Annotated[
-    bool, typer.Option("--actions", help="Allow checkpoints and savepoints from the page; needs a token.")
+    bool, typer.Option("--actions", help="Allow what is asked of running jobs from the page; needs a token.")
 ]
 Timeout = Annotated[str, typer.Option("--timeout", metavar="DURATION", help="How long an action waits for its job.")]
 
@@ -94,16 +95,22 @@ def _check_token(token: str | None, actions: bool) -> None:
 
 @contextmanager
 def serving(
-    home: str, port: int, address: str, guard: Guard, limit: float = 600.0, looked_at_s: float | None = None
+    home: str,
+    port: int,
+    address: str,
+    guard: Guard,
+    limit: float = 600.0,
+    looked_at_s: float | None = None,
+    board: Callable[[], Board | None] = lambda: None,
 ) -> Iterator[int]:
     """The pages of the home, in threads, until the end of the block; the port that they are at. While somebody looks,
-    the home is read every `looked_at_s`."""
+    the home is read every `looked_at_s`. `board` is shown above it."""
     from holdfast.cli.dashboard.actions import Actions
     from holdfast.cli.dashboard.live import LOOKED_AT_S, Live
     from holdfast.cli.dashboard.server import DashboardServer, Site
 
     reader = HomeReader(home)
-    live = Live(reader, looked_at_s or LOOKED_AT_S)
+    live = Live(reader, looked_at_s or LOOKED_AT_S, board)
     actions = Actions(home, limit) if guard.actions else None
     try:
         server = DashboardServer(address, port, Site(live, guard, _metrics(reader), examine, actions))

@@ -2,10 +2,12 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+from holdfast.cli.dashboard.board import Board
 from holdfast.cli.dashboard.judging import Judged, judge, worst_first
 from holdfast.cli.home_reader import NONSENSE, HomeReader, HomeReading
 from holdfast.repository.views import Observation
@@ -24,8 +26,13 @@ _JUDGED_AGAIN_S = 15.0
 
 
 class Live:
-    def __init__(self, reader: HomeReader, looked_at_s: float = LOOKED_AT_S) -> None:
+    def __init__(
+        self, reader: HomeReader, looked_at_s: float = LOOKED_AT_S, board: Callable[[], Board | None] = lambda: None
+    ) -> None:
+        """`board` is asked in every round."""
         self._reader = reader
+        self._ask_board = board
+        self._board: Board | None = None
         self._looked_at_s = looked_at_s
         self._changed = threading.Condition()
         """Guards everything below. Nobody holds it while the home is read."""
@@ -56,6 +63,10 @@ class Live:
             self._over = True
             self._changed.notify_all()
         self._thread.join()
+
+    @property
+    def board(self) -> Board | None:
+        return self._board
 
     @property
     def reading(self) -> HomeReading:
@@ -122,12 +133,14 @@ class Live:
         self._round_began = now()
         reading, jobs = self._judge(self._reader.refresh())
         self._round_began = None
+        board = self._ask_board()
         before = (_fingerprint(self._reading), {name: job.fingerprint for name, job in self._jobs.items()})
         after = (_fingerprint(reading), {name: job.fingerprint for name, job in jobs.items()})
         with self._changed:
             self._reading, self._jobs, self._looked = reading, jobs, wanted
-            if before != after:
+            if before != after or board != self._board:
                 self._version += 1
+            self._board = board
             self._changed.notify_all()
 
     def _progressed(self) -> None:

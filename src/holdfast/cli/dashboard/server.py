@@ -22,11 +22,12 @@ from holdfast.cli.dashboard.pages.compare import Contents, compare_page
 from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
-from holdfast.cli.dashboard.pages.layout import error_page, iso, loading_page, path_to
+from holdfast.cli.dashboard.pages.layout import collected_page, error_page, iso, loading_page, path_to
 from holdfast.cli.home_reader import NONSENSE
 from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
+from holdfast.identifiers import CheckpointId
 from holdfast.repository.views import CheckpointDetail, checkpoint_detail
 
 _HTML = "text/html; charset=utf-8"
@@ -78,7 +79,7 @@ class Site:
         parts = [unquote(part) for part in path.strip("/").split("/")]
         match parts:
             case [""]:
-                return self._page(jobs_page(self.live.reading, self.live.jobs(), now()))
+                return self._page(jobs_page(self.live.reading, self.live.jobs(), now(), self.live.board))
             case ["static", name] if name in _STATIC:
                 return Served(200, _STATIC[name], static(name))
             case ["metrics"] if self.metrics is not None:
@@ -100,22 +101,28 @@ class Site:
         return self._page(doctor_page(self.live.reading, now(), report))
 
     def act(self, action: Action, *, as_page: bool) -> Served:
-        """Waits for the job. The new checkpoint, or why there is none."""
+        """Waits for the job: what it did, or why it did not."""
         assert self.actions is not None
         try:
-            if action.savepoint:
-                id = self.actions.savepoint(action.job, action.name or "")
-            else:
-                id = self.actions.checkpoint(action.job)
+            if action.kind == "collect":
+                return self._collected(action.job, self.actions.collect(action.job), as_page=as_page)
+            id = _checkpoint_of(self.actions, action)
         except HoldfastError as error:
             return self.failed(status_of(error), error, as_page=as_page)
         self.live.look_again()
         place = f"{path_to(action.job)}/checkpoints/{id}"
+        if action.kind == "drop" and not as_page:
+            return Served(200, _JSON, msgspec.json.encode({"name": action.name, "checkpoint": id}))
         if as_page:
-            return Served(303, _HTML, b"", (("Location", place),))
+            return Served(303, _HTML, b"", (("Location", path_to(action.job) if action.kind == "drop" else place),))
         made = self._api(["jobs", action.job, "checkpoints", str(id)], {})
         body = made.body if made.status == 200 else msgspec.json.encode({"id": id})
         return Served(201, _JSON, body, (("Location", f"/api/v1{place}"),))
+
+    def _collected(self, job: str, said: str, *, as_page: bool) -> Served:
+        if as_page:
+            return self._page(collected_page(self.live.reading, job, said, now()))
+        return Served(200, _JSON, msgspec.json.encode({"job": job, "message": said}))
 
     def failed(self, status: int, error: HoldfastError, *, as_page: bool) -> Served:
         if as_page:
@@ -134,7 +141,8 @@ class Site:
             return self._missing(f"There is no job {name!r} in this home.")
         match rest:
             case []:
-                return self._page(job_page(self.live.reading, job, now(), word, _number(query, "last")))
+                last = _number(query, "last")
+                return self._page(job_page(self.live.reading, job, now(), word, last, self.live.board))
             case ["checkpoints", id] if id.isdigit():
                 found = checkpoint_detail(job.seen, int(id))
                 if found is not None:
@@ -175,6 +183,17 @@ class Site:
 
     def _missing(self, message: str) -> Served:
         return Served(404, _HTML, error_page(self.live.reading, now(), 404, message).encode())
+
+
+def _checkpoint_of(actions: Actions, action: Action) -> CheckpointId:
+    name = action.name or ""
+    match action.kind:
+        case "savepoint":
+            return actions.savepoint(action.job, name)
+        case "drop":
+            return actions.drop(action.job, name)
+        case _:
+            return actions.checkpoint(action.job)
 
 
 def static(name: str) -> bytes:
@@ -260,8 +279,7 @@ class PageHandler(BaseHTTPRequestHandler):
         if refused is not None:
             self._refuse(*refused)
             return
-        what = f"savepoint {action.name}" if action.savepoint else "checkpoint"
-        print_message(f"{self.client_address[0]} asks job {action.job} for a {what}")
+        print_message(f"{self.client_address[0]} asks job {action.job} to {action.words}")
         self._send(self.site.act(action, as_page=as_page))
 
     def _asked(self) -> tuple[str, dict[str, list[str]]]:

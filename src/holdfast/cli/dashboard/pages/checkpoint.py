@@ -22,17 +22,10 @@ def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, n
     content: list[Child] = [
         tag("p", tag("a", f"← {job.view.job}", href=path_of(job))),
         tag("h1", f"{named} ", tag("span", f"{mark}{each.status}", class_=f"state {each.status}")),
-        _checkpoint_facts(each),
     ]
     if each.failure:
         content += [tag("h2", "Why it failed"), _failure(each)]
-    if each.phases:
-        phases = [(phase.name, float(phase.ms)) for phase in each.phases]
-        content += [tag("h2", "Phases"), waterfall(phases, figures.duration)]
-    if each.slowest_shards:
-        content += [tag("h2", "Slowest shards"), _shards(each)]
-    if each.batches:
-        content += [tag("h2", "Batches since the checkpoint before"), batch_table("batches", each.batches)]
+    content.append(_checkpoint_facts(each))
     named_job = f"--home {shlex.quote(shown(reading.home))} --job {shlex.quote(job.view.job)}"
     if each.status == "completed":
         command = f"holdfast verify {named_job} --checkpoint {each.id}"
@@ -40,6 +33,13 @@ def checkpoint_page(reading: HomeReading, job: Judged, each: CheckpointDetail, n
     if each.usable:
         command = f"holdfast restore {named_job} --checkpoint {each.id} --to ./restored"
         content += [tag("h2", "Restore it"), _source(each), copyable(command)]
+    if each.phases:
+        phases = [(phase.name, float(phase.ms)) for phase in each.phases]
+        content += [tag("h2", "Phases"), waterfall(phases, figures.duration)]
+    if each.slowest_shards:
+        content += [tag("h2", "Slowest shards"), _shards(each)]
+    if each.batches:
+        content += [tag("h2", "Batches since the checkpoint before"), batch_table("batches", each.batches)]
     return whole_page(f"{job.view.job} {named}", reading, now, *content, stream=f"?job={quote(job.view.job)}")
 
 
@@ -90,9 +90,11 @@ def _checkpoint_facts(each: CheckpointDetail) -> Markup:
         ("objects written", "-" if each.objects_written is None else each.objects_written),
         ("shards", f"{each.shards_acknowledged} of {each.shards}" if each.shards is not None else "-"),
         ("run", each.fencing_epoch),
-        ("usable", "yes" if each.usable else f"no: {shown(each.unusable_because or each.status)}"),
     ]
-    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts")
+    if not each.failure:
+        facts.append(("usable", "yes" if each.usable else f"no: {shown(each.unusable_because or each.status)}"))
+    known = [(name, value) for name, value in facts if value != "-"]
+    return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in known], class_="facts")
 
 
 def _shards(each: CheckpointDetail) -> Markup:

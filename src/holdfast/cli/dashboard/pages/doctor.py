@@ -20,7 +20,7 @@ def doctor_page(reading: HomeReading, now: datetime, report: Child = None) -> st
         action="/doctor",
     )
     explained = "Nothing leaves this machine: the text is examined by this process."
-    return whole_page("Doctor", reading, now, tag("h1", "Doctor"), tag("p", explained), form, report)
+    return whole_page("Doctor", reading, now, tag("h1", "Doctor"), tag("p", explained), report, form)
 
 
 def doctor_report(findings: Sequence[Finding]) -> Markup:

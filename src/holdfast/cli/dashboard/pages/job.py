@@ -5,9 +5,11 @@ from datetime import datetime
 from urllib.parse import quote
 
 from holdfast.cli import figures
+from holdfast.cli.dashboard.board import Board
 from holdfast.cli.dashboard.guard import FORM_WORD
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.board import board_section
 from holdfast.cli.dashboard.pages.lag import lag_section
 from holdfast.cli.dashboard.pages.layout import (
     STATES,
@@ -21,6 +23,7 @@ from holdfast.cli.dashboard.pages.layout import (
 )
 from holdfast.cli.dashboard.pages.measures import CHOICES, POINTS, measures
 from holdfast.cli.dashboard.pages.restorable import restorable
+from holdfast.cli.dashboard.pages.savepoints import savepoints
 from holdfast.cli.dashboard.pages.timeline import batches_of, timeline
 from holdfast.cli.happenings import happenings
 from holdfast.cli.home_reader import HomeReading
@@ -32,7 +35,12 @@ _ROWS = 100
 
 
 def job_page(
-    reading: HomeReading, job: Judged, now: datetime, form_word: str | None = None, last: int | None = None
+    reading: HomeReading,
+    job: Judged,
+    now: datetime,
+    form_word: str | None = None,
+    last: int | None = None,
+    board: Board | None = None,
 ) -> str:
     """`form_word` makes a form of this page an action; None for a reader who may not act. `last`: so many checkpoints
     are drawn."""
@@ -40,17 +48,20 @@ def job_page(
     mark, word = STATES[view.state]
     owner = view.owner
     owned = f"{owner.host}, pid {owner.pid}, run {owner.fencing_epoch}" if owner else "nobody"
-    title = tag("h1", view.job, " ", tag("span", f"{mark} {word}", class_=f"state {view.state}"))
+    title = tag("h1", view.job, " ", tag("span", f"{mark} {word}", class_=f"state {view.state} {view.health}"))
     content = [
+        board_section(board),
         title,
         tag("p", "Owner ", owned, (" since ", time_of(owner.started_at)) if owner else None, class_="summary"),
+        _findings(job.findings),
+        _contents(job),
         _facts(job),
         None if form_word is None else _actions(job, form_word),
-        _findings(job.findings),
         lag_section(view.kafka_lag),
         *_drawn(job, last or POINTS, now),
         restorable(job),
-        tag("h2", "Checkpoints"),
+        savepoints(job, form_word),
+        tag("h2", "Checkpoints", id="history"),
         _compare_form(job),
         _checkpoints_table(job),
         tag("h2", "Events", id="events"),
@@ -90,6 +101,7 @@ def _actions(job: Judged, word: str) -> Markup:
     return tag(
         "section",
         tag("form", secret, tag("button", "Checkpoint now"), method="post", action=f"{at}/checkpoints"),
+        tag("form", secret, tag("button", "Collect"), " what nothing needs", method="post", action=f"{at}/collect"),
         tag(
             "form",
             secret,
@@ -106,8 +118,16 @@ def _actions(job: Judged, word: str) -> Markup:
 
 def _findings(findings: Sequence[Finding]) -> Markup:
     if not findings:
-        return tag("section", tag("h2", "Findings"), tag("p", "Nothing needs attention."), id="findings")
+        return tag("section", tag("p", "Nothing needs attention."), id="findings")
     return tag("section", tag("h2", "Findings"), [finding_article(each) for each in findings], id="findings")
+
+
+def _contents(job: Judged) -> Markup:
+    """The page is long; on a phone many screens."""
+    named = [("#lag", "Kafka lag")] if job.view.kafka_lag else []
+    named += [("#timeline", "What happened when")] if job.history else []
+    named += [("#restorable", "What can be restored"), ("#history", "Checkpoints"), ("#events", "Events")]
+    return tag("nav", [tag("a", text, href=place) for place, text in named], aria_label="This page", class_="contents")
 
 
 def _drawn(job: Judged, last: int, now: datetime) -> list[Child]:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from holdfast.cli import figures
+from holdfast.cli.dashboard.board import Board
 from holdfast.cli.dashboard.charts import spark_line
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
+from holdfast.cli.dashboard.pages.board import board_section
 from holdfast.cli.dashboard.pages.lag import lag_cell
 from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, loading, path_of, table, time_of, whole_page
 from holdfast.cli.home_reader import HomeReading
@@ -17,7 +19,7 @@ from holdfast.showing import shown
 _HEADS = ("job", "state", "newest checkpoint", "failures", "batch", "lag", "last checkpoints", "what needs attention")
 
 
-def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> str:
+def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime, board: Board | None = None) -> str:
     ill = sum(job.view.health != "well" for job in jobs)
     summary = f"{ill} need attention · {len(jobs) - ill} well" if jobs else "No job yet"
     content: list[Child] = [tag("h1", "Jobs"), tag("p", summary, class_="summary", id="summary")]
@@ -30,7 +32,7 @@ def jobs_page(reading: HomeReading, jobs: Sequence[Judged], now: datetime) -> st
         content.append(tag("p", "Start one: ", tag("code", command)))
     for name, why in reading.unreadable.items():
         content.append(tag("div", tag("b", f"Job {name} cannot be read. "), shown(why), class_="away"))
-    return whole_page("Jobs", reading, now, *content)
+    return whole_page("Jobs", reading, now, board_section(board), *content)
 
 
 def _filter() -> Markup:

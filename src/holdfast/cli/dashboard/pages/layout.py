@@ -87,6 +87,11 @@ def error_page(reading: HomeReading, now: datetime, status: int, message: str) -
     return whole_page(str(status), reading, now, tag("h1", f"{status}"), tag("p", message), tag("a", "Jobs", href="/"))
 
 
+def collected_page(reading: HomeReading, job: str, said: str, now: datetime) -> str:
+    back = tag("p", tag("a", f"← {job}", href=path_to(job)))
+    return whole_page("Collect", reading, now, back, tag("h1", f"{job}: collect"), tag("p", said, id="collected"))
+
+
 def table(name: str, heads: Sequence[str], rows: Sequence[Markup]) -> Markup:
     """Sortable by each column, with script."""
     columns = [tag("th", tag("button", head, type="button"), scope="col") for head in heads]

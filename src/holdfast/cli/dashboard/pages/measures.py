@@ -29,14 +29,14 @@ class _Measure:
 
 def measures(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[BatchSpan]) -> Markup:
     """`points` and `batches` are oldest first."""
-    of_checkpoints = [
+    home = job.seen.home
+    measured = (
         _Measure("new bytes", lambda each: each.bytes_new, size),
         _Measure("size", lambda each: each.bytes_total, size),
         _Measure("requests", requests_of, lambda value: f"{value:,.0f}"),
-    ]
-    home = job.seen.home
-    if any(_cost(each, home) is not None for each in points):
-        of_checkpoints.append(_Measure("cost of requests", lambda each: _cost(each, home), dollars))
+        _Measure("cost of requests", lambda each: _cost(each, home), dollars),
+    )
+    of_checkpoints = [each for each in measured if any(each.value(point) is not None for point in points)]
     charts = [bars("duration by phase", [_mark(each, _phases(each)) for each in points], figures.duration)]
     for measure in of_checkpoints:
         marks = [_mark(each, [("", measure.value(each))]) for each in points]
@@ -44,7 +44,7 @@ def measures(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[
     charts += _of_batches(batches)
     return tag(
         "section",
-        tag("h2", f"Last {len(points)} checkpoints"),
+        tag("h2", "The last checkpoint" if len(points) == 1 else f"The last {len(points)} checkpoints"),
         _choices(len(job.history)),
         tag("div", charts, class_="charts"),
         tag("details", tag("summary", "Numbers of the checkpoints"), _numbers(points, of_checkpoints), id="measured"),

@@ -55,7 +55,7 @@ def _day(job: Judged, day: str, kept: Sequence[CheckpointDetail]) -> Markup:
         hours.setdefault(_done(each).hour, []).append(each)
     cells = [_hour(job, day, hour, hours.get(hour, ())) for hour in range(24)]
     named = [(_link(job, each, each.name or "", "savepoint"), " ") for each in kept if each.name]
-    return tag("tr", tag("th", day, scope="row"), cells, tag("td", named), data_day=day)
+    return tag("tr", tag("th", day, scope="row"), cells, tag("td", named, data_label="savepoints"), data_day=day)
 
 
 def _hour(job: Judged, day: str, hour: int, kept: Sequence[CheckpointDetail]) -> Markup:
@@ -63,7 +63,8 @@ def _hour(job: Judged, day: str, hour: int, kept: Sequence[CheckpointDetail]) ->
     if not kept:
         return tag("td")
     newest = max(kept, key=_done)
-    return tag("td", _link(job, newest, str(len(kept)), "hour", f"{day} {hour:02d}:00, "), data_hour=hour)
+    link = _link(job, newest, str(len(kept)), "hour", f"{day} {hour:02d}:00, ")
+    return tag("td", link, data_hour=hour, data_label=f"{hour:02d} h")
 
 
 def _link(job: Judged, each: CheckpointDetail, text: str, kind: str, when: str = "") -> Markup:

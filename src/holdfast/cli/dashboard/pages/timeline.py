@@ -87,10 +87,9 @@ def timeline(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[
         return None
     axis = Axis(min(begun), max(now, *begun) if job.view.running else max(_ends(job, points, batches)))
     turns = [turn for turn in _turns(job) if axis.begin <= turn.at <= axis.end]
-    longest = max((span.longest_ms for span in batches), default=1) or 1
     raised = [each for each in _raised(job, axis.end) if each.until >= axis.begin]
     lanes = (
-        _lane("batches", 60, (_batch(span, axis, longest) for span in batches), _count(len(batches), "batch", "es")),
+        _batch_lane(batches, axis),
         _lane("checkpoints", 24, (_checkpoint(each, axis) for each in points), _told(points)),
         _alarm_lane(raised, axis),
         _lane("runs", 16, (_turn(turn, axis) for turn in turns), "; ".join(turn.text for turn in turns) or "no change"),
@@ -102,8 +101,8 @@ def timeline(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[
         *lanes,
         tag("p", ends, class_="axis"),
         tag("figcaption", key, class_="legend"),
-        tag("details", tag("summary", "Numbers of the batches"), batch_table("batch-numbers", batches), id="batches"),
-        tag("details", tag("summary", "Alarms"), _alarm_table(raised), id="raised") if raised else None,
+        _details("Numbers of the batches", batch_table("batch-numbers", batches), "batches") if batches else None,
+        _details("Alarms", _alarm_table(raised), "raised") if raised else None,
         class_="timeline",
         id="timeline",
     )
@@ -140,6 +139,19 @@ def _lane(name: str, height: int, marks: Iterable[Markup], told: str) -> Markup:
     label = f"{name}: {told}"[:500]
     picture = tag("svg", list(marks), role="img", aria_label=label, height=height)
     return tag("div", tag("span", name), picture, class_="lane", data_lane=name)
+
+
+def _details(summary: str, numbers: Markup, name: str) -> Markup:
+    return tag("details", tag("summary", summary), numbers, id=name)
+
+
+def _batch_lane(batches: Sequence[BatchSpan], axis: Axis) -> Child:
+    """Without batches nothing is known of them: an empty lane would say that none ran."""
+    if not batches:
+        return None
+    longest = max(span.longest_ms for span in batches) or 1
+    drawn = (_batch(span, axis, longest) for span in batches)
+    return _lane("batches", 60, drawn, _count(len(batches), "batch", "es"))
 
 
 def _alarm_lane(raised: Sequence[_Raised], axis: Axis) -> Child:
