@@ -13,15 +13,9 @@ from holdfast.cli.health import judged
 from holdfast.cli.observing import examine, job_store
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import job_name
+from holdfast.repository.documents import CheckpointDetail, JobView
 from holdfast.repository.jobs import job_names
-from holdfast.repository.views import (
-    CheckpointDetail,
-    JobView,
-    Observation,
-    checkpoint_detail,
-    checkpoints,
-    row_of,
-)
+from holdfast.repository.views import Observation, checkpoint_detail, checkpoints, row_of
 from holdfast.storage.urls import open_store
 
 if TYPE_CHECKING:

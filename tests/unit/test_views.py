@@ -8,13 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.repository.entries import Failure
-from holdfast.repository.views import (
-    checkpoint_detail,
-    checkpoint_list,
-    checkpoints,
-    job_status,
-    savepoint_list,
-)
+from holdfast.repository.views import checkpoint_detail, checkpoint_list, checkpoints, job_status, savepoint_list
 from tests.unit.job_histories import EXPIRED, History
 
 START = datetime(2025, 6, 1, 12, 0, 0, 250_000, tzinfo=UTC)

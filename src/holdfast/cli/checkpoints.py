@@ -13,7 +13,8 @@ from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument
 from holdfast.cli.output import answer, plain_table, print_json, print_message, print_table
 from holdfast.cli.reference import one_job
-from holdfast.repository.views import CheckpointDocument, Observation, RestartDocument, checkpoint_list, job_status
+from holdfast.repository.documents import CheckpointDocument, RestartDocument
+from holdfast.repository.views import Observation, checkpoint_list, job_status
 
 if TYPE_CHECKING:
     from rich.table import Table

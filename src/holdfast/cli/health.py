@@ -7,7 +7,8 @@ import msgspec
 from holdfast.errors import JobFailed
 from holdfast.finding import Finding
 from holdfast.history import health, history_findings
-from holdfast.repository.views import Health, JobView, Observation, job_status
+from holdfast.repository.documents import Health, JobView
+from holdfast.repository.views import Observation, job_status
 
 STYLES: dict[Health, str] = {"well": "green", "warning": "bold yellow", "critical": "bold red"}
 

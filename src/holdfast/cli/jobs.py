@@ -11,8 +11,8 @@ from holdfast.cli.observing import examine
 from holdfast.cli.options import AsJson, Health, Home
 from holdfast.cli.output import plain_table, print_json, print_message, print_table
 from holdfast.errors import HoldfastError, JobFailed
+from holdfast.repository.documents import CheckpointDocument, JobList, JobView
 from holdfast.repository.jobs import is_job
-from holdfast.repository.views import CheckpointDocument, JobList, JobView
 from holdfast.storage.interface import ObjectStore
 from holdfast.storage.urls import is_local, open_store
 

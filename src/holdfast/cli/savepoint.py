@@ -21,6 +21,7 @@ from holdfast.cli.reading import answering, watching
 from holdfast.cli.reference import named, one_job
 from holdfast.errors import CheckpointFailed, InvalidSettings
 from holdfast.identifiers import CheckpointId
+from holdfast.repository.documents import SavepointList
 from holdfast.repository.savepoints import (
     delete_savepoint,
     name_checkpoint,
@@ -28,7 +29,7 @@ from holdfast.repository.savepoints import (
     to_be_deleted,
     to_be_named,
 )
-from holdfast.repository.views import Observation, SavepointList, checkpoint_list, savepoint_list
+from holdfast.repository.views import Observation, checkpoint_list, savepoint_list
 from holdfast.settings import seconds
 from holdfast.storage.interface import ObjectStore
 

@@ -14,7 +14,8 @@ from holdfast.cli.options import AsJson, Home, Job
 from holdfast.cli.output import answer, labelled, print_json
 from holdfast.cli.reference import Reference, referred
 from holdfast.errors import InvalidSettings, JobFailed, NotFound
-from holdfast.repository.views import CheckpointDetail, Observation, checkpoint_detail
+from holdfast.repository.documents import CheckpointDetail
+from holdfast.repository.views import Observation, checkpoint_detail
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -17,9 +17,10 @@ from holdfast.cli.options import AsJson, Health, Home, Job, JobArgument
 from holdfast.cli.output import answer, labelled, print_json
 from holdfast.cli.reference import one_job
 from holdfast.errors import JobFailed, NotFound, StorageError
+from holdfast.repository.documents import CheckpointDocument, JobView
 from holdfast.repository.entries import Requests, SkippedRecords
 from holdfast.repository.self_report import ReportedLag
-from holdfast.repository.views import CheckpointDocument, JobView, checkpoints
+from holdfast.repository.views import checkpoints
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 

@@ -10,7 +10,8 @@ import msgspec
 from holdfast.finding import RANK, Consequence, Finding
 from holdfast.history import failures, keeping, pace, presence, reading, shards, store
 from holdfast.history.numbers import Numbers
-from holdfast.repository.views import Health, Observation
+from holdfast.repository.documents import Health
+from holdfast.repository.views import Observation
 
 _RULES: tuple[Callable[[Numbers], Finding | None], ...] = (
     presence.owner_gone,

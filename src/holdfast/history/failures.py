@@ -8,7 +8,8 @@ import msgspec
 from holdfast.coordination.reasons import RULES, FailureReason
 from holdfast.finding import Evidence, Finding
 from holdfast.history.numbers import Numbers, as_setting, seconds
-from holdfast.repository.views import CheckpointDocument, JobView, job_status
+from holdfast.repository.documents import CheckpointDocument, JobView
+from holdfast.repository.views import job_status
 
 _FAILING = 2
 _TOLERATED = 3

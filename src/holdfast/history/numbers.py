@@ -10,7 +10,8 @@ from itertools import pairwise
 from statistics import median
 
 from holdfast.finding import Evidence, Finding, Fixes, Severity
-from holdfast.repository.views import CheckpointDetail, CheckpointDocument, Observation, checkpoints
+from holdfast.repository.documents import CheckpointDetail, CheckpointDocument
+from holdfast.repository.views import Observation, checkpoints
 
 RECENT = 10
 ENOUGH = 5

@@ -8,7 +8,7 @@ from statistics import median
 from holdfast.coordination.headroom import Headroom
 from holdfast.finding import Finding
 from holdfast.history.numbers import ENOUGH, RECENT, Numbers, as_setting, ninth_decile, seconds
-from holdfast.repository.views import CheckpointDetail
+from holdfast.repository.documents import CheckpointDetail
 
 _MUCH = 0.5
 """Share of the interval from which one slow checkpoint is enough to skip the next trigger."""

@@ -4,8 +4,8 @@ from collections import Counter
 
 from holdfast.finding import Finding
 from holdfast.history.numbers import ENOUGH, Numbers, seconds
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.repository.entries import ShardSummary
-from holdfast.repository.views import CheckpointDetail
 
 _UNEVEN = 3.0
 _NOTICED_MS = 1_000

@@ -11,8 +11,9 @@ from prometheus_client.registry import Collector
 
 from holdfast.history import history_findings
 from holdfast.monitoring.tallies import Tally
+from holdfast.repository.documents import JobView
 from holdfast.repository.entries import CheckpointCompleted
-from holdfast.repository.views import JobView, Observation, job_status
+from holdfast.repository.views import Observation, job_status
 from holdfast.storage.metered import Usage
 from holdfast.storage.prices import dollars_a_month
 

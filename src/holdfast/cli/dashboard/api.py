@@ -7,7 +7,8 @@ import msgspec
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.happenings import happenings
 from holdfast.cli.home_reader import HomeReading
-from holdfast.repository.views import JobList, checkpoint_detail, checkpoint_list, savepoint_list
+from holdfast.repository.documents import JobList
+from holdfast.repository.views import checkpoint_detail, checkpoint_list, savepoint_list
 from holdfast.showing import masked
 from holdfast.version import VERSION
 
@@ -122,7 +123,7 @@ _COLLECTED = _record(job=_TEXT, message=_TEXT)
 
 
 def _documents() -> tuple[list[str], list[Any]]:
-    from holdfast.repository.views import CheckpointDetail, CheckpointList, JobView, SavepointList
+    from holdfast.repository.documents import CheckpointDetail, CheckpointList, JobView, SavepointList
 
     named = {
         "jobs": JobList,

@@ -7,7 +7,8 @@ import msgspec
 
 from holdfast.cli.health import judged
 from holdfast.finding import Finding
-from holdfast.repository.views import CheckpointDetail, JobView, Observation, checkpoints
+from holdfast.repository.documents import CheckpointDetail, JobView
+from holdfast.repository.views import Observation, checkpoints
 from holdfast.showing import masked
 
 _WORST_FIRST = {"critical": 0, "warning": 1, "well": 2}

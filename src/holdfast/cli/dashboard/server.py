@@ -28,7 +28,8 @@ from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
 from holdfast.finding import Finding
 from holdfast.identifiers import CheckpointId
-from holdfast.repository.views import CheckpointDetail, checkpoint_detail
+from holdfast.repository.documents import CheckpointDetail
+from holdfast.repository.views import checkpoint_detail
 
 _HTML = "text/html; charset=utf-8"
 _JSON = "application/json"

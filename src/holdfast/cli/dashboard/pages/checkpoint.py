@@ -11,8 +11,8 @@ from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import cell, copyable, path_of, table, time_of, whole_page
 from holdfast.cli.dashboard.pages.timeline import batch_table
 from holdfast.cli.home_reader import HomeReading
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.repository.entries import CheckpointRepaired
-from holdfast.repository.views import CheckpointDetail
 from holdfast.showing import shown
 
 

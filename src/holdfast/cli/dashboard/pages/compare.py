@@ -15,7 +15,7 @@ from holdfast.cli.dashboard.pages.layout import (
     whole_page,
 )
 from holdfast.cli.home_reader import HomeReading
-from holdfast.repository.views import CheckpointDetail
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.showing import shown
 
 _SHARDS = 50

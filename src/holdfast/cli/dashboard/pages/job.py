@@ -28,7 +28,7 @@ from holdfast.cli.dashboard.pages.timeline import batches_of, timeline
 from holdfast.cli.happenings import happenings
 from holdfast.cli.home_reader import HomeReading
 from holdfast.finding import Finding
-from holdfast.repository.views import CheckpointDetail
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.showing import shown
 
 _ROWS = 100

@@ -13,7 +13,7 @@ from holdfast.cli.dashboard.pages.board import board_section
 from holdfast.cli.dashboard.pages.lag import lag_cell
 from holdfast.cli.dashboard.pages.layout import STATES, cell, finished, loading, path_of, table, time_of, whole_page
 from holdfast.cli.home_reader import HomeReading
-from holdfast.repository.views import CheckpointDetail
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.showing import shown
 
 _HEADS = ("job", "state", "newest checkpoint", "failures", "batch", "lag", "last checkpoints", "what needs attention")

@@ -9,7 +9,7 @@ from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.home_reader import HomeReading
 from holdfast.finding import Finding
-from holdfast.repository.views import CheckpointDetail
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.showing import shown
 
 STATES = {

@@ -9,8 +9,8 @@ from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import cell, dollars, requests_of, size, table, time_of
 from holdfast.cli.dashboard.pages.timeline import numbered
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.repository.entries import BatchSpan
-from holdfast.repository.views import CheckpointDetail
 from holdfast.storage.prices import dollars_for
 
 CHOICES = (30, 120, 480)

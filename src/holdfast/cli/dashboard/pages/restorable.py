@@ -7,8 +7,8 @@ from holdfast.cli import figures
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import path_of
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.repository.entries import Retention
-from holdfast.repository.views import CheckpointDetail
 
 _DAYS = 62
 

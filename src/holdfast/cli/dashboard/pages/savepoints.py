@@ -7,7 +7,7 @@ from holdfast.cli.dashboard.guard import FORM_WORD
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import cell, path_of, table, time_of
-from holdfast.repository.views import CheckpointDetail
+from holdfast.repository.documents import CheckpointDetail
 
 _HEADS = ("name", "checkpoint", "batch", "taken", "size", "usable")
 

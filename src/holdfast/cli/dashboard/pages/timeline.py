@@ -9,8 +9,8 @@ from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
 from holdfast.cli.dashboard.pages.layout import cell, table, time_of
 from holdfast.cli.dashboard.shapes import GLYPHS, Shape, bar, mark
+from holdfast.repository.documents import CheckpointDetail
 from holdfast.repository.entries import BatchSpan, QueryRestarted, RunEnded, RunStarted
-from holdfast.repository.views import CheckpointDetail
 from holdfast.showing import shown
 
 _NARROWEST = 0.0017
