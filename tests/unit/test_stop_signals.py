@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -31,6 +32,53 @@ with stopping_on_signals({limit}):
 def test_a_signal_during_the_start_unwinds_it(number: signal.Signals) -> None:
     with pytest.raises(StopAsked), stopping_on_signals(PATIENCE):
         os.kill(os.getpid(), number)
+
+
+def test_a_signal_where_nothing_can_be_raised_unwinds_the_start_a_moment_later() -> None:
+    """As in a finalizer, or in a hook of `fork()` when PySpark starts its JVM. Python prints what is raised there."""
+
+    class Finalized:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def start() -> None:
+        Finalized()
+        threading.Event().wait(PATIENCE)
+
+    with pytest.raises(StopAsked), stopping_on_signals(PATIENCE):
+        start()
+
+
+def test_a_signal_while_logging_releases_its_lock_leaves_it_released() -> None:
+    """The first instruction after `fork()` is one of a hook of logging."""
+    in_logging: dict[str, object] = {"__name__": "logging", "os": os, "signal": signal, "lock": threading.Lock()}
+    exec("def release():\n    os.kill(os.getpid(), signal.SIGTERM)\n    lock.release()", in_logging)
+    lock, release = in_logging["lock"], in_logging["release"]
+    assert isinstance(lock, type(threading.Lock()))
+    assert callable(release)
+
+    def start() -> None:
+        lock.acquire()
+        release()
+        threading.Event().wait(PATIENCE)
+
+    with pytest.raises(StopAsked), stopping_on_signals(PATIENCE):
+        start()
+    assert not lock.locked()
+
+
+def test_what_else_cannot_be_raised_is_reported_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_type))
+
+    class Finalized:
+        def __del__(self) -> None:
+            raise ZeroDivisionError
+
+    with stopping_on_signals(PATIENCE):
+        Finalized()
+    Finalized()
+    assert reported == [ZeroDivisionError, ZeroDivisionError]
 
 
 def test_nobody_who_handles_failures_takes_it_for_one() -> None:

@@ -25,12 +25,17 @@ class Hearing:
     def __init__(self, limit: float, overdue: Callable[[int], None], again: Callable[[int], None]) -> None:
         self.limit = limit
         self.asked = False
+        self._repeated = 0
         self._overdue = overdue
         self._again = again
         self._reading, self._writing = socket.socketpair()
         self._writing.setblocking(False)
         self._before = signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=about_the_same(self._listen), name="holdfast-signals", daemon=True).start()
+
+    def expect_repeated(self) -> None:
+        """The next signal repeats the first one: it is no further one."""
+        self._repeated += 1
 
     def close(self) -> None:
         try:
@@ -61,6 +66,10 @@ class Hearing:
         """The next signal that asks to stop; None when this is closed."""
         self._reading.settimeout(limit)
         while data := self._reading.recv(1):
-            if data[0] in STOPPING:
-                return data[0]
+            if data[0] not in STOPPING:
+                continue
+            if self._repeated:
+                self._repeated -= 1
+                continue
+            return data[0]
         return None

@@ -2,10 +2,14 @@
 
 The first signal stops the job. During the start it unwinds the start, which leaves the job as it was; later it begins a
 clean stop. A second signal kills the process.
+
+Python runs the handler between any two instructions of the main thread. In a finalizer, or in a hook of `fork()`, an
+exception goes no further: Python prints it and continues. The start is then unwound a moment later.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -20,6 +24,8 @@ from holdfast.job_log import current_step
 from holdfast.spark.hearing import STOPPING, Hearing
 from holdfast.spark.uncaught import leave_at_once
 
+_MOMENT_S = 0.01
+"""Finalizers and hooks of `fork()` are over by then. If not, there is another moment."""
 LEAVING_S = 10.0
 """After a stop ends, or its deadline passes, the process has this many more seconds to exit."""
 _ACTIVE: list[stopping_on_signals] = []
@@ -39,6 +45,7 @@ class stopping_on_signals:
         self._previous: dict[int, Callable[[int, FrameType | None], Any] | int | None] = {}
         self._stop: Callable[[], None] = _unwind
         self._hearing: Hearing | None = None
+        self._unraisable = sys.unraisablehook
 
     def __enter__(self) -> stopping_on_signals:
         if threading.current_thread() is not threading.main_thread():
@@ -50,12 +57,14 @@ class stopping_on_signals:
         self._hearing = Hearing(self._limit, self._overdue, _killed)
         for number in STOPPING:
             self._previous[number] = signal.signal(number, self._received)
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._not_raised
         return self
 
     def __exit__(self, *exc: object) -> None:
         if self._hearing is None:
             return
         _ACTIVE.clear()
+        sys.unraisablehook = self._unraisable
         for number, previous in self._previous.items():
             signal.signal(number, previous)
         if not (self._to_the_end and self._hearing.asked):
@@ -73,9 +82,25 @@ class stopping_on_signals:
             signal.signal(number, self._received)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
+        if self._stop is _unwind and _in_logging(frame):
+            self._receive_again()
+            return
         for each in STOPPING:
             signal.signal(each, signal.SIG_DFL)
         self._stop()
+
+    def _not_raised(self, unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, StopAsked):
+            self._receive_again()
+        else:
+            self._unraisable(unraisable)
+
+    def _receive_again(self) -> None:
+        """A moment later, in the main thread, where this runs too."""
+        assert self._hearing is not None
+        self.take_back()
+        self._hearing.expect_repeated()
+        threading.Timer(_MOMENT_S, signal.pthread_kill, (threading.get_ident(), signal.SIGTERM)).start()
 
     def _overdue(self, number: int) -> None:
         error = StopOverdue(
@@ -91,6 +116,11 @@ def take_signals_back() -> None:
     """Spark installs its own SIGINT handler whenever it creates a context."""
     if _ACTIVE and threading.current_thread() is threading.main_thread():
         _ACTIVE[0].take_back()
+
+
+def _in_logging(frame: FrameType | None) -> bool:
+    """Whether a lock of `logging` may be about to be released, as in its hooks of `fork()`: it would stay locked."""
+    return frame is not None and frame.f_globals.get("__name__") == logging.__name__
 
 
 def _killed(number: int) -> None:
