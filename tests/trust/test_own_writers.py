@@ -62,6 +62,14 @@ def test_a_writer_that_cannot_be_asked_is_refused_when_it_may_have_more_unless_t
     assert "sink_position" in str(caught.value)
 
 
+@pytest.mark.parametrize("taken", [file_sink(14, 10), unknown(10)])
+def test_a_start_that_goes_back_is_not_sent_to_what_it_leaves(taken: Taken) -> None:
+    with pytest.raises(Conflict, match="it goes back, so Spark plans batches from 11 on again") as caught:
+        require_no_skips(JOB, taken, REFUSE, may_have_more=True, goes_back=True)
+    assert "work directory" not in str(caught.value)
+    assert "the plans" not in str(caught.value)
+
+
 # --- what the journal knows ---
 
 

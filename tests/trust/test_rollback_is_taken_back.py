@@ -63,17 +63,37 @@ def with_damage(job: Job, id: int) -> None:
     mark_corrupt(journal, CheckpointId(id), "flipped", passed_over=False)
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), Wanted(checkpoint=1)])
-def test_a_start_that_nobody_rolled_back_or_that_names_its_own_point_says_nothing_of_it(
-    job: Job, wanted: Wanted
-) -> None:
+def test_a_start_that_does_not_go_back_is_told_nothing_of_it(job: Job) -> None:
     job.lived(2)
-    if wanted:
-        rolled_back(job, 1)
+    assert refusal(job, Wanted(), "as before").hint == "as before"
 
+
+def test_an_option_that_has_its_effect_behind_it_is_not_to_blame(job: Job) -> None:
+    job.lived(3)
+    job.run(from_checkpoint=1).stop()
+    assert refusal(job, Wanted(checkpoint=1), "as before").hint == "as before"
+
+
+def test_a_start_that_names_its_own_point_does_not_speak_of_the_rollback(job: Job) -> None:
+    job.lived(2)
+    rolled_back(job, 1)
+    assert "rollback" not in (refusal(job, Wanted(checkpoint=1), "as before").hint or "")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "option"),
+    [(Wanted(checkpoint=1), "--from-checkpoint 1"), (Wanted(savepoint="before"), "--from-savepoint before")],
+)
+def test_a_start_that_goes_back_by_an_option_is_told_to_leave_it_out(job: Job, wanted: Wanted, option: str) -> None:
+    job.lived(2)
+    refused = refusal(job, wanted, "as before")
+    assert (refused.hint or "").endswith(f"To resume where the job was: start it without {option}")
+
+
+def refusal(job: Job, wanted: Wanted, hint: str) -> HoldfastError:
     def state() -> JobState:
         return state_of(job.home)
 
     with pytest.raises(InvalidSettings) as refused, naming_the_request(JOB, state, wanted):
-        raise InvalidSettings("another reason", hint="as before")
-    assert refused.value.hint == "as before"
+        raise InvalidSettings("another reason", hint=hint)
+    return refused.value

@@ -31,6 +31,11 @@ class Wanted:
     def __str__(self) -> str:
         return f"savepoint {self.savepoint}" if self.savepoint is not None else f"checkpoint {self.checkpoint}"
 
+    @property
+    def option(self) -> str:
+        """Of `holdfast run`."""
+        return f"--from-{self}"
+
 
 @dataclass(frozen=True)
 class GoBack:
@@ -83,15 +88,22 @@ def reachable(state: JobState, wanted: Wanted) -> CheckpointCompleted:
 
 @contextmanager
 def naming_the_request(job: JobName, read: Callable[[], JobState], wanted: Wanted) -> Iterator[None]:
-    """A refusal of a start that goes back because `holdfast rollback` asked for it says how that is taken back."""
+    """A refusal of a start that goes back says how to resume where the job was, which may be all that can be done."""
     try:
         yield
     except (InvalidSettings, NotFound, Corrupt) as error:
-        state = read()
-        if state.rollback is not None and (not wanted or _done(state, wanted) is not None):
-            back = f"holdfast rollback asked to go back; to resume where the job was: holdfast rollback {job} --cancel"
+        if back := _instead_of_going_back(job, read(), wanted):
             error.hint = f"{error.hint}. {back}" if error.hint else back
         raise
+
+
+def _instead_of_going_back(job: JobName, state: JobState, wanted: Wanted) -> str:
+    """ "" when the start does not go back."""
+    if wanted and _done(state, wanted) is None:
+        return f"To resume where the job was: start it without {wanted.option}"
+    if state.rollback is not None:
+        return f"holdfast rollback asked to go back; to resume where the job was: holdfast rollback {job} --cancel"
+    return ""
 
 
 def request_rollback(journal: Journal, chosen: CheckpointId | None) -> None:

@@ -37,6 +37,8 @@ class Ahead:
     """The argument is as the second one of `may_have_more`."""
     other: Callable[[], JobName | None] = lambda: None
     """Another job that was made of the same query, and has gone on from there."""
+    goes_back: bool = False
+    """This start leaves the batches behind the barrier that the job has planned."""
     new_line: bool = False
     """Batches behind the barrier are cut anew: the job goes back, or has gone back and taken no checkpoint since."""
     may_be_empty: bool = False

@@ -123,15 +123,18 @@ def _was_at_rest(state: JobState, entry: CheckpointCompleted, planned: BatchId) 
     return entry.adopted is not None and not copied and entry.adopted.planned <= planned
 
 
-def require_no_skips(job: JobName, taken: Taken, repeats: Repeats, *, may_have_more: bool) -> None:
-    """Raises `Conflict` when rows would fall under batch ids that the writer skips, or may skip."""
+def require_no_skips(
+    job: JobName, taken: Taken, repeats: Repeats, *, may_have_more: bool, goes_back: bool = False
+) -> None:
+    """Raises `Conflict` when rows would fall under batch ids that the writer skips, or may skip. `goes_back`: this
+    start leaves the batches that the job has planned, so it is of no use to find their plans."""
     if repeats == "accept" and not taken.always_skips:
         return
     first = BatchId(taken.planned + 1)
     if taken.known and taken.newest is not None and taken.newest >= first:
-        raise _shows_left(job, taken, first) if taken.shows_left else _skips(job, taken, first)
+        raise _shows_left(job, taken, first) if taken.shows_left else _skips(job, taken, first, goes_back=goes_back)
     if not taken.known and may_have_more:
-        raise _may_skip(job, taken, first)
+        raise _may_skip(job, taken, first, goes_back=goes_back)
 
 
 @dataclass(frozen=True)
@@ -276,16 +279,16 @@ def _needs_every_batch(job: JobName, taken: Taken, made: CheckpointCompleted) ->
     )
 
 
-def _skips(job: JobName, taken: Taken, first: BatchId) -> Conflict:
+def _skips(job: JobName, taken: Taken, first: BatchId, *, goes_back: bool) -> Conflict:
     ways = [
-        "start it where the previous run left its work directory",
+        *([] if goes_back else [_WHERE_IT_RAN]),
         "give the writer another path, once with --accept-sink",
         "let holdfast write: return the DataFrame and give a sink",
     ]
     if not taken.always_skips:
         ways.append("if the writer accepts batch ids that it has seen: --repeats accept")
     return Conflict(
-        f"could not start job {job!r}: the home has no plan of batch {first}, so Spark plans it again, but "
+        f"could not start job {job!r}: {_planned_again(first, goes_back=goes_back)}, but "
         f"{taken.writer} has batch {taken.newest} already and skips {_batches(first, taken.newest)}: their rows "
         "would be lost",
         hint="; or ".join(ways),
@@ -302,16 +305,28 @@ def _shows_left(job: JobName, taken: Taken, first: BatchId) -> Conflict:
     )
 
 
-def _may_skip(job: JobName, taken: Taken, first: BatchId) -> Conflict:
+def _may_skip(job: JobName, taken: Taken, first: BatchId, *, goes_back: bool) -> Conflict:
+    ways = [
+        *([] if goes_back else [_WHERE_IT_RAN, "put the plans back from a copy of the home"]),
+        "if the writer accepts batch ids that it has seen, for example by replacing rows: --repeats accept",
+        "report its newest batch: sink_position=function",
+    ]
+    advice = "" if goes_back else ". With --plans require, no batch reaches the writer without a plan"
     return Conflict(
-        f"could not start job {job!r}: the home has no plan of batch {first}, so Spark plans it again, and the "
+        f"could not start job {job!r}: {_planned_again(first, goes_back=goes_back)}, and the "
         f"previous run may have written later ones to {taken.writer}, whose position is unknown: if it skips batch ids "
         "that it has seen, rows are lost",
-        hint="start it where the previous run left its work directory; or put the plans back from a copy of the home; "
-        "or if the writer accepts batch ids that it has seen, for example by replacing rows: --repeats accept; or "
-        "report its newest batch: sink_position=function. With --plans require, no batch reaches the writer without a "
-        "plan",
+        hint="; or ".join(ways) + advice,
     )
+
+
+_WHERE_IT_RAN = "start it where the previous run left its work directory"
+
+
+def _planned_again(first: BatchId, *, goes_back: bool) -> str:
+    if goes_back:
+        return f"it goes back, so Spark plans batches from {first} on again"
+    return f"the home has no plan of batch {first}, so Spark plans it again"
 
 
 def _batches(first: BatchId, newest: BatchId | None) -> str:

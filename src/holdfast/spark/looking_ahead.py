@@ -42,6 +42,8 @@ class PlaceAhead:
     recorded: WriterRecord
     other: Callable[[], JobName | None]
     """As in `Ahead`."""
+    goes_back: bool = False
+    """As in `Ahead`."""
     new_line: bool = False
     """As in `Ahead`, where the home has no plan of it yet."""
     may_be_empty: bool = False
@@ -88,6 +90,7 @@ def _refusal_here(directory: WorkDirectory, ahead: Ahead, ask: Ask) -> HoldfastE
             lambda planned: ahead.may_have_more(planned, True),
             ahead.recorded(True),
             ahead.other,
+            ahead.goes_back,
             ahead.new_line and not standing.plans,
             ahead.may_be_empty,
         )
@@ -108,6 +111,7 @@ def _refusal_in_checkpoint(ahead: Ahead, ask: Ask, refused_here: HoldfastError |
             lambda planned: ahead.may_have_more(planned, False),
             ahead.recorded(False),
             ahead.other,
+            ahead.goes_back,
             ahead.new_line and not standing.plans,
             ahead.may_be_empty,
         )

@@ -151,7 +151,8 @@ class SparkQuery:
         try:
             taken = replace(taken, planned=max(taken.planned, place.newest_plan))
             more = place.may_have_more(taken.planned)
-            require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more)
+            back = place.goes_back
+            require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more, goes_back=back)
             require_alone(self._job, taken, self._settings.repeats, place.other)
             require_earlier(
                 self._job,

@@ -92,7 +92,8 @@ class CatchingUp:
         newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
         taken = replace(taken, planned=max(taken.planned, newest))
         self._compared = taken.planned
-        require_no_skips(self._job, taken, self._repeats, may_have_more=may_have_more(taken.planned))
+        more, back = may_have_more(taken.planned), resumed.abandons is not None
+        require_no_skips(self._job, taken, self._repeats, may_have_more=more, goes_back=back)
         self._require_earlier(taken, resumed, new_line=new_line)
         return taken
 

@@ -250,7 +250,8 @@ def _ahead(
         reported = outside.reported
         return may_have_more(state, planned, local=local, repeats=repeats, claimed=False, reported=reported)
 
-    new_line = point.abandons is not None or line_begins(state)
+    goes_back = point.abandons is not None
+    new_line = goes_back or line_begins(state)
     return Ahead(
         barrier=barrier,
         store=location.store,
@@ -261,6 +262,7 @@ def _ahead(
         may_have_more=more,
         recorded=lambda local: WriterRecord(state, None if local else checkpoint),
         other=lambda: _other_of_the_same(location, state),
+        goes_back=goes_back,
         new_line=new_line,
         may_be_empty=new_line or is_copied(state, checkpoint),
     )
