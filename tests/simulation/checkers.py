@@ -132,6 +132,8 @@ class Checkers:
         """Somebody who was astray deleted entries of the home that is there now, before it could know."""
         self._strays: dict[str, Process] = {}
         """What they wrote to the home that is there now."""
+        self._seen: dict[Process, tuple[Table, tuple[int, int]]] = {}
+        """The table as each process saw it last: which one it was, and in which version."""
         self.may_take_back: set[Process] = set()
         """Runs that a person told to go on from an older home or from another table."""
         self._planned_by: dict[Process, set[tuple[BatchId, int]]] = {}
@@ -324,7 +326,7 @@ class Checkers:
                 self.require(entry.id not in self._passed_over, f"checkpoint {entry.id}, passed over, comes back")
                 self._corrupt.discard(entry.id)
             case WentBack():
-                self._went_back(entry)
+                self._went_back(entry, process)
             case SavepointNamed():
                 kept = entry.id in self.completed and entry.id not in self._retired
                 self.require(kept or self._disk.ever_damaged, f"checkpoint {entry.id} is named, but not kept")
@@ -355,14 +357,25 @@ class Checkers:
         # An older one may be taken for one that cannot be read now, when readers lose nothing by it.
         self.require(cheap or not sound, f"checkpoint {entry.id} is passed over, and every byte of it is right")
 
-    def _went_back(self, entry: WentBack) -> None:
+    def _went_back(self, entry: WentBack, process: Process) -> None:
         self.require(entry.chosen not in self._abandoned, f"the job goes back to {entry.chosen}, which was abandoned")
         self.require(entry.chosen not in self._retired, f"the job goes back to {entry.chosen}, which was retired")
+        self._require_sink_was_asked(entry, process)
         again = self._went_to == (entry.asked, entry.chosen)
         self.require(not again, f"the job goes back to {entry.asked} a second time")
         self._went_to = (entry.asked, entry.chosen)
         self.line = entry.sequence
         self._abandoned.update(entry.abandoned)
+
+    def _require_sink_was_asked(self, entry: WentBack, process: Process) -> None:
+        """A line is abandoned when the sink can follow: what stands in the way and was there to be seen is refused
+        before the entry, not after it. What others did to the table since this run looked, it cannot know."""
+        if entry.chosen not in self.completed or process not in self._seen or process in self.may_take_back:
+            return  # without a sink, or a person has said that it may be as it is
+        table, looked = self._seen[process]
+        obstacle = table.obstacle(self.completed[entry.chosen][0].barrier_batch_id)
+        seen = looked == (table.id, table.version)
+        self.require(not (seen and obstacle), f"the job goes back to {entry.chosen}, and its sink cannot: {obstacle}")
 
     def is_in_line(self, id: CheckpointId) -> bool:
         return id not in self._passed_over | self._abandoned
@@ -585,6 +598,9 @@ class Checkers:
                 self._verify(entry, manifest)
 
     # --- the sink ---
+
+    def saw(self, process: Process, table: Table) -> None:
+        self._seen[process] = table, (table.id, table.version)
 
     def shown(self, table: Table, rows: tuple[int, ...]) -> None:
         back = sorted(table.deleted.intersection(rows))

@@ -49,6 +49,7 @@ class SimulatedSink:
     def look(self, context: SinkContext, spark: object, schema: object) -> SinkState:
         self._trouble("look")
         self._as_it_is = context.accept
+        self._checkers.saw(self._process, self._table)
         self._require_ours(context)
         table = self._table
         return SinkState(table.life, FencingEpoch(table.epoch), table.claim, table.published)
@@ -72,6 +73,7 @@ class SimulatedSink:
 
     def published(self) -> BatchId | None:
         self._trouble("look")
+        self._checkers.saw(self._process, self._table)
         return self._table.published
 
     def stage_rows(self, rows: tuple[int, ...], batch_id: BatchId) -> StagedBatch:
@@ -129,27 +131,14 @@ class SimulatedSink:
 
     def plan_rewind(self, upto: BatchId | None) -> RewindPlan:
         self._trouble("plan a rewind")
+        self._checkers.saw(self._process, self._table)
         return self._plan(upto)
 
     def _plan(self, upto: BatchId | None) -> RewindPlan:
         table = self._table
         batches = [batch for batch in table.record if upto is None or batch > upto]
-        rows = self._rows_after(upto)
-        obstacle = None
-        if (
-            not self._as_it_is
-            and batches
-            and table.compacted is not None
-            and table.compacted > (-1 if upto is None else upto)
-        ):
-            obstacle = f"somebody has compacted what batches up to {table.compacted} wrote"
-        elif not self._as_it_is and rows & table.deleted:
-            obstacle = f"somebody has deleted rows {sorted(rows & table.deleted)[:3]} of these batches"
-        return RewindPlan(len(batches), len(batches), len(rows), obstacle)
-
-    def _rows_after(self, upto: BatchId | None) -> set[int]:
-        found = [rows for batch, rows in self._table.record.items() if upto is None or batch > upto]
-        return {row for rows in found for row in rows}
+        rows = table.rows_after(upto)
+        return RewindPlan(len(batches), len(batches), len(rows), None if self._as_it_is else table.obstacle(upto))
 
     def rewind(self, upto: BatchId | None) -> None:
         if self._table.published is None or (upto is not None and self._table.published <= upto):
@@ -162,7 +151,7 @@ class SimulatedSink:
             self._checkers.taken_back(self._process, self._table, upto)
             kept = [(batch, rows) for batch, rows in self._table.visible if upto is not None and batch <= upto]
             self._table.visible, self._table.published = kept, upto
-            self._table.deleted -= self._rows_after(upto)  # they are made anew
+            self._table.deleted -= self._table.rows_after(upto)  # they are made anew
             for batch in [batch for batch in self._table.record if upto is None or batch > upto]:
                 del self._table.record[batch]
             if self._accepting and upto is not None:

@@ -58,6 +58,20 @@ class Table:
         """Others have changed rows of ours, which they may: they may be in the way of a rewind."""
         return bool(self.deleted) or self.compacted is not None
 
+    def rows_after(self, upto: BatchId | None) -> set[int]:
+        """Those that our own record says batches after `upto` made visible."""
+        return {row for batch, rows in self.record.items() if upto is None or batch > upto for row in rows}
+
+    def obstacle(self, upto: BatchId | None) -> str | None:
+        """What others did to rows that are to be taken back, and that is in the way of it."""
+        rows = self.rows_after(upto)
+        behind = any(upto is None or batch > upto for batch in self.record)
+        if behind and self.compacted is not None and self.compacted > (-1 if upto is None else upto):
+            return f"somebody has compacted what batches up to {self.compacted} wrote"
+        if rows & self.deleted:
+            return f"somebody has deleted rows {sorted(rows & self.deleted)[:3]} of these batches"
+        return None
+
     def committed(self) -> None:
         self.version += 1
         self.high = max(self.high, max(self.rows(), default=-1) + 1)

@@ -22,11 +22,6 @@ SOON_FOUND = (
     "what_a_checkpoint_under_way_uploaded_is_taken_for_an_orphan",
 )
 """One of each part, in a second or two: `make test`."""
-RARE = ("the_sink_is_asked_after_the_journal_has_abandoned",)
-"""Not found within minutes since a fall-back repeats plans instead of rewinding the sink: only `make torture` tries."""
-QUARTER = [name for name in list(DEFECTS)[2::4] if name not in (*SOON_FOUND, *RARE)]
-CHOSEN = list(DEFECTS) if TORTURE else [*SOON_FOUND, *QUARTER]
-"""`make long` plants every fourth; all of them take a quarter of an hour, by `make torture`."""
 
 
 OF_RULE = {
@@ -46,6 +41,10 @@ OF_RULE = {
     "R14": ("a_short_read_is_believed",),
 }
 """The rules of `tests/trust`. That a source forgets too early (R8) is refused before a start: `tests/spark`."""
+QUARTER = list(DEFECTS)[2::4]
+ONE_OF_EACH_RULE = [names[0] for names in OF_RULE.values()]
+CHOSEN = list(DEFECTS) if TORTURE else list(dict.fromkeys([*SOON_FOUND, *ONE_OF_EACH_RULE, *QUARTER]))
+"""`make long` plants one of each rule, and every fourth; all of them take a quarter of an hour, by `make torture`."""
 
 
 def found(seed: int, defect: str) -> tuple[int, str | None]:
@@ -88,4 +87,7 @@ def _shortened(violation: str) -> str:
 
 
 def test_each_rule_about_the_world_outside_has_some() -> None:
+    assert list(OF_RULE) == [f"R{number}" for number in range(1, 15)]
     assert {name for names in OF_RULE.values() for name in names} <= set(DEFECTS)
+    unproved = [rule for rule, names in OF_RULE.items() if not set(names) & set(CHOSEN)]
+    assert not unproved, "`make long` plants none of theirs"
