@@ -1,5 +1,6 @@
 """Plans travel in the checkpoint: packed when one begins, named by their batches, freed where they are held twice."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,35 @@ def test_a_directory_that_cannot_be_read_fails_no_checkpoint(tmp_path: Path) -> 
     (tmp_path / "work" / "offsets").mkdir(parents=True)
     (tmp_path / "work" / "offsets" / "0").mkdir()
     packer.pack(Folder(tmp_path / "work"), BatchId(0), alone=True)  # type: ignore[arg-type]
+
+
+def test_two_checkpoints_of_one_barrier_write_one_file_and_both_have_it(tmp_path: Path) -> None:
+    """The second one found the first one's file half written, or failed at its name, and was made without plans."""
+    history = History(tmp_path / "home")
+    history.run()
+    packer = PlanPacker(journal=history.journal, retained=1, new_attempt=lambda: AttemptId("mine"))
+    seen: list[dict[str, list[int]]] = []
+
+    def second() -> None:
+        packer.pack(folder, BatchId(1), alone=False)  # type: ignore[arg-type]
+        seen.append(packed(folder))
+
+    class Slow(Folder):
+        def write_atomic(self, path: str, data: bytes) -> None:
+            if threading.current_thread() is threading.main_thread():
+                other.start()
+                other.join(0.2)  # it cannot end before this write
+            writers.append(threading.current_thread())
+            super().write_atomic(path, data)
+
+    other = threading.Thread(target=second)
+    writers: list[threading.Thread] = []
+    ran(tmp_path / "work", 0, 1)
+    folder = Slow(tmp_path / "work")
+    packer.pack(folder, BatchId(1), alone=False)  # type: ignore[arg-type]
+    other.join()
+    assert writers == [threading.main_thread()]
+    assert seen == [packed(folder)] == [{"0-1.json": [0, 1]}]
 
 
 # --- what is freed ---

@@ -5,6 +5,7 @@ Never a reason to fail a checkpoint: without them a recovery from an older one t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from holdfast.errors import HoldfastError
@@ -37,6 +38,8 @@ class PlanPacker:
         self._journal = journal
         self._retained = retained
         self._new_attempt = new_attempt
+        self._packing = threading.Lock()
+        """Two checkpoints may begin at one barrier, and a path of a work directory has one writer at a time."""
 
     def is_due(self, barrier: BatchId) -> bool:
         """Whether Spark may forget what batches read before the next checkpoint. Called by the loop."""
@@ -51,9 +54,10 @@ class PlanPacker:
         """`alone`: no other checkpoint copies the directory, so what nobody needs can be removed."""
         needed_after = oldest_start(self._journal.state, self._retained)
         try:
-            if alone and needed_after is not None:
-                drop_packed(directory, needed_after)
-            pack_plans(directory, barrier, needed_after, self._journal.fencing_epoch, self._new_attempt)
+            with self._packing:
+                if alone and needed_after is not None:
+                    drop_packed(directory, needed_after)
+                pack_plans(directory, barrier, needed_after, self._journal.fencing_epoch, self._new_attempt)
             self._packed = barrier
         except (OSError, HoldfastError) as error:
             log.debug("the checkpoint of batch %s is made without the plans of its batches: %s", barrier, error)
