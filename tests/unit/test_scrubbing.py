@@ -1,6 +1,6 @@
 """The background scrub on a real home: everything is read once per period, damage is repaired, marked and told."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.coordination.events import CheckpointDamaged
-from holdfast.errors import InvalidSettings
+from holdfast.errors import InvalidSettings, ObjectNotFound, StorageUnreachable
 from holdfast.identifiers import AttemptId, CheckpointId, FencingEpoch, Sequence
 from holdfast.repository.blobs import Blobs
 from holdfast.repository.chain import fold_key
@@ -261,6 +261,43 @@ def test_a_checkpoint_completed_meanwhile_that_names_the_object_is_marked_too(jo
     write(job.directory, {"state/1.sst": b"changed since"})
     job.pass_time(PERIOD)
     assert set(job.history.state().corrupt) == {1, 2, 3}
+
+
+def test_what_reads_deny_and_a_listing_shows_is_no_damage(job: Scrubbed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulation, seed 2453: a gateway denied sound objects for a second. They were uploaded again, or their
+    checkpoints marked."""
+    write(job.directory, {"state/2.sst": b"changed since"})
+    wanted = job.history.state().completed[CheckpointId(2)].manifest
+    for denied in (job.blob(b"2").relative_to(job.home).as_posix(), f"manifests/{wanted}"):
+        with monkeypatch.context() as patch:
+            denying(patch, job.store, denied)
+            job.pass_time(PERIOD)
+            with pytest.raises(StorageUnreachable, match="listed"):
+                verify(job.store, CheckpointId(2), wanted)
+            (unreadable,) = verify(job.store, CheckpointId(2), wanted, go_on=True).unreadable
+            assert unreadable.path == denied
+    assert job.history.state().corrupt == {}
+    assert [alarm for alarm in job.alarms if alarm[1] != "cleared"] == []
+    assert verify(job.store, CheckpointId(2), wanted).sound
+
+
+def denying(patch: pytest.MonkeyPatch, store: RecordingStore, denied: str) -> None:
+    get, stream = store.get, store.stream
+
+    def require_not(key: str) -> None:
+        if key == denied:
+            raise ObjectNotFound(f"could not read {key}: a gateway says 404")
+
+    def get_unless(key: str) -> bytes:
+        require_not(key)
+        return get(key)
+
+    def stream_unless(key: str) -> Iterator[bytes]:
+        require_not(key)
+        return stream(key)
+
+    patch.setattr(store, "get", get_unless)
+    patch.setattr(store, "stream", stream_unless)
 
 
 def test_a_home_that_cannot_be_read_is_no_damage(job: Scrubbed) -> None:

@@ -27,10 +27,7 @@ def absent_among(store: ObjectStore, keys: Iterable[str], patience: Patience | N
                 break
     listed = [key for key in denied if is_listed(store, key)]
     if listed and (contradicted := [key for key in listed if not store.exists(key)]):
-        raise StorageUnreachable(
-            f"could not tell whether {store.url}/{contradicted[0]} is there: it is listed, and cannot be read",
-            hint="try again later; if it persists, ask the administrators of the storage",
-        )
+        raise contradiction(store, contradicted[0])
     return frozenset(denied) - frozenset(listed)
 
 
@@ -40,6 +37,14 @@ def missing(store: ObjectStore, keys: Sequence[str]) -> frozenset[str]:
         listed = {item.key for folder in {key.partition("/")[0] for key in keys} for item in store.list(f"{folder}/")}
         keys = [key for key in keys if key not in listed]
     return absent_among(store, keys)
+
+
+def contradiction(store: ObjectStore, key: str) -> StorageUnreachable:
+    """Reads do not find it, and a listing shows it."""
+    return StorageUnreachable(
+        f"could not tell whether {store.url}/{key} is there: it is listed, and cannot be read",
+        hint="try again later; if it persists, ask the administrators of the storage",
+    )
 
 
 def is_listed(store: ObjectStore, key: str) -> bool:

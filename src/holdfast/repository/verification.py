@@ -9,6 +9,7 @@ from blake3 import blake3
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
 from holdfast.errors import Corrupt, NewerFormat, ObjectNotFound, StorageError, StorageUnreachable
 from holdfast.identifiers import CheckpointId, Digest
+from holdfast.repository.absence import contradiction, is_listed
 from holdfast.storage.interface import ObjectStore
 
 MISSING = "missing"
@@ -96,9 +97,19 @@ def verify(
 
 
 def digest_in(store: ObjectStore, key: str, expected: Digest) -> str:
-    """The digest of the object at `key`, or "missing". Reads again when it is not the expected one."""
+    """The digest of the object at `key`, or "missing". Reads again when it is not the expected one, and asks a listing
+    when it is missing: raises `StorageUnreachable` when that shows it."""
     found = _digest_at(store, key)
-    return found if found == expected else _digest_at(store, key)
+    if found != expected:
+        found = _digest_at(store, key)
+    if found == MISSING:
+        _require_unlisted(store, key)
+    return found
+
+
+def _require_unlisted(store: ObjectStore, key: str) -> None:
+    if is_listed(store, key):
+        raise contradiction(store, key)
 
 
 def _digest_at(store: ObjectStore, key: str) -> str:
@@ -146,9 +157,18 @@ class _Verification:
             except StorageError as error:
                 self._not_read(key, error)
                 return None
-            if not again:
+            if not again and self._is_proved(key, wrong):
                 self.corrupt.append(CorruptObject(self._checkpoint, key, digest, wrong))
         return None
+
+    def _is_proved(self, key: str, wrong: str) -> bool:
+        try:
+            if wrong == MISSING:
+                _require_unlisted(self._store, key)
+        except StorageError as error:
+            self._not_read(key, error)
+            return False
+        return True
 
     def check_all(self, objects: Sequence[Sequence[ManifestFile]], parallelism: int) -> None:
         if parallelism == 1:
@@ -185,6 +205,10 @@ class _Verification:
         self._read_whole(key, parts)
         if self._verified.objects[key] != expected:
             self._read_whole(key, parts)  # a wrong read does not prove wrong bytes in the store
+        if self._verified.objects[key] == MISSING:
+            del self._verified.objects[key]
+            _require_unlisted(self._store, key)
+            self._verified.objects[key] = MISSING
 
     def _not_read(self, key: str, error: StorageError) -> None:
         """Continue with the others, unless no read succeeds: then each would wait for its timeout."""
@@ -226,6 +250,7 @@ class _Verification:
         try:
             data = self._store.read(key, offset, size)
         except ObjectNotFound:
+            _require_unlisted(self._store, key)
             return MISSING
         self._count(len(data))
         return digest_of(data)
