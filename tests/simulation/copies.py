@@ -35,7 +35,7 @@ class DictStore:
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         self.objects[key] = b"".join(chunks)
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         return None
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:

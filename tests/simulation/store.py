@@ -183,7 +183,7 @@ class SimulatedStore:
 
         self._write("upload", key, effect)
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         return None
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:

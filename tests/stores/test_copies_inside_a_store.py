@@ -81,8 +81,9 @@ def blob_of(manifest: Manifest) -> ManifestFile:
 def test_large_files_are_copied_by_the_store_both_ways(bucket: Bucket) -> None:
     manifest = bucket.checkpoint()
     assert blob_of(manifest).version
-    assert [is_copy(seen) for seen in bucket.requests("PUT", "/blobs/")] == [True]
+    assert [is_copy(seen) for seen in bucket.requests("PUT", "/blobs/")] == [True, True], "first where nobody looks"
     assert bucket.home.get(blob_of(manifest).key) == CONTENTS[LARGE]
+    assert [item.key for item in bucket.home.list("blobs/")] == [blob_of(manifest).key]
 
     bucket.proxy.seen.clear()
     restored = bucket.restored(manifest, "2-1")
@@ -106,13 +107,49 @@ def test_what_was_replaced_while_it_was_copied_declines(bucket: Bucket) -> None:
     assert list(bucket.home.list("blobs/")) == [], "nothing wrong stays under the name of the digest"
 
 
+def shard_with(bucket: Bucket, path: str) -> ShardPlan:
+    """With that file only."""
+    (shard,) = (shard for shard in shards_of(bucket.work) if any(file.path == path for file in shard.files))
+    return ShardPlan(shard.shard, tuple(file for file in shard.files if file.path == path))
+
+
+@pytest.mark.parametrize("goes", [True, False], ids=["goes", "is replaced"])
+def test_a_file_that_goes_while_it_is_copied_takes_nothing_from_its_twin(bucket: Bucket, goes: bool) -> None:
+    """Two copies at once of equal bytes, to one key: what the other one has proved stays there."""
+    twin = f"{LARGE}.twin"
+    put(bucket.work, {twin: CONTENTS[LARGE]})
+    large, other = shard_with(bucket, LARGE), shard_with(bucket, twin)
+    held: list[ManifestFile] = []
+
+    def while_it_is_copied(seen: Seen) -> Fate:
+        if is_copy(seen):
+            bucket.proxy.judge = before_it_is_compared
+        return Fate.PASS
+
+    def before_it_is_compared(seen: Seen) -> Fate:
+        bucket.proxy.judge = lambda seen: Fate.PASS
+        (copy,) = copy_shards(bucket.work, [large], Blobs(bucket.home, EPOCH), lambda: False)
+        held.extend(copy.files)
+        if goes:
+            bucket.work.remove(twin)
+        else:
+            bucket.work.write_atomic(twin, CONTENTS[LARGE][::-1])
+        return Fate.PASS
+
+    bucket.proxy.judge = while_it_is_copied
+    with pytest.raises(ShardDeclined):
+        copy_shards(bucket.work, [other], Blobs(bucket.home, EPOCH), lambda: False)
+    (file,) = held
+    assert bucket.home.get(file.key) == CONTENTS[LARGE]
+    assert [(item.key, item.version) for item in bucket.home.list("blobs/")] == [(file.key, file.version)]
+
+
 def test_an_executor_leaves_alone_what_a_checkpoint_has(bucket: Bucket) -> None:
     """It knows little of what the home holds, and a file that goes while it is copied tells nothing of that."""
     held = blob_of(bucket.checkpoint())
     twin = f"{LARGE}.twin"
     put(bucket.work, {twin: CONTENTS[LARGE]})
-    (shard,) = (shard for shard in shards_of(bucket.work) if any(file.path == twin for file in shard.files))
-    plan = ShardPlan(shard.shard, tuple(file for file in shard.files if file.path == twin))
+    plan = shard_with(bucket, twin)
 
     def remove_it(seen: Seen) -> Fate:
         if is_copy(seen):

@@ -34,6 +34,7 @@ from holdfast.checkpoint.manifest import Manifest, ManifestFile, blob_key, diges
 from holdfast.errors import ObjectNotFound, StorageError, StorageNotThere, is_refusal
 from holdfast.identifiers import CheckpointId, Digest, FencingEpoch
 from holdfast.storage.interface import StoredAt, Uploads
+from holdfast.storage.unique import unique_name
 
 PACKED_BELOW = 1 << 20
 """Files smaller than this share packs: an object store charges and waits per object."""
@@ -276,11 +277,15 @@ class Blobs:
         """None where the store cannot, or refuses to: whoever may read and write may still upload. S3 copies nothing
         above 5 GiB."""
         try:
-            return self._store.copy_inside(inside, key)
+            return self._store.copy_inside(inside, key, self._unused_key())
         except StorageError as error:
             if is_refusal(error) or isinstance(error, ObjectNotFound | StorageNotThere):
                 return None
             raise
+
+    def _unused_key(self) -> str:
+        """What is left behind there is no checkpoint's, and deleted by the sweep of the next run."""
+        return blob_key(digest_of(unique_name().encode()), self._epoch)
 
     # --- uploads by other processes ---
 

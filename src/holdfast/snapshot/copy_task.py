@@ -136,12 +136,11 @@ class _SentOnce:
         if key in self.damaged or not self.store.exists(key):
             self.uploads.upload(key, chunks)
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
-        """A copy that proves wrong is deleted. So none is made over what a checkpoint may have: this process knows
-        little of what the home holds."""
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
+        """As an upload: what is there need not be copied."""
         if key not in self.damaged and self.store.exists(key):
             return None
-        return self.uploads.copy_inside(source, key)
+        return self.uploads.copy_inside(source, key, through)
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
         return self.uploads.stored_at(key, version)

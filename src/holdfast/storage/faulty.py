@@ -86,8 +86,8 @@ class FaultyStore:
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         self._with_faults("upload", key, lambda: self._upload(key, chunks))
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
-        return self._with_faults("copy", key, lambda: self._store.copy_inside(source, key))
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
+        return self._with_faults("copy", key, lambda: self._store.copy_inside(source, key, through))
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
         return self._store.stored_at(key, version)

@@ -157,7 +157,7 @@ class HdfsStore:
 
     # --- reading ---
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         return None
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:

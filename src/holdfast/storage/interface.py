@@ -52,7 +52,7 @@ class Uploads(Protocol):
     def upload(self, key: str, chunks: Iterable[bytes]) -> None:
         """See `ObjectStore.upload`."""
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         """See `ObjectStore.copy_inside`."""
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
@@ -80,11 +80,12 @@ class ObjectStore(Protocol):
         When `chunks` raises, no object appears at `key` and the exception passes through.
         """
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         """An ability that object stores have: copy that version to `key`, without its bytes passing through here.
 
-        Returns the version of the copy. None when this store cannot copy it, or there is another version; then the
-        caller uploads the bytes, over whatever is at `key`. May be repeated, as an upload.
+        Returns the version of the copy. None when this store cannot copy it, or there is another version; then nothing
+        has happened to `key`. May be repeated, as an upload, and done at once from two places. `through` is a key that
+        nobody else uses: whether the right version was copied shows there. It may be left behind.
         """
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:

@@ -73,9 +73,9 @@ class LimitedStore:
         self._take(0)
         self._store.upload(key, passed_through(chunks, self._paced))
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         self._take(0)
-        return self._store.copy_inside(source, key)
+        return self._store.copy_inside(source, key, through)
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
         return self._store.stored_at(key, version)

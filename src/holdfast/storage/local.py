@@ -87,7 +87,7 @@ class LocalStore:
                 raise source.failure from None
             raise
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         return None
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:

@@ -144,10 +144,12 @@ class MeteredStore:
             self._meter.count(StoreRequest.PUT, self._put_requests(sent), bytes_out=sent)
         self._meter.took(StoreRequest.PUT, self._meter.clock() - begun)
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
-        """A copy, and two looks."""
-        version = self._timed(StoreRequest.PUT, lambda: self._store.copy_inside(source, key))
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
+        """Two copies, two looks and a deletion."""
+        version = self._timed(StoreRequest.PUT, lambda: self._store.copy_inside(source, key, through))
+        self._meter.count(StoreRequest.PUT, 1)
         self._meter.count(StoreRequest.GET, 2)
+        self._meter.count(StoreRequest.DELETE, 1)
         return version
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:

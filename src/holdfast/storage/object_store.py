@@ -110,17 +110,19 @@ class RemoteStore:
                 raise source.failure from None
             raise
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         if source.bucket != self._bucket:
             return None
         bucket = RemoteStore(self._clients, self._root)
-        bucket.copy(source.key, self._below(checked_key("copy", key, self.url)))
-        # Compared after the copy, for want of a condition: no object gets an earlier version back. Bytes that nobody
-        # has proved must not stay under the name of their digest.
-        if not bucket._still_has(source):
-            self.delete(key)
-            return None
-        return self.look(key).version
+        passing = self._below(checked_key("copy", through, self.url))
+        bucket.copy(source.key, passing)
+        # Compared after the copy, for want of a condition: no object gets an earlier version back. Until then nobody
+        # has proved the bytes, so they are not under the name of their digest: what another copy has proved may be.
+        proved = bucket._still_has(source)
+        if proved:
+            bucket.copy(passing, self._below(checked_key("copy", key, self.url)))
+        self.delete(through)
+        return self.look(key).version if proved else None
 
     def _still_has(self, source: StoredAt) -> bool:
         try:

@@ -99,8 +99,8 @@ class RetryingStore:
         else:
             self._repeated(lambda: self._store.upload(key, chunks))
 
-    def copy_inside(self, source: StoredAt, key: str) -> str | None:
-        return self._repeated(lambda: self._store.copy_inside(source, key))
+    def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
+        return self._repeated(lambda: self._store.copy_inside(source, key, through))
 
     def stored_at(self, key: str, version: str) -> StoredAt | None:
         return self._store.stored_at(key, version)

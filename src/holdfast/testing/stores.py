@@ -189,21 +189,23 @@ class StoreConformance:
         elsewhere.put("state/1.sst", b"one")
         elsewhere.put("state/2.sst", b"two")
         foreign = StoredAt("s3://somebody-elses", "state/1.sst", "1")
-        assert store.copy_inside(foreign, "blobs/foreign") is None
+        assert store.copy_inside(foreign, "blobs/foreign", "blobs/through") is None
         found = {item.key: elsewhere.stored_at(item.key, item.version) for item in elsewhere.list("")}
         one, two = found["state/1.sst"], found["state/2.sst"]
         if one is None or two is None:
             assert store.stored_at("blobs/1", "") is None
             return
-        version = store.copy_inside(one, "blobs/1")
+        version = store.copy_inside(one, "blobs/1", "blobs/through")
         assert store.get("blobs/1") == b"one"
         assert [item.version for item in store.list("blobs/")] == [version]
-        assert store.copy_inside(two, "blobs/1") != version, "over what is there"
+        assert store.copy_inside(two, "blobs/1", "blobs/through") != version, "over what is there"
         assert store.get("blobs/1") == b"two"
         elsewhere.put("state/1.sst", b"another one")
-        assert store.copy_inside(one, "blobs/1") is None, "the object has another version"
+        assert store.copy_inside(one, "blobs/1", "blobs/through") is None, "the object has another version"
+        assert store.get("blobs/1") == b"two", "what another one has copied there, and proved, stays"
         with pytest.raises(ObjectNotFound):
-            store.copy_inside(StoredAt(one.bucket, f"{one.key}-nowhere", one.version), "blobs/1")
+            store.copy_inside(StoredAt(one.bucket, f"{one.key}-nowhere", one.version), "blobs/1", "blobs/through")
+        assert [item.key for item in store.list("blobs/")] == ["blobs/1"]
 
     def test_an_upload_whose_source_breaks_leaves_the_object_that_was_there(self, store: ObjectStore) -> None:
         store.upload("blobs/ab/x", [b"whole"])
