@@ -256,7 +256,9 @@ RUNTIME_LINES = (
 
 
 def test_lines_of_one_writer_are_stripped_together_as_they_are_one_by_one() -> None:
-    assert same_writer("\n".join(RUNTIME_LINES), ("cri", "stdout")) == [stripped(line).text for line in RUNTIME_LINES]
+    assert same_writer("\n".join(RUNTIME_LINES), ("cri", "stdout")) == "\n".join(
+        stripped(line).text for line in RUNTIME_LINES
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import groupby, takewhile
+from itertools import takewhile
 
 from holdfast.doctor.matching.engines import Engine, Needles
 from holdfast.doctor.reading.assembling import headed, headless, loose
@@ -87,16 +87,15 @@ class Grouping:
 
     def _thinned(self, hits: Sequence[int]) -> Iterator[int]:
         """The first and the last of each stretch of the file, more of its first: the same wherever a window begins."""
-        window = self._window
-        for stretch, lines in groupby(hits, key=self._stretch):
-            in_stretch = list(lines)
+        window, first = self._window, 0
+        while first < len(hits):
+            stretch = self._offset(hits[first]) // _STRETCH
+            end = bisect_left(hits, window.index_of((stretch + 1) * _STRETCH), first)
             few = _FEW_AT_FIRST if stretch == 0 else 1
-            for line in dict.fromkeys((*in_stretch[:few], in_stretch[-1])):
+            for line in dict.fromkeys((*hits[first : min(end, first + few)], hits[end - 1])):
                 if window.own_start <= self._offset(line) < window.own_end + _STRETCH:  # its stretch is seen whole
                     yield line
-
-    def _stretch(self, line: int) -> int:
-        return self._offset(line) // _STRETCH
+            first = end
 
     def _offset(self, line: int) -> int:
         return self._window.starts[line] + self._window.offset
@@ -147,20 +146,20 @@ class Grouping:
         prefix, first = found
         return headed(self._source, number, prefix, first, self._continuation(head, prefix, end))
 
-    def _continuation(self, head: int, prefix: Stripped, end: int | None) -> list[str]:
+    def _continuation(self, head: int, prefix: Stripped, end: int | None) -> str:
         if not prefix.writer and self._next_head(head) == head + 1:
-            return []
+            return ""
         limit = self._limit(head, prefix.writer)
         limit = limit if end is None or prefix.writer else min(limit, end)
         if limit <= head + 1:
-            return []
+            return ""
         text = self._window.text_of(head + 1, limit)
         if not prefix.writer and not prefix.written:
-            return text.split("\n")
-        lines = same_writer(text, prefix.writer) if self._next_head(head) >= limit else None
-        if lines is None:
-            lines = [line.text for line in self._lines_between(head + 1, limit, prefix.writer)]
-        return lines
+            return text
+        bare = same_writer(text, prefix.writer) if self._next_head(head) >= limit else None
+        if bare is None:
+            bare = "\n".join(line.text for line in self._lines_between(head + 1, limit, prefix.writer))
+        return bare
 
     def _headless_event(self, index: int) -> LogEvent:
         """An exception with its trace, or else a single line that belongs to no event."""

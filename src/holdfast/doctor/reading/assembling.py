@@ -18,10 +18,10 @@ def event_of(source: str, line: int, lines: Sequence[str]) -> LogEvent:
     found = first_line(lines[0])
     if found is None:
         return headless(source, line, [stripped(text) for text in lines])
-    return headed(source, line, *found, [stripped(text).text for text in lines[1:]])
+    return headed(source, line, *found, "\n".join(stripped(text).text for text in lines[1:]))
 
 
-def headed(source: str, line: int, prefix: Stripped, first: FirstLine, continuation: Sequence[str]) -> LogEvent:
+def headed(source: str, line: int, prefix: Stripped, first: FirstLine, continuation: str) -> LogEvent:
     """`continuation` without prefixes."""
     if first.is_json:
         event = from_json(source, line, first.message, prefix)
@@ -32,13 +32,13 @@ def headed(source: str, line: int, prefix: Stripped, first: FirstLine, continuat
 
 def headless(source: str, line: int, lines: Sequence[Stripped]) -> LogEvent:
     """Text without a log line before it: a pasted exception, output of another program."""
-    trace = read_trace("", (each.text for each in lines))
+    trace = read_trace("", "\n".join(each.text for each in lines))
     return _event(source, line, lines[0], FirstLine("", lines[0].time), trace)
 
 
 def loose(source: str, line: int, lines: Sequence[Stripped]) -> LogEvent:
     """Text that belongs to no line of a log; an exception may also stand in the middle of a message."""
-    trace = read_trace("", (each.text for each in lines), anywhere=not is_prose(lines[0].text))
+    trace = read_trace("", "\n".join(each.text for each in lines), anywhere=not is_prose(lines[0].text))
     return _event(source, line, lines[0], FirstLine("", lines[0].time), trace)
 
 

@@ -134,16 +134,16 @@ def _since_1970(number: float) -> int:
 
 
 def _trace(row: Mapping[str, Any], message: str) -> Trace:
-    lines = message.split("\n")
+    first, _, rest = message.partition("\n")
     written = next((row[name] for name in _TRACE if row.get(name)), None)
     if isinstance(written, str):
-        return read_trace(lines[0], [*lines[1:], *written.split("\n")])
+        return read_trace(first, f"{rest}\n{written}")
     if not isinstance(written, dict):
-        return read_trace(lines[0], lines[1:])
+        return read_trace(first, rest)
     if (printed := _text(written, _PRINTED)) is not None and starts_trace(printed):
-        return read_trace(lines[0], [*lines[1:], *printed.split("\n")])
+        return read_trace(first, f"{rest}\n{printed}")
     links, frames = _chain(written)
-    return Trace(" ".join(lines)[:MESSAGE_CHARACTERS], tuple(links), tuple(frames))
+    return Trace(message.replace("\n", " ")[:MESSAGE_CHARACTERS], tuple(links), tuple(frames))
 
 
 def _chain(thrown: Mapping[str, Any]) -> tuple[list[ExceptionLink], list[str]]:
@@ -154,9 +154,9 @@ def _chain(thrown: Mapping[str, Any]) -> tuple[list[ExceptionLink], list[str]]:
     while isinstance(each, dict) and len(links) < 30:
         name = _text(each, ("name", "class", "exception_class", "type")) or "unknown"
         written = _text(each, ("message", "msg", "exception_message", "localizedMessage")) or ""
-        lines = written.split("\n")
-        links.append(ExceptionLink(name, lines[0][:2_000]))
-        further = read_trace("", lines[1:] + (_text(each, ("stacktrace",)) or "").split("\n"))
+        first, _, rest = written.partition("\n")
+        links.append(ExceptionLink(name, first[:2_000]))
+        further = read_trace("", f"{rest}\n{_text(each, ('stacktrace',)) or ''}")
         links += further.exceptions
         frames += [*_frames(each), *further.frames][:3]
         each = each.get("cause")

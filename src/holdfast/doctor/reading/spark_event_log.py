@@ -25,9 +25,9 @@ def from_spark_event(source: str, line: int, row: Row) -> LogEvent:
     name = str(row["Event"]).rsplit(".", 1)[-1].rsplit("$", 1)[-1].removeprefix("SparkListener")
     text = _TEXTS.get(name, _nothing)(row)
     first, _, rest = text.partition("\n")
-    trace = read_trace(first, rest.split("\n"))
+    trace = read_trace(first, rest)
     if not trace.exceptions and rest == "":
-        trace = read_trace("", [first]) if name in ("QueryTerminatedEvent",) else trace
+        trace = read_trace("", first) if name in ("QueryTerminatedEvent",) else trace
     task, subtask = _task(row)
     return LogEvent(
         source=source,

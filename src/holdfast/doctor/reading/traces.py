@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -33,6 +32,8 @@ _IN_MESSAGE = re.compile(
     r"(?:^|[\s:(])((?:[a-z_][\w$-]*\.)+[\w$.]*[A-Z]\w*(?:Exception|Error|Throwable)\w*)(?:: ?(.*))?", re.DOTALL
 )
 _FRAME = "\tat "
+_RUN = re.compile(r"^\tat .*(?:\n\tat .*){0,29}(?:\n|\Z)", re.MULTILINE)
+"""Frames that follow one another: of ten lines of a trace, nine."""
 _PYTHON = "Traceback (most recent call last):"
 
 
@@ -65,20 +66,27 @@ class Trace(Struct, frozen=True):
     """Of the exceptions; where the text is nothing but frames, those."""
 
 
-def read_trace(message: str, continuation: Iterable[str], anywhere: bool = False) -> Trace:
+def read_trace(message: str, continuation: str, anywhere: bool = False) -> Trace:
     """`anywhere`: an exception also counts in the middle of the message, without frames behind it."""
-    reader = _TraceReader(message)
-    for line in continuation:
-        if not line.startswith(_FRAME):
-            reader.take(line.rstrip())
-        elif not reader.has_enough_frames:
-            reader.take_frame(line)
+    reader, place = _TraceReader(message), 0
+    for run in _RUN.finditer(continuation):
+        reader.take_all(continuation[place : run.start()])
+        reader.take_run(run[0])
+        place = run.end()
+    reader.take_all(continuation[place:])
     return reader.read(anywhere)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
+def _frames_of(run: str) -> tuple[str, ...] | None:
+    """None when a line only looks like a frame. A log has the same traces again and again."""
+    frames = [_frame_of(line) for line in run.rstrip("\n").split("\n")]
+    known = tuple(frame for frame in frames if frame is not None)
+    return known if len(known) == len(frames) else None
+
+
 def _frame_of(line: str) -> str | None:
-    """`package.Class.method`, without the module in front. A log has the same frames again and again."""
+    """`package.Class.method`, without the module in front."""
     if line.startswith(_FRAME):
         name, bracket, _ = line[len(_FRAME) :].partition("(")
         if bracket and " " not in name:
@@ -97,14 +105,23 @@ class _TraceReader:
         """Indentation of the suppressed exception that is being read."""
         self._in_python = False
         self._in_frames = False
-        self.has_enough_frames = False
-        """Of the exception that is being read."""
+
+    def take_all(self, lines: str) -> None:
+        for line in lines.split("\n"):
+            self.take(line.rstrip())
+
+    def take_run(self, run: str) -> None:
+        frames = _frames_of(run)
+        if frames is None:
+            self.take_all(run)
+        else:
+            self._frames(frames)
 
     def take(self, line: str) -> None:
         if not line or (self._in_python and line[0] == " "):
             return
         if (frame := _frame_of(line)) is not None:
-            self._frame(frame)
+            self._frames((frame,))
         elif _MORE.match(line):
             return
         elif (cause := _CAUSE.match(line)) is not None:
@@ -115,14 +132,6 @@ class _TraceReader:
             self._open(thrown[1], thrown[2])
         elif self._aside is None:
             self._text(line)
-
-    def take_frame(self, line: str) -> None:
-        """Of ten lines, nine: without the questions that other lines are asked."""
-        frame = _frame_of(line)
-        if frame is None:
-            self.take(line.rstrip())
-        else:
-            self._frame(frame)
 
     def read(self, anywhere: bool) -> Trace:
         if anywhere and not self._links:
@@ -136,15 +145,15 @@ class _TraceReader:
             frames = self._cut_off
         return Trace(" ".join(self._message)[:MESSAGE_CHARACTERS].strip(), links, tuple(frames[:_FRAMES]))
 
-    def _frame(self, name: str) -> None:
+    def _frames(self, names: tuple[str, ...]) -> None:
         if not self._links and not self._in_frames:
             self._open_from_message()
         self._in_frames = True
-        if not self._links and len(self._cut_off) < _FRAMES:
-            self._cut_off.append(name)
-        if self._aside is None and self._links and len(self._links[-1].frames) < _FRAMES_EACH:
-            self._links[-1].frames.append(name)
-            self.has_enough_frames = len(self._links[-1].frames) == _FRAMES_EACH
+        if not self._links:
+            self._cut_off += names[: _FRAMES - len(self._cut_off)]
+        elif self._aside is None:
+            frames = self._links[-1].frames
+            frames += names[: _FRAMES_EACH - len(frames)]
 
     def _open_from_message(self) -> None:
         """`Lost task 1.0 in stage 2.0: java.io.IOException: No space left on device`, and then its frames."""
@@ -159,7 +168,7 @@ class _TraceReader:
             self._open(class_name, message)
 
     def _open(self, class_name: str, message: str | None) -> None:
-        self._aside, self._in_python, self._in_frames, self.has_enough_frames = None, False, False, False
+        self._aside, self._in_python, self._in_frames = None, False, False
         if len(self._links) < _LINKS:
             self._links.append(_Link(class_name, [message] if message else []))
 

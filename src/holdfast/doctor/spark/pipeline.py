@@ -26,6 +26,7 @@ from holdfast.errors import HoldfastError, InvalidSettings
 
 def examine(spark: SparkSession, inputs: Inputs, rules: Sequence[Rule], size: int | None = None) -> Examination:
     """`size`: of the pieces that files are split into."""
+    gc.freeze()  # what the workers send is many small objects, and each collection would scan every module
     cores = spark.sparkContext.defaultParallelism
     size = size or piece_size(inputs.files, cores)
     pieces = list(pieces_of(inputs.files, size))
