@@ -20,10 +20,9 @@ already decided on. These rules make that harmless:
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +34,9 @@ from holdfast.sinks import files_columns, files_proof
 from holdfast.sinks.attempts import Attempts, remove_all
 from holdfast.sinks.committed import write_parquet
 from holdfast.sinks.files_layout import FilesLayout, Life, Marker, life_of
+from holdfast.sinks.files_moves import FilesMoves
 from holdfast.sinks.files_ownership import LOOKING, FilesOwnership
-from holdfast.sinks.files_survey import another_life, lives, newest_published, published_beside, survey, written
+from holdfast.sinks.files_survey import another_life, newest_published, published_beside, survey, written
 from holdfast.sinks.ledger import require_unbroken
 from holdfast.sinks.place import local_place, require
 from holdfast.sinks.protocol import (
@@ -44,20 +44,27 @@ from holdfast.sinks.protocol import (
     SinkContext,
     SinkState,
     StagedBatch,
-    StagedFile,
     Step,
     no_step,
     require_no_older,
 )
 from holdfast.sinks.published_record import Page, RecordedBatch, recorded
 from holdfast.sinks.same_place import SamePlace
-from holdfast.sinks.staging import lost, require_opened, require_size, size_of, staged_files
+from holdfast.sinks.staging import require_opened, staged_files
 from holdfast.storage.durable import flush, storage_errors
 from holdfast.storage.unique import unique_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True)
+class _FilesOfOneRun:
+    """The directory as one run knows it."""
+
+    owner: FilesOwnership
+    moves: FilesMoves
 
 
 class Files:
@@ -78,7 +85,7 @@ class Files:
         self._same_place = SamePlace(self._place, self.describe())
         self._step = step
         self._unique = unique
-        self._opened: FilesOwnership | None = None
+        self._known: _FilesOfOneRun | None = None
         self._gap_allowed = False
         self._attempts = Attempts()
 
@@ -90,9 +97,9 @@ class Files:
             self._same_place.require(spark)
             life = survey(self._place, self.describe(), context, schema.json())
             if life is None:
-                self._opened = self._owned(context, life_of(context.lineage))
+                self._known = self._as_run(context, life_of(context.lineage))
                 return SinkState(beside=published_beside(self._place, self.describe(), context, None))
-            self._opened = self._owned(context, life)
+            self._known = self._as_run(context, life)
             if not context.accept and life.life == life_of(context.lineage).life:
                 self._owner.require_published_files(LOOKING, folded=True)
             markers = self._layout.markers()
@@ -111,7 +118,7 @@ class Files:
             life = survey(self._place, self.describe(), context, schema.json())
             if life is not None and life.life != own.life and not context.new_life:
                 raise another_life(self._place, self.describe(), context, life)
-            self._opened = self._owned(context, own)
+            self._known = self._as_run(context, own)
             self._layout.require_no_links(self._epoch)
             self._owner.refuse_if_fenced("open")
             require_no_older(context, self._layout.newest_run() or FencingEpoch(0), self.describe())
@@ -159,13 +166,13 @@ class Files:
                 require_unbroken(published, upto, ledger)
             batches = [b for b in ledger if (published is None or b.batch_id > published) and b.batch_id <= upto]
             moves = {batch.batch_id: self._layout.moves(batch) for batch in batches}
-            self._require_staged(batches)
+            self._moves.require_staged(batches)
             self._remember_columns({batch.fencing_epoch for batch in batches})
             first = 0 if published is None else published + 1
             page = self._layout.record.write(Page(upto, _written_down(first, upto, batches, moves), marker.record))
             self._step("publish: written down")
             for source, target in (move for batch in batches for move in moves[batch.batch_id]):
-                self._show(source, target)
+                self._moves.show(source, target)
             flush(self._place)
             self._owner.refuse_if_fenced("publish")
             self._step("publish: all visible")
@@ -190,7 +197,7 @@ class Files:
         with storage_errors(f"look at {self.describe()}"):
             marker = newest_published(self._layout.markers())
             going = [batch for batch in batches if _is_being_taken_back(batch, marker)]
-            found = self._found(batch for batch in batches if batch not in going)
+            found = self._moves.found(batch for batch in batches if batch not in going)
             gone = [file.path for file, _, size in found if size != file.size]
             return (*(file.path for batch in going for file in batch.files), *gone)
 
@@ -235,13 +242,13 @@ class Files:
             marker = self._finish_rewind("discard")
             moves = [move for batch in keep for move in self._layout.moves(batch)]
             kept = {source.parent for source, _ in moves}
-            self._take_away_staged(lambda directory, _: directory not in kept, self._epoch)
-            self._take_away_what_past_lives_staged()
-            self._hide_visible(marker.batch_id, self._epoch, {target: source for source, target in moves})
+            self._moves.take_away_staged(lambda directory, _: directory not in kept, self._epoch)
+            self._moves.take_away_what_past_lives_staged()
+            self._moves.hide_visible(marker.batch_id, self._epoch, {target: source for source, target in moves})
             self._owner.refuse_if_fenced("discard")
             self._layout.forget_runs_before(self._epoch, {batch.fencing_epoch for batch in keep})
             self._layout.record.keep_only(marker.record, pages)
-            self._empty_trash()
+            self._moves.empty_trash()
 
     def forget(self, upto: BatchId) -> None:
         with storage_errors(f"shorten the record of {self.describe()}"):
@@ -261,34 +268,16 @@ class Files:
         if marker.taken_back_by is None:
             return marker
         after = marker.batch_id
-        self._take_away_staged(lambda _, batch: after is None or batch > after, marker.taken_back_by)
-        self._hide_visible(after, marker.taken_back_by, {})
+        self._moves.take_away_staged(lambda _, batch: after is None or batch > after, marker.taken_back_by)
+        self._moves.hide_visible(after, marker.taken_back_by, {})
         upto = -1 if after is None else after
         page = self._layout.record.write(Page(upto, (), marker.record))
         folded = marker.folded if marker.folded.upto <= upto else files_proof.fold(self._layout, upto)
         done = msgspec.structs.replace(marker, taken_back_by=None, record=page, folded=folded)
         self._owner.write(done)
         self._step("rewind: done")
-        self._empty_trash()
+        self._moves.empty_trash()
         return done
-
-    def _require_staged(self, batches: Iterable[StagedBatch]) -> None:
-        """Refuse, before the first file becomes visible, if one is missing or is not what was staged."""
-        attempt = f"publish to {self.describe()}"
-        for file, source, size in self._found(batches):
-            if size != file.size:
-                self._owner.refuse_if_fenced("publish")
-                if size is None:
-                    raise lost(attempt, source)
-                require_size(attempt, source, size, file)
-
-    def _found(self, batches: Iterable[StagedBatch]) -> Iterator[tuple[StagedFile, Path, int | None]]:
-        """Where each file was staged, and its size there or, if a publish has made it visible since, at its visible
-        name."""
-        for batch in batches:
-            for file, (source, target) in zip(batch.files, self._layout.moves(batch), strict=True):
-                size = size_of(source)
-                yield file, source, size_of(target) if size is None else size
 
     def _remember_columns(self, staged_by: set[FencingEpoch]) -> None:
         """Every publish uses checked columns, even for batches that another run staged."""
@@ -300,55 +289,10 @@ class Files:
         if staged_by:
             self._layout.write_columns(self._epoch, files_columns.union(known))
 
-    def _show(self, source: Path, target: Path) -> None:
-        self._owner.refuse_if_fenced("publish")
-        self._step("publish: file next")
-        try:
-            os.rename(source, target)
-        except FileNotFoundError as error:
-            if not target.exists():
-                self._owner.refuse_if_fenced("publish")
-                raise lost(f"publish to {self.describe()}", source) from error
-
-    def _take_away_staged(self, unwanted: Callable[[Path, BatchId], bool], newest: FencingEpoch) -> None:
-        """Move unwanted staged directories to the trash, each in one step, so that no run can publish from them."""
-        for directory in self._layout.staged():
-            if directory.fencing_epoch <= newest and unwanted(directory.path, directory.batch_id):
-                self._owner.refuse_if_fenced("discard")
-                self._step("staged directory next")
-                with suppress(FileNotFoundError):
-                    os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
-
-    def _take_away_what_past_lives_staged(self) -> None:
-        """They are fenced, so it can never become visible. Their visible files stay."""
-        for layout in lives(self._place, self._owner.context.job):
-            for directory in layout.staged() if layout.life.name != self._layout.life.name else ():
-                self._owner.refuse_if_fenced("discard")
-                with suppress(FileNotFoundError):
-                    os.rename(directory.path, self._layout.trash / f"{directory.path.name}-{self._unique()}")
-
-    def _hide_visible(self, after: BatchId | None, newest: FencingEpoch, wanted: dict[Path, Path]) -> None:
-        """Remove visible files of batches later than `after`; those in `wanted` go back to where they were staged."""
-        for file in list(self._layout.visible()):
-            if file.fencing_epoch > newest or (after is not None and file.batch_id <= after):
-                continue
-            self._owner.refuse_if_fenced("discard")
-            self._step("visible file next")
-            with suppress(FileNotFoundError):
-                if file.path in wanted:
-                    os.rename(file.path, wanted[file.path])
-                else:
-                    os.unlink(file.path)
-        flush(self._place)
-        self._step("visible files gone")
-
-    def _empty_trash(self) -> None:
-        for path in self._layout.trash.iterdir():
-            shutil.rmtree(path, ignore_errors=True)
-
-    def _owned(self, context: SinkContext, life: Life) -> FilesOwnership:
-        layout = FilesLayout(self._place, context.job, life)
-        return FilesOwnership(context, layout, self.describe(), self._step, self._unique)
+    def _as_run(self, context: SinkContext, life: Life) -> _FilesOfOneRun:
+        described, layout = self.describe(), FilesLayout(self._place, context.job, life)
+        owner = FilesOwnership(context, layout, described, self._step, self._unique)
+        return _FilesOfOneRun(owner, FilesMoves(owner, described, self._step, self._unique))
 
     @property
     def _epoch(self) -> FencingEpoch:
@@ -360,9 +304,17 @@ class Files:
 
     @property
     def _owner(self) -> FilesOwnership:
-        if self._opened is None:
+        return self._run.owner
+
+    @property
+    def _moves(self) -> FilesMoves:
+        return self._run.moves
+
+    @property
+    def _run(self) -> _FilesOfOneRun:
+        if self._known is None:
             raise HoldfastError(f"{self.describe()} was used before it was opened")
-        return self._opened
+        return self._known
 
 
 def _is_being_taken_back(batch: StagedBatch, marker: Marker) -> bool:

@@ -25,7 +25,9 @@ from holdfast.runtime.protecting.shipping import PlanShipper
 from holdfast.runtime.protecting.watching import DirectoryWatch, Watchers
 from holdfast.runtime.query.query_life import QueryDone
 from holdfast.runtime.recovery.recovery import Resumed
-from holdfast.runtime.run.assembly import checkpoint_parts, impatient_store, runtime_of, storage_parts
+from holdfast.runtime.run.assembly.checkpoints import checkpoint_parts
+from holdfast.runtime.run.assembly.query import runtime_of
+from holdfast.runtime.run.assembly.storage import impatient_store, storage_parts
 from holdfast.runtime.run.claiming import claim_beside, home_identity, require_claimable
 from holdfast.runtime.run.components import QueryParts, StorageParts, Threads
 from holdfast.runtime.run.job_location import JobLocation

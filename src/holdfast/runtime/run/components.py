@@ -1,4 +1,4 @@
-"""The components of a run, in three parts. `assembly` makes them."""
+"""The components of a run, in three parts; `assembly/` makes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -22,7 +22,9 @@ from holdfast.runtime.plans.keeping import mode_of
 from holdfast.runtime.ports import Query, Workplace
 from holdfast.runtime.recovery.recovery import Resumed
 from holdfast.runtime.reports.state_reporter import BothBeats
-from holdfast.runtime.run.assembly import checkpoint_parts, runtime_of, start_parts, storage_parts
+from holdfast.runtime.run.assembly.checkpoints import checkpoint_parts
+from holdfast.runtime.run.assembly.query import runtime_of, start_parts
+from holdfast.runtime.run.assembly.storage import storage_parts
 from holdfast.runtime.run.claiming import claim, home_identity, marker_of, require_claimable
 from holdfast.runtime.run.comparing import Outside, compare_again, compare_outside
 from holdfast.runtime.run.components import StartParts, StorageParts, Threads
