@@ -17,7 +17,7 @@ _HELD_FOR = 4
 
 
 @dataclass(frozen=True)
-class Line:
+class Said:
     text: str
     tone: Tone = "plain"
 
@@ -35,7 +35,7 @@ class Narrator:
         """A completed checkpoint, printed together with the rows that it published."""
         self._held_for = 0
 
-    def narrate(self, sight: Sight) -> Iterator[Line]:
+    def narrate(self, sight: Sight) -> Iterator[Said]:
         match sight:
             case TableChanged(rows=rows):
                 self._rows = rows
@@ -48,39 +48,39 @@ class Narrator:
             case LogLine():
                 yield from self._log_line(sight)
 
-    def turn_ends(self) -> Iterator[Line]:
+    def turn_ends(self) -> Iterator[Said]:
         """Call it after every poll: no line is held back for more than a few polls."""
         self._held_for += 1
         if self._rows != self._rows_reported or self._held_for > _HELD_FOR:
             yield from self.let_go()
 
-    def let_go(self) -> Iterator[Line]:
+    def let_go(self) -> Iterator[Said]:
         """Print what was held back: it will not become more complete."""
         if (entry := self._held) is not None:
             self._held = None
             yield self._checkpoint(entry)
 
-    def _batch(self, batch: BatchCommitted) -> Iterator[Line]:
+    def _batch(self, batch: BatchCommitted) -> Iterator[Said]:
         self._first_batch = batch.id if self._first_batch is None else self._first_batch
         self._last_batch = batch.id
         if self._new_run:
             self._new_run = False
-            yield Line(f"batch {batch.id} is the run's first, {figures.duration(batch.seconds * 1000)}")
+            yield Said(f"batch {batch.id} is the run's first, {figures.duration(batch.seconds * 1000)}")
 
-    def _entry(self, entry: AnyEntry) -> Iterator[Line]:
+    def _entry(self, entry: AnyEntry) -> Iterator[Said]:
         match entry:
             case RunStarted():
                 self._first_batch, self._new_run = None, True
-                yield Line(f"run {entry.fencing_epoch} owns the job: pid {entry.pid} on {entry.host}")
+                yield Said(f"run {entry.fencing_epoch} owns the job: pid {entry.pid} on {entry.host}")
             case CheckpointCompleted():
                 self._held, self._held_for = entry, 0
             case RunEnded():
-                yield Line(f"run {entry.fencing_epoch} ended: {entry.reason}")
+                yield Said(f"run {entry.fencing_epoch} ended: {entry.reason}")
 
-    def _checkpoint(self, entry: CheckpointCompleted) -> Line:
+    def _checkpoint(self, entry: CheckpointCompleted) -> Said:
         more, self._rows_reported = self._rows - self._rows_reported, self._rows
         added = f" (+{more})" if more > 0 else ""
-        return Line(
+        return Said(
             f"checkpoint {entry.id:<3} {self._batches(entry):<13}{figures.duration(entry.duration_ms):>6}  "
             f"{figures.size(entry.bytes_new):>7} new  table {self._rows} rows{added}",
             "good",
@@ -91,20 +91,20 @@ class Narrator:
         last = entry.barrier_batch_id
         return f"batch {last}" if first is None or first >= last else f"batch {first}-{last}"
 
-    def _log_line(self, line: LogLine) -> Iterator[Line]:
+    def _log_line(self, line: LogLine) -> Iterator[Said]:
         text = self._places.short(line.text)
         if is_failed_checkpoint(line):
             yield from self.let_go()
             yield from self._failed(text)
         elif line.text.startswith(("resuming at", "alarm ")):
-            yield Line(text)
+            yield Said(text)
         elif line.level in ("ERROR", "CRITICAL") or line.text.startswith(("the query died", "the restart failed")):
-            yield Line(text, "bad")
+            yield Said(text, "bad")
 
-    def _failed(self, text: str) -> Iterator[Line]:
+    def _failed(self, text: str) -> Iterator[Said]:
         """The full reason the first time, the pipeline's progress every time."""
         what, _, why = text.partition(FAILED)
         reason = why.partition(":")[0]
         shown = why if reason not in self._explained else reason
         self._explained.add(reason)
-        yield Line(f"{what} failed: {shown}; the pipeline keeps running: batch {self._last_batch}", "bad")
+        yield Said(f"{what} failed: {shown}; the pipeline keeps running: batch {self._last_batch}", "bad")

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from holdfast.cli import figures
-from holdfast.cli.demo.narrating import Line
+from holdfast.cli.demo.narrating import Said
 from holdfast.cli.demo.picture import Picture
 from holdfast.cli.demo.score import Score
 from holdfast.cli.output import answer, labelled
@@ -57,7 +57,7 @@ class Screen:
         if self._console.is_terminal:
             self._live.stop()
 
-    def print_event(self, line: Line) -> None:
+    def print_event(self, line: Said) -> None:
         """A line with the time since the beginning. A long line is wrapped with a hanging indent."""
         from rich.table import Table
         from rich.text import Text

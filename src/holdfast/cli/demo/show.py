@@ -8,7 +8,7 @@ from datetime import datetime
 from holdfast.cli.demo.arrivals import Arrivals
 from holdfast.cli.demo.batch_answer import read_table, recompute
 from holdfast.cli.demo.driver import Driver
-from holdfast.cli.demo.narrating import Line, Narrator
+from holdfast.cli.demo.narrating import Narrator, Said
 from holdfast.cli.demo.picture import Picture
 from holdfast.cli.demo.places import Places
 from holdfast.cli.demo.plain import Plain
@@ -112,15 +112,15 @@ class Show:
 
     def action(self, words: str) -> None:
         self._print_events(self._narrator.let_go())
-        self._screen.print_event(Line(words, "action"))
+        self._screen.print_event(Said(words, "action"))
 
     def tell_plain(self, words: str) -> None:
         """What became of plain Spark in this act, and what readers of its table see."""
         self._print_events(self._narrator.let_go())
-        self._screen.print_event(Line(f"plain Spark: {words}: {self.plain_score}", "beside"))
+        self._screen.print_event(Said(f"plain Spark: {words}: {self.plain_score}", "beside"))
 
     def find(self, words: str, *, held: bool) -> None:
-        self._screen.print_event(Line(words, "good" if held else "bad"))
+        self._screen.print_event(Said(words, "good" if held else "bad"))
 
     def show_pipeline(self) -> None:
         """The part of the file with the computation."""
@@ -130,12 +130,12 @@ class Show:
     def quote(self, words: str) -> None:
         """Output of another process, verbatim."""
         for line in words.splitlines():
-            self._screen.print_event(Line(line, "bad"))
+            self._screen.print_event(Said(line, "bad"))
 
     def answer(self, words: str) -> None:
         """Of a command that did what it was asked."""
         for line in words.splitlines():
-            self._screen.print_event(Line(line, "good"))
+            self._screen.print_event(Said(line, "good"))
 
     def close(self) -> None:
         """End all processes, and move the home back."""
@@ -147,7 +147,7 @@ class Show:
         if self.places.moved_home.exists():
             self.places.moved_home.rename(self.places.home)
 
-    def _print_events(self, lines: Iterable[Line]) -> None:
+    def _print_events(self, lines: Iterable[Said]) -> None:
         for line in lines:
             self._screen.print_event(line)
 
