@@ -9,7 +9,6 @@ exception goes no further: Python prints it and continues. The start is then unw
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -120,7 +119,7 @@ def take_signals_back() -> None:
 
 def _in_logging(frame: FrameType | None) -> bool:
     """Whether a lock of `logging` may be about to be released, as in its hooks of `fork()`: it would stay locked."""
-    return frame is not None and frame.f_globals.get("__name__") == logging.__name__
+    return frame is not None and frame.f_globals.get("__name__") == "logging"
 
 
 def _killed(number: int) -> None:
