@@ -1,7 +1,7 @@
 """A driver whose query has a writer of its own: numbers, without duplicates, into one of the sinks that people have.
 Or into holdfast's, which then shows every batch: the writers `ours` and `our_files`.
 
-python -m tests.end_to_end.own_writer_driver ROOT WRITER KIND SOURCE [plainly] [finish]
+python -m tests.end_to_end.own_writer_driver ROOT WRITER KIND SOURCE [plainly] [without_plans] [accepting] [finish]
 python -m tests.end_to_end.own_writer_driver ROOT WRITER KIND SOURCE replay FIRST LAST
 python -m tests.end_to_end.own_writer_driver ROOT WRITER read FILE
 
@@ -9,7 +9,8 @@ KIND is stateless or stateful, SOURCE one of rate, files, kafka, transactions. `
 holdfast; `finish` reads what there is and ends; `replay` runs these batches of the restored ROOT/checkpoints once more
 into nothing. The last writes to FILE what readers of the sink see. The home is
 ROOT/home, or where HOLDFAST_OWN_HOME says; the topic is that of HOLDFAST_TOPIC, for `transactions` read as far as they
-are committed.
+are committed. `without_plans`: with holdfast, which keeps no plans of batches; `accepting`, too: and which is told that
+the writer takes batch ids again.
 
 Input has each number twice where the query is stateful: without its state, rows would come twice.
 """
@@ -18,7 +19,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,14 @@ class Writers:
             return {"publish": "batch", "sink": Delta(self._out) if writer == "ours" else Files(self._out)}
         return {}
 
+    def options_of_run(self, writer: str, how: Sequence[str]) -> dict[str, Any]:
+        options = self.options_of(writer) | {"plans": "off" if "without_plans" in how else "require"}
+        if "accepting" in how:
+            options["repeats"] = "accept"
+        if "finish" in how and writer in ("ours", "our_files"):
+            options["trigger"] = "available-now"
+        return options
+
     def position(self) -> int | None:
         """Of `transaction`."""
         from deltalake import DeltaTable
@@ -207,19 +216,15 @@ def main(root: Path, writer: str, kind: str, source: str, *how: str) -> None:
         plain = numbers(spark).option("checkpointLocation", str(root / "checkpoints"))
         plain.start().awaitTermination()
         return
-    options = writers.options_of(writer)
-    if "finish" in how and writer in ("ours", "our_files"):
-        options["trigger"] = "available-now"
     holdfast.run(
         numbers,
         job="numbers",
         home=os.environ.get("HOLDFAST_OWN_HOME") or f"file://{root / 'home'}",
         work=root / "work",
-        interval="3s",
+        interval=os.environ.get("HOLDFAST_OWN_INTERVAL", "3s"),
         identity="the-only-one",
-        plans="require",
         spark=spark,
-        **options,
+        **writers.options_of_run(writer, how),
     )
 
 
@@ -236,11 +241,15 @@ def _replay(query: Any, root: Path, first: int, last: int) -> None:
         nothing.option("checkpointLocation", directory).trigger(once=True).start().awaitTermination()
 
 
-if __name__ == "__main__":
+def command_line(arguments: Sequence[str]) -> None:
     logging.basicConfig()
     logging.getLogger("holdfast").setLevel(logging.INFO)
-    place, *rest = sys.argv[1:]
+    place, *rest = arguments
     if rest[1] == "read":
         Path(rest[2]).write_text(json.dumps(Writers(Path(place)).read(rest[0])))
     else:
         main(Path(place), *rest)
+
+
+if __name__ == "__main__":
+    command_line(sys.argv[1:])

@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
+from typing import Protocol
 
 from deltalake import DeltaTable
 
 from tests.compat.environments import interpreter_of
 from tests.end_to_end.connectors import DELTA_SPARK, ICEBERG_SPARK
+from tests.end_to_end.forked_drivers import ForkedDrivers
 from tests.end_to_end.own_writer_driver import submit_arguments
 from tests.end_to_end.postgres import sql
 from tests.end_to_end.warm_jvm import WarmJvm
@@ -29,6 +31,7 @@ PORTION = 20
 AGAIN = 5
 """So many of a portion come again at the beginning of the next, where the query takes duplicates out."""
 OF_DELTA = ("delta", "merge", "transaction")
+DRIVER = "tests.end_to_end.own_writer_driver"
 SETTLED = ("ours", "postgres", *OF_DELTA)
 """What these show is read without Spark, so after each life."""
 
@@ -41,6 +44,10 @@ def python_for(writer: str) -> str:
 
 class Died(AssertionError):
     """The driver ended by itself."""
+
+    def __init__(self, code: int, log: str) -> None:
+        super().__init__(log)
+        self.code = code
 
 
 class Story:
@@ -57,9 +64,10 @@ class Story:
         environment: Mapping[str, str] = MappingProxyType({}),
         home: Path | None = None,
         plainly: bool = False,
+        forked: ForkedDrivers | None = None,
     ) -> None:
-        """`jvm` serves all drivers, which without it have one each. `home`: its files, where the `environment` names
-        another home than usual. `plainly`: without holdfast."""
+        """`jvm` serves all drivers, which without it have one each; `forked` has them forked. `home`: its files, where
+        the `environment` names another home than usual. `plainly`: without holdfast."""
         self.root = root
         self.log = root / "driver.log"
         self.merges = writer == "merge"
@@ -70,6 +78,7 @@ class Story:
         self._arguments = [str(root), writer, kind, source, *(("plainly",) if plainly else ())]
         self._python = python or python_for(writer)
         self._jvm = jvm
+        self._forked = forked
         self._home = home or root / "home"
         self.checkpoint = root / "checkpoints"
         """Spark's, without holdfast."""
@@ -83,15 +92,17 @@ class Story:
         for name in ("home", "in"):
             (root / name).mkdir()
 
-    def _command(self, *arguments: str) -> list[str]:
-        return [self._python, "-m", "tests.end_to_end.own_writer_driver", *arguments]
-
     def life(self, *more: str) -> "Driver":
-        return self._driver(self._command(*self._arguments, *more))
+        return self._driver(*self._arguments, *more)
 
-    def _driver(self, command: list[str]) -> "Driver":
+    def _driver(self, *arguments: str) -> "Driver":
         environment = self._environment | (self._jvm.environment() if self._jvm else {})
-        return Driver(command, environment, self.log, self._jvm)
+        if self._forked is not None:
+            return Driver(self._forked.start(arguments, environment, self.log), self.log, self._jvm)
+        command = [self._python, "-m", DRIVER, *arguments]
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        return Driver(process, self.log, self._jvm)
 
     def planned(self) -> int:
         """The newest batch in the work directory."""
@@ -117,7 +128,7 @@ class Story:
         if self.writer == "postgres":
             return [int(line) for line in sql(self.postgres, "SELECT value FROM numbers ORDER BY value;").split()]
         told = self.root / "rows.json"
-        self._driver(self._command(str(self.root), self.writer, "read", str(told))).finish()
+        self._driver(str(self.root), self.writer, "read", str(told)).finish()
         return list(json.loads(told.read_text()))
 
     def taken_back(self) -> list[str]:
@@ -126,21 +137,28 @@ class Story:
         return [] if self.merges else [path.name for path in log if '"remove"' in path.read_text()]
 
 
+class Process(Protocol):
+    """Of a driver."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float) -> int: ...
+    def send_signal(self, signal: int, /) -> None: ...
+
+
 class Driver:
-    def __init__(self, command: list[str], environment: dict[str, str], log: Path, jvm: WarmJvm | None) -> None:
+    def __init__(self, process: Process, log: Path, jvm: WarmJvm | None) -> None:
+        self._process = process
         self._path = log
         self._jvm = jvm
-        self._log = log.open("ab")
-        self._process = subprocess.Popen(
-            command, stdout=self._log, stderr=self._log, env=environment, start_new_session=True
-        )
 
     def wait_for(self, happened: Callable[[], bool]) -> None:
         ends = time.monotonic() + PATIENCE
         while not happened():
-            if self._process.poll() is not None:
+            if (code := self._process.poll()) is not None:
                 self._over()
-                raise Died(self._path.read_text()[-3000:])
+                raise Died(code, self._path.read_text()[-3000:])
             assert time.monotonic() < ends, self._path.read_text()[-3000:]
             time.sleep(0.05)
 
@@ -149,7 +167,7 @@ class Driver:
         code = self._process.wait(PATIENCE)
         self._over()
         if code != 0:
-            raise Died(self._path.read_text()[-3000:])
+            raise Died(code, self._path.read_text()[-3000:])
 
     def end(self, how: signal.Signals) -> None:
         """The whole group for a kill: a JVM of its own dies with its driver."""
@@ -161,7 +179,6 @@ class Driver:
         self._over()
 
     def _over(self) -> None:
-        self._log.close()
         if self._jvm is not None:
             self._jvm.clear()
 
