@@ -272,3 +272,14 @@ def test_what_spark_has_forgotten_before_the_checkpoint_is_repeated_too(job: Job
     again = job.run()
     assert repeated(again) == list(range(2, 2 + batches))
     job.require_rows(2 + batches)
+
+
+def test_a_checkpoint_is_taken_before_a_fall_back_would_repeat_more_than_the_target_allows(job: Job) -> None:
+    run = job.run(interval="1h", recovery_target="5s")
+    run.batches(15)
+    told = run.runtime.status.recovery
+    assert told is not None
+    assert (told.batches, told.fall_back_batches) == (0, 5), "0.6 s each: half of the target is five of them"
+    job.wipe_work()
+    damage(job)
+    assert repeated(job.run()) == [10, 11, 12, 13, 14]

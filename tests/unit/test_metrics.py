@@ -37,7 +37,7 @@ from tests.unit.job_histories import History
 ALERTS = ROOT / "deploy" / "prometheus" / "holdfast-alerts.yml"
 GRAFANA = ROOT / "deploy" / "grafana" / "holdfast.json"
 UNREACHABLE = Failure("storage_unreachable", "connection refused", True, "repair it")
-RECOVERY = ReportedRecovery(batches_behind=2, seconds=12.5, target_s=300.0)
+RECOVERY = ReportedRecovery(batches_behind=2, seconds=12.5, target_s=300.0, fall_back_batches=5, fall_back_seconds=30.5)
 LAG = ReportedLag(
     at=datetime(2026, 1, 1, tzinfo=UTC),
     processed=12,
@@ -125,6 +125,8 @@ def test_they_say_what_the_journal_says(tmp_path: Path) -> None:
         'holdfast_kafka_caught_up_in_seconds{job="orders"}': 8,
         'holdfast_recovery_batches{job="orders"}': 2,
         'holdfast_recovery_seconds{job="orders"}': 12.5,
+        'holdfast_fall_back_batches{job="orders"}': 5,
+        'holdfast_fall_back_seconds{job="orders"}': 30.5,
         'holdfast_recovery_target_seconds{job="orders"}': 300,
         'holdfast_job_running{job="orders"}': 1,
         'holdfast_fencing_epoch{job="orders"}': 1,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast.cli.main import main
@@ -136,14 +137,16 @@ def test_status_tells_how_long_a_recovery_would_take_until_the_run_has_ended(
     history: History, capsys: pytest.CaptureFixture[str]
 ) -> None:
     history.run(plans="require")
-    for seconds, target, shown in (
-        (14.2, 300.0, "on an empty disk about 14.2s, 3 batches behind the checkpoint; target 5m 00s"),
-        (14.2, None, "on an empty disk about 14.2s, 3 batches behind the checkpoint\n"),
+    for target, older, older_s, shown in (
+        (300.0, None, None, "on an empty disk about 14.2s, 3 batches behind the checkpoint; target 5m 00s"),
+        (None, None, None, "on an empty disk about 14.2s, 3 batches behind the checkpoint\n"),
+        (None, 9, 20.5, "about 20.5s if that is damaged: 9 batches to repeat\n"),
     ):
-        report = SelfReport(recovery=ReportedRecovery(batches_behind=3, seconds=seconds, target_s=target))
-        history.beat(report=report)
-        told = holdfast(capsys, history, "status")[1]["recovery"]
-        assert told == {"batches_behind": 3, "seconds": seconds, "target_s": target}
+        recovery = ReportedRecovery(
+            batches_behind=3, seconds=14.2, target_s=target, fall_back_batches=older, fall_back_seconds=older_s
+        )
+        history.beat(report=SelfReport(recovery=recovery))
+        assert holdfast(capsys, history, "status")[1]["recovery"] == msgspec.structs.asdict(recovery)
         assert main(["status", "--home", f"file://{history.home}", "--job", "orders"]) == 0
         assert shown in capsys.readouterr().out
     history.end()

@@ -33,9 +33,19 @@ GB = 1_000_000_000
 class Planned(Driven):
     """A job whose batches are planned; each runs this long."""
 
-    def __init__(self, target: float | None, limits: Limits = RARELY, ran_s: float = 0.4, size: int = 0) -> None:
+    def __init__(
+        self,
+        target: float | None,
+        limits: Limits = RARELY,
+        ran_s: float = 0.4,
+        size: int = 0,
+        *,
+        between: int | None = None,
+        planned: bool = True,
+    ) -> None:
         super().__init__(limits, running=False)
-        self.coordinator = Coordinator(limits, self.now, recovery=RecoveryTime(target, bytes_total=size))
+        recovery = RecoveryTime(target, bytes_total=size, between=between, planned=planned)
+        self.coordinator = Coordinator(limits, self.now, recovery=recovery)
         self.ran_s = ran_s
         self.tell(QueryStarted(replaced=True))
 
@@ -70,6 +80,33 @@ def test_a_checkpoint_is_taken_when_repeating_would_take_half_of_the_target() ->
     assert job.batches(13, 40) == [19]
     job.checkpoint(pending(job))
     assert job.coordinator.pending[0].barrier == 40, "21 were behind batch 19"
+
+
+def test_where_readers_see_a_batch_with_its_checkpoint_the_rule_is_the_same_and_nothing_behind_it_is_repeated() -> None:
+    job = Planned(target=20.0, planned=False)
+    assert job.batches(0, 12) == [9]
+    job.checkpoint(pending(job))
+    assert job.batches(13, 40) == [19]
+    estimate = job.coordinator.recovery
+    assert estimate is not None
+    assert (estimate.batches, estimate.seconds, estimate.fall_back_batches) == (0, 0.0, None)
+    job.checkpoint(pending(job))
+    job.checkpoint(pending(job))
+    estimate = job.coordinator.recovery
+    assert estimate is not None
+    assert (estimate.batches, estimate.fall_back_batches) == (0, 21), "from batch 19 to batch 40"
+    assert estimate.fall_back_seconds == pytest.approx(21.0)
+
+
+def test_a_fall_back_repeats_the_batches_between_two_checkpoints_and_those_behind_the_newest() -> None:
+    job = Planned(target=None, between=7)
+    job.tell(QueryStarted(replaced=True, durable=BatchId(99), durable_id=CheckpointId(7)))
+    for planned, expected in ((True, 10), (False, 7)):
+        estimate = RecoveryTime(None, between=7, planned=planned).estimate(3)
+        assert estimate.fall_back_batches == expected
+    job.batches(100, 102)
+    assert job.coordinator.recovery is not None
+    assert job.coordinator.recovery.fall_back_batches == 10
 
 
 def test_without_a_target_only_the_interval_counts() -> None:

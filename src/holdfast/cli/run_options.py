@@ -37,7 +37,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     },
     "Checkpoints": {
         "timeout": "A checkpoint that takes longer fails.",
-        "recovery_target": "Where batches are planned: how long a recovery may take, at most; or off.",
+        "recovery_target": "How long a recovery may take, at most, with the batches that it repeats; or off.",
         "min_pause": "Minimum time from the end of one checkpoint to the start of the next.",
         "max_concurrent": "Maximum number of checkpoints in progress.",
         "tolerable_failures": "How many consecutive failures are tolerated.",

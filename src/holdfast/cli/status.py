@@ -272,11 +272,17 @@ def _recovery_lines(status: JobView) -> Iterator["Text"]:
     if recovery is None:
         return
     takes = f"on an empty disk about {figures.duration(round(recovery.seconds * 1000))}"
-    count = recovery.batches_behind
-    behind = f"{count} {'batch' if count == 1 else 'batches'} behind the checkpoint"
+    behind = f"{_batches(recovery.batches_behind)} behind the checkpoint"
     over = recovery.target_s is not None and recovery.seconds > recovery.target_s
     target = "" if recovery.target_s is None else f"; target {figures.duration(round(recovery.target_s * 1000))}"
     yield labelled("recovery", (takes, "yellow" if over else ""), f", {behind}{target}")
+    if recovery.fall_back_seconds is not None and recovery.fall_back_batches is not None:
+        again = _batches(recovery.fall_back_batches)
+        yield labelled("", f"about {_seconds(recovery.fall_back_seconds)} if that is damaged: {again} to repeat")
+
+
+def _batches(count: int) -> str:
+    return f"{count} {'batch' if count == 1 else 'batches'}"
 
 
 def _recent_line(history: Sequence[CheckpointDocument]) -> "Text":

@@ -31,6 +31,11 @@ class BatchTimeline:
         reached = max((batch for batch in (self._reached, barrier) if batch is not None), default=-1)
         return max(0, self.barrier - reached)
 
+    def between(self, barrier: BatchId) -> int | None:
+        """How many batches a checkpoint at `barrier` has that the newest completed one lacks, damaged or not; None
+        when there is none."""
+        return None if self._reached is None else max(0, barrier - self._reached)
+
     def begin(self, durable: BatchId | None, durable_id: CheckpointId | None) -> None:
         self.barrier = None
         self._durable, self.durable_id = durable, durable_id

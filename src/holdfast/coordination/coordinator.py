@@ -82,7 +82,7 @@ class Coordinator:
         savepoints: frozenset[str] = frozenset(),
         recovery: RecoveryTime | None = None,
     ) -> None:
-        """`recovery` is None when a recovery repeats no batches: no plans are kept."""
+        """`recovery` is None when no recovery repeats batches."""
         self._limits = limits
         self._recovery = recovery
         self._budget = FailureBudget(limits.tolerable_failures)
@@ -113,7 +113,7 @@ class Coordinator:
 
     @property
     def recovery(self) -> RecoveryEstimate | None:
-        """How long a recovery would take now; None when no batches would be repeated."""
+        """How long a recovery would take now; None when none repeats batches."""
         return None if self._recovery is None else self._recovery.estimate(self._line.behind())
 
     def receive(self, event: Event, now: float) -> list[Command]:
@@ -395,9 +395,10 @@ class Coordinator:
         if self._stopping is not None and self._stopping.savepoint == pending.name:
             self._stopping.savepoint = None
         self._triggering.completed(now)
-        self._line.complete(pending.barrier, pending.id)
         if self._recovery is not None and isinstance(pending.plan, SnapshotPlanned):
-            self._recovery.checkpointed(pending.bytes_total, pending.plan.shards)
+            between = self._line.between(pending.barrier)
+            self._recovery.checkpointed(pending.bytes_total, pending.plan.shards, between)
+        self._line.complete(pending.barrier, pending.id)
         self._commands.append(RecordOutcome(record))
         self._answer(pending.requests, pending.id)
         self._supersede(pending, now)

@@ -1,9 +1,12 @@
 """How long a recovery would take now, and whether a checkpoint is due so that it stays within the target.
 
 A recovery restores the newest checkpoint and repeats the planned batches behind it, one at a time, each as a query of
-its own: that query starts, loads the state again, and runs the batch. A query without state repeats nothing. What the
-numbers here do not tell, before a batch was repeated in this run, is taken from what was measured once (`…_RATE`,
-`NEW_QUERY_S`): on an idle machine, rather too long than too short.
+its own: that query starts, loads the state again, and runs the batch. A query without state repeats nothing. Where
+readers see a batch with its checkpoint, nothing behind the newest one is repeated. But if that one is damaged, an older
+one is restored, and the batches between the two are repeated: so for every writer, no more batches lie between two
+checkpoints than can be repeated within the target. What the numbers here do not tell, before a batch was repeated in
+this run, is taken from what was measured once (`…_RATE`, `NEW_QUERY_S`): on an idle machine, rather too long than too
+short.
 """
 
 from collections.abc import Sequence
@@ -30,12 +33,20 @@ class RecoveryEstimate:
     seconds: float
     target_s: float | None
     """None when there is no target."""
+    fall_back_batches: int | None = None
+    """That are repeated if the newest checkpoint is damaged; None when there is no older one, as far as is known."""
+    fall_back_seconds: float | None = None
 
 
 class RecoveryTime:
-    def __init__(self, target: float | None, *, bytes_total: int = 0) -> None:
-        """`bytes_total`: the size of the newest checkpoint, as far as it is known."""
+    def __init__(
+        self, target: float | None, *, bytes_total: int = 0, between: int | None = None, planned: bool = True
+    ) -> None:
+        """`bytes_total`: the size of the newest checkpoint, as far as it is known. `between`: batches from the one
+        before it up to it. `planned`: the batches behind it are repeated, too."""
         self._target = target
+        self._between = between
+        self._planned = planned
         self._bytes = bytes_total
         self._stateful = True
         """Unknown before the first checkpoint of this run, so the longer one is assumed."""
@@ -52,12 +63,16 @@ class RecoveryTime:
         if seconds is not None:
             self._repeated_s = seconds
 
-    def checkpointed(self, bytes_total: int, shards: Sequence[ShardId]) -> None:
+    def checkpointed(self, bytes_total: int, shards: Sequence[ShardId], between: int | None = None) -> None:
         self._bytes = bytes_total
+        self._between = between
         self._stateful = any(shard != CONTROL_SHARD for shard in shards)
 
     def estimate(self, behind: int) -> RecoveryEstimate:
-        return RecoveryEstimate(behind, self._restoring_s + behind * self._a_batch_s, self._target)
+        repeated = behind if self._planned else 0
+        older = None if self._between is None else self._between + repeated
+        older_s = None if older is None else self._takes_s(older)
+        return RecoveryEstimate(repeated, self._takes_s(repeated), self._target, older, older_s)
 
     def due(self, behind: int) -> bool:
         """Whether so many batches behind the newest checkpoint are too many to wait for the interval.
@@ -70,6 +85,9 @@ class RecoveryTime:
             return False
         repeating = max(self._target - self._restoring_s, self._target / 2)
         return behind * self._a_batch_s >= repeating / 2
+
+    def _takes_s(self, batches: int) -> float:
+        return self._restoring_s + batches * self._a_batch_s
 
     @property
     def _restoring_s(self) -> float:

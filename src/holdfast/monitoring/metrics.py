@@ -191,6 +191,10 @@ def _recovery(jobs: Sequence[_Measured]) -> Iterator[Family]:
     yield _each(behind, jobs, lambda job: job.view.recovery.batches_behind if job.view.recovery else None)
     takes = _gauge("recovery_seconds", "How long a recovery on an empty disk would take now, estimated.")
     yield _each(takes, jobs, lambda job: job.view.recovery.seconds if job.view.recovery else None)
+    again = _gauge("fall_back_batches", "Batches that it would repeat if the newest checkpoint is damaged.")
+    yield _each(again, jobs, lambda job: job.view.recovery.fall_back_batches if job.view.recovery else None)
+    longer = _gauge("fall_back_seconds", "How long it would take then, estimated.")
+    yield _each(longer, jobs, lambda job: job.view.recovery.fall_back_seconds if job.view.recovery else None)
     target = _gauge("recovery_target_seconds", "Configured target for the time of a recovery.")
     yield _each(target, jobs, lambda job: job.view.recovery.target_s if job.view.recovery else None)
 

@@ -30,6 +30,13 @@ def behind(spans: Iterable[BatchSpan], barrier: BatchId) -> tuple[BatchSpan, ...
     return tuple(span for span in spans if span.last > barrier)
 
 
+def mean_s(spans: Iterable[BatchSpan]) -> float | None:
+    """How long a batch took; None when there is none."""
+    told = list(spans)
+    batches = sum(span.last + 1 - span.first for span in told)
+    return sum(span.ms for span in told) / 1000 / batches if batches else None
+
+
 def _pairs(spans: Sequence[BatchSpan]) -> Iterable[tuple[BatchSpan, ...]]:
     return (tuple(spans[at : at + 2]) for at in range(0, len(spans), 2))
 

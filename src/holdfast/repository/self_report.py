@@ -52,6 +52,10 @@ class ReportedRecovery(msgspec.Struct, frozen=True, kw_only=True):
     """So long it would take, about: restoring, and repeating."""
     target_s: float | None
     """Null when there is no target."""
+    fall_back_batches: int | None = None
+    """That are repeated if the newest checkpoint is damaged; null when there is no older one, as far as is known."""
+    fall_back_seconds: float | None = None
+    """So long it would take then, about."""
 
 
 class ReportedPartition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -139,7 +143,7 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     past_alarms: tuple[PastAlarm, ...] = ()
     """Of this run and those before it, oldest first; few: `PAST_ALARMS`. Display only."""
     recovery: ReportedRecovery | None = None
-    """None when no plans of batches are kept."""
+    """None when no recovery repeats batches."""
     restorable: tuple[ReportedRestorable, ...] = ()
     """Oldest first, as far as that is known."""
     kafka_lag: ReportedLag | None = None

@@ -247,8 +247,13 @@ def _skipped(seen: KafkaReading | None) -> tuple[SkippedRecords, ...]:
 def _recovery(estimate: RecoveryEstimate | None) -> ReportedRecovery | None:
     if estimate is None:
         return None
+    older_s = estimate.fall_back_seconds
     return ReportedRecovery(
-        batches_behind=estimate.batches, seconds=round(estimate.seconds, 1), target_s=estimate.target_s
+        batches_behind=estimate.batches,
+        seconds=round(estimate.seconds, 1),
+        target_s=estimate.target_s,
+        fall_back_batches=estimate.fall_back_batches,
+        fall_back_seconds=None if older_s is None else round(older_s, 1),
     )
 
 

@@ -90,7 +90,7 @@ class JobStatus:
     kafka_reading: KafkaReading | None = None
     """How it reads them; None when it reads none."""
     recovery: RecoveryEstimate | None = None
-    """How long a recovery on an empty disk would take now; None when no plans of batches are kept."""
+    """How long a recovery on an empty disk would take now; None when none repeats batches."""
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -38,6 +38,7 @@ from holdfast.coordination.history import CheckpointRecord
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import BatchId, RequestId
 from holdfast.job_log import log
+from holdfast.repository.batch_spans import mean_s
 from holdfast.repository.liveness import Liveness
 from holdfast.repository.views import Observation
 from holdfast.runtime.ports import RunDirectory
@@ -246,8 +247,10 @@ class Runtime:
             self._release()
 
     def _timed(self, event: BarrierReached) -> BarrierReached:
-        plans = self._query.plans
-        return event if plans is None else replace(event, ran_s=plans.ran_s(event.batch_id))
+        plans, told = self._query.plans, self._checkpoints.batches
+        if plans is not None:
+            return replace(event, ran_s=plans.ran_s(event.batch_id))
+        return event if told is None else replace(event, ran_s=mean_s(told.latest))
 
     def _release(self) -> None:
         """Lets readers see what is committed, as far as it could be repeated as it was."""

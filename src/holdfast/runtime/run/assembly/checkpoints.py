@@ -127,7 +127,7 @@ def _coordinator(storage: StorageParts) -> Coordinator:
         around.clock.monotonic(),
         last_completed=restorable[0].id if restorable else None,
         savepoints=frozenset(entry.name for entry in state.retained() if entry.name),
-        recovery=None if storage.claimed.plans == "" or storage.claimed.protects else _recovery_time(storage),
+        recovery=_recovery_time(storage),
     )
 
 
@@ -143,10 +143,19 @@ def limits_of(settings: RunSettings, jitter: float) -> Limits:
     )
 
 
-def _recovery_time(storage: StorageParts) -> RecoveryTime:
-    newest = storage.journal.state.newest_of_the_line()
-    size = 0 if newest is None else newest.bytes_total
-    return RecoveryTime(storage.location.settings.recovery_target_s, bytes_total=size)
+def _recovery_time(storage: StorageParts) -> RecoveryTime | None:
+    """Of a writer of the query's own without plans nothing is repeated, and what is protected does not recover here."""
+    claimed, state = storage.claimed, storage.journal.state
+    if claimed.protects or (claimed.plans == "" and claimed.sink == ""):
+        return None
+    usable = state.restorable()
+    barriers = [entry.barrier_batch_id for entry in usable[:2]]
+    return RecoveryTime(
+        storage.location.settings.recovery_target_s,
+        bytes_total=usable[0].bytes_total if usable else 0,
+        between=max(0, barriers[0] - barriers[1]) if len(barriers) == 2 else None,
+        planned=claimed.plans != "",
+    )
 
 
 def _packer(storage: StorageParts, query: Query) -> PlanPacker | None:
