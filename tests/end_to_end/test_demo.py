@@ -14,10 +14,11 @@ import pytest
 from holdfast.cli.demo.acts import ACTS, Outcome, all_held
 from holdfast.cli.demo.arrivals import Arrivals
 from holdfast.cli.demo.batch_answer import Row, committed_files, compare, recompute
-from holdfast.cli.demo.narrating import Narrator
+from holdfast.cli.demo.narrating import Narrator, Said
+from holdfast.cli.demo.on_page import OnPage
 from holdfast.cli.demo.places import make_places
 from holdfast.cli.demo.plain import cause
-from holdfast.cli.demo.score import Score, score
+from holdfast.cli.demo.score import Score, Side, score
 from holdfast.cli.demo.watching import BatchCommitted, LogLine
 from holdfast.errors import InvalidSettings
 from tests.dashboard.webdriver import Browser, browser
@@ -36,6 +37,12 @@ const look = () => {
 };
 new MutationObserver(look).observe(document.getElementById('main'), {childList: true, subtree: true});
 look();
+"""
+
+
+WRONG = """
+const wrong = (side) => document.querySelector(`#score tr[data-row="${side}"] [data-label=wrong]`)?.textContent;
+return Number(wrong('plain Spark')) > 0 && [wrong('holdfast'), 'some'];
 """
 
 
@@ -77,6 +84,8 @@ def watch(driven: Browser, page: str) -> None:
     assert turns[:2] == ["died", "began"], "the acts that follow end runs, too"
     assert driven.run("return document.querySelectorAll('[data-lane=batches] g').length") > 0
     assert "storage_unreachable" in driven.run("return document.getElementById('checkpoints').textContent")
+    assert driven.wait_for(WRONG) == ["0", "some"], "holdfast refuses the deployment with swapped sums, Spark runs it"
+    assert "mv home home.away" in driven.run("return document.querySelector('#board .said').textContent")
 
 
 def require_all_held(said: str) -> None:
@@ -215,6 +224,27 @@ def test_an_act_that_fails_or_is_not_reached_fails_the_demo() -> None:
     assert all_held(good)
     assert not all_held(good[:-1])
     assert not all_held([*good[:-1], Outcome("", False, "")])
+
+
+def test_the_page_shows_what_the_terminal_shows() -> None:
+    page = OnPage()
+    page.say("0:01", "·", Said("before the first act", "plain"))
+    assert page.board is None
+    page.act("Demo, act 2: the disk is lost", "why")
+    page.say("0:41", "$", Said("kill -9 812", "action"))
+    page.say("0:42", "✗", Said("refused", "bad"))
+    dead = Side("plain Spark", "dead", 7, Score(12, 11, wrong=2, lost=1))
+    page.keep_score([dead, Side("holdfast", "runs", 8, Score(12, 12))])
+    board = page.board
+    assert board is not None
+    said = [(line.at, line.text, line.bad) for line in board.lines]
+    assert said == [("0:42", "refused", True), ("0:41", "kill -9 812", False)]
+    assert board.rows == (("plain Spark", "dead", 7, 12, 11, 2, 1, 0), ("holdfast", "runs", 8, 12, 12, 0, 0, 0))
+    assert board.bad == {0}
+    page.summary([(True, "driver killed", "back"), (False, "stopped", "late")])
+    assert page.board is not None
+    assert page.board.title == "Demo: something did not hold"
+    assert [(line.mark, line.bad) for line in page.board.lines[:2]] == [("✓", False), ("✗", True)]
 
 
 def test_a_failed_checkpoint_is_told_with_the_pipelines_progress(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from holdfast.cli.dashboard.guard import Guard
 from holdfast.cli.demo.places import JOB, Places, make_places
 from holdfast.cli.output import print_message
 from holdfast.cli.requirements import require_java_and_packages
+
+if TYPE_CHECKING:
+    from holdfast.cli.demo.screen import Screen
 
 _LOOKED_AT_S = 1.0
 """How often the page reads the demo's home: an outage of a few seconds is to be seen."""
@@ -44,12 +47,15 @@ def demo(directory: Directory = None, dashboard: Page = False, alone: Alone = Fa
     row by row all the time. Needs Java and no server, and leaves its files for inspection.
     """
     require_java_and_packages("start the demo", {"pyspark": "spark", "deltalake": "delta", "pyarrow": "delta"})
-    places = make_places(directory)
+    from holdfast.cli.demo.screen import Screen
+
+    places, screen = make_places(directory), Screen(time.monotonic)
     if not dashboard:
-        return _shown(places, alone=alone)
-    with serving(places.home_url, 0, "127.0.0.1", Guard(frozenset()), looked_at_s=_LOOKED_AT_S) as port:
+        return _shown(places, screen, alone=alone)
+    guard = Guard(frozenset())
+    with serving(places.home_url, 0, "127.0.0.1", guard, looked_at_s=_LOOKED_AT_S, board=screen.board) as port:
         print_message(f"the page is at http://127.0.0.1:{port}/")
-        code = _shown(places, alone=alone)
+        code = _shown(places, screen, alone=alone)
         if sys.stdout.isatty():
             print_message(f"the page stays at http://127.0.0.1:{port}/ until Ctrl-C")
             with suppress(KeyboardInterrupt):
@@ -57,14 +63,13 @@ def demo(directory: Directory = None, dashboard: Page = False, alone: Alone = Fa
         return code
 
 
-def _shown(places: Places, *, alone: bool) -> int:
+def _shown(places: Places, screen: "Screen", *, alone: bool) -> int:
     # Imported only now: the message that Java is missing does not need these.
     from holdfast.cli.demo.acts import all_held, play
-    from holdfast.cli.demo.screen import Screen
     from holdfast.cli.demo.show import Show
 
     began = time.monotonic()
-    with Screen(time.monotonic) as screen:
+    with screen:
         screen.title("holdfast demo", {"files": places.root, "pipeline": places.pipeline, "Spark's log": places.log})
         show = Show(places, screen, alone=alone)
         try:

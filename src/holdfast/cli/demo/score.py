@@ -25,6 +25,16 @@ class Score:
         return f"{self.present} rows, {self.wrong} wrong, {self.lost} lost, {self.doubled} doubled"
 
 
+@dataclass(frozen=True)
+class Side:
+    """One of the two pipelines."""
+
+    name: str
+    state: str
+    batch: int
+    score: Score
+
+
 def score(answer: Iterable[Row], table: Iterable[Row]) -> Score:
     """A query in append mode emits all shops of a minute at once. So a minute that is not reached is not lost."""
     found: defaultdict[tuple[datetime, str], list[Row]] = defaultdict(list)

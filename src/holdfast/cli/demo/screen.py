@@ -2,15 +2,16 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from holdfast.cli import figures
+from holdfast.cli.dashboard.board import Board
 from holdfast.cli.demo.narrating import Said
+from holdfast.cli.demo.on_page import OnPage
 from holdfast.cli.demo.picture import Picture
-from holdfast.cli.demo.score import Score
+from holdfast.cli.demo.score import Score, Side
 from holdfast.cli.output import answer, labelled
 
 if TYPE_CHECKING:
@@ -25,21 +26,12 @@ _RECENT = 32
 _COLUMN = 36
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two pipelines, in the panel."""
-
-    name: str
-    state: str
-    batch: int
-    score: Score
-
-
 class Screen:
     def __init__(self, now: Callable[[], float]) -> None:
         from rich.live import Live
 
         self._console = answer()
+        self._on_page = OnPage()
         self._now = now
         self._began = now()
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -59,16 +51,20 @@ class Screen:
 
     def print_event(self, line: Said) -> None:
         """A line with the time since the beginning. A long line is wrapped with a hanging indent."""
+        self._on_page.say(self._clock(), _MARKS[line.tone], line)
         from rich.table import Table
         from rich.text import Text
 
-        seconds = int(self._now() - self._began)
         row = Table.grid(padding=(0, 1, 0, 0))
         row.add_column(width=5, style="dim")
         row.add_column(width=1, style=_MARK_STYLES[line.tone])
         row.add_column(overflow="fold")
-        row.add_row(f"{seconds // 60}:{seconds % 60:02d}", _MARKS[line.tone], Text(line.text, _STYLES[line.tone]))
+        row.add_row(self._clock(), _MARKS[line.tone], Text(line.text, _STYLES[line.tone]))
         self._print(row)
+
+    def board(self) -> Board | None:
+        """What is on the screen, for the page."""
+        return self._on_page.board
 
     def title(self, words: str, places: Mapping[str, Path]) -> None:
         from rich.text import Text
@@ -80,6 +76,7 @@ class Screen:
     def act(self, number: int, title: str, why: str) -> None:
         from rich.text import Text
 
+        self._on_page.act(f"Demo, act {number}: {title}", why)
         self._print(Text(""))
         self._print(Text.assemble((f"{number}  {title}", "bold"), (f" · {why}", "dim")))
 
@@ -93,6 +90,7 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
+        self._on_page.summary(rows)
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(width=1)
         table.add_column()
@@ -116,11 +114,16 @@ class Screen:
         self._print(Text(words), whole=True)
 
     def draw(self, picture: Picture, sides: Sequence[Side]) -> None:
+        self._on_page.keep_score(sides)
         if self._console.is_terminal:
             from rich.console import Group
 
             panel = _panel(picture, self._console.width)
             self._live.update(Group(panel[0], *_split(sides), *panel[1:]), refresh=True)
+
+    def _clock(self) -> str:
+        seconds = int(self._now() - self._began)
+        return f"{seconds // 60}:{seconds % 60:02d}"
 
     def _print(self, what: "RenderableType", *, whole: bool = False) -> None:
         if self._console.is_terminal:

@@ -12,8 +12,8 @@ from holdfast.cli.demo.narrating import Narrator, Said
 from holdfast.cli.demo.picture import Picture
 from holdfast.cli.demo.places import Places
 from holdfast.cli.demo.plain import Plain
-from holdfast.cli.demo.score import Score, score
-from holdfast.cli.demo.screen import Screen, Side
+from holdfast.cli.demo.score import Score, Side, score
+from holdfast.cli.demo.screen import Screen
 from holdfast.cli.demo.watching import TableChanged, Watch
 
 _LOOK_EVERY_S = 0.2
@@ -173,7 +173,7 @@ class Show:
         if self._driver is None:
             return "not started"
         if self._driver.exit_code is not None:
-            return "dead"
+            return "dead" if self._driver.exit_code else "stopped"
         return f"{self._driver_does()}, pid {self._driver.pid}"
 
     def _driver_does(self) -> str:
