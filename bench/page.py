@@ -34,10 +34,10 @@ from tests.stores.processes import free_port
 from tests.unit.job_histories import History
 
 _JOBS, _CHECKPOINTS = 200, 500
-_BATCHES = 100
-"""Spark keeps the numbers of so many batches for its page, by default."""
+_BATCHES = 500
+"""As many as a job here has checkpoints. Spark keeps the numbers of 100 for its page, unless it is told otherwise."""
 _TURNS = 5
-_LIMIT_S = 120.0
+_LIMIT_S = 300.0
 
 PAINTED = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 SETTLED = """return performance.getEntriesByName('first-contentful-paint').length > 0
@@ -83,7 +83,12 @@ def spark_page() -> Iterator[Site]:
 
     port = free_port()
     made = SparkSession.builder.master("local[2]").config("spark.ui.port", port)
-    for name, value in {"spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "1"}.items():
+    settings = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.streaming.ui.retainedProgressUpdates": str(_BATCHES),
+    }
+    for name, value in settings.items():
         made = made.config(name, value)
     session = made.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -166,6 +171,7 @@ def main() -> None:
         sites = [
             Site(f"holdfast, {_JOBS} jobs, {_JOBS * _CHECKPOINTS:,} checkpoints: jobs", f"{base}/", "job-199"),
             Site("the same: a job, 120 checkpoints drawn", f"{base}/jobs/job-7", "Events"),
+            Site("the same: a job, 480 checkpoints drawn", f"{base}/jobs/job-8?last=480", "Events"),
             Site("the same: a checkpoint", f"{base}/jobs/job-7/checkpoints/500", "Phases"),
             stack.enter_context(spark_page()),
         ]

@@ -3,6 +3,8 @@
 One Chromium for all tests of this file, about 20 seconds in all.
 """
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +33,11 @@ VALUES = """return [...document.querySelectorAll(`figure[data-title="${arguments
   .map(g => g.dataset.failed === undefined ? Number(g.dataset.value) : null)"""
 MARKS = """return [...document.querySelectorAll(`[data-lane="${arguments[0]}"] g`)]
   .map(g => Number(g.dataset[arguments[1]]))"""
+DRAG = """const lane = document.querySelector('[data-lane=checkpoints] svg'), at = lane.getBoundingClientRect();
+  const send = (kind, part) => lane.dispatchEvent(new PointerEvent(kind,
+    {bubbles: true, button: 0, clientX: at.left + part * at.width, clientY: at.top + 5}));
+  send('pointerdown', arguments[0]); send('pointermove', arguments[1]); send('pointerup', arguments[1]);"""
+SPAN = "const of = document.getElementById('timeline').dataset; return [of.begin, of.end]"
 CELLS = """return [...document.querySelectorAll(`${arguments[0]} tbody tr`)]
   .map(r => [...r.cells].map(c => c.dataset.sort))"""
 PATHS = (
@@ -186,6 +193,10 @@ def test_requests_are_shown_at_list_price(shown: Open, monkeypatch: pytest.Monke
     made = [entry.requests for entry in shown.entries]
     cost = [(each.put * 0.005 + each.get * 0.0004 + each.list * 0.005) / 1000 for each in made if each]
     assert page.run(VALUES, "cost of requests") == pytest.approx(cost, rel=1e-9)
+    a_month = cost[-1] / 60 * 30.4 * 86400
+    assert f"requests at list price${a_month:,.2f} a month" in page.run(
+        "return document.querySelector('.facts').textContent"
+    )
 
 
 def test_what_can_be_restored_is_a_calendar(shown: Open) -> None:
@@ -336,6 +347,44 @@ def test_a_job_that_dies_turns_red(shown: Open) -> None:
     page.wait_for("return document.querySelector('tr[data-job=orders]').className === 'well'")
 
 
+def test_a_job_whose_host_is_gone_turns_red_after_six_missed_heartbeats_and_not_before(shown: Open) -> None:
+    history = History(shown.home, "remote")
+    history.run(heartbeat_s=100.0)
+    history.now = datetime.now(UTC) - timedelta(seconds=500)
+    history.beat()
+    page = shown.page("/")
+    state = "return document.querySelector('tr[data-job=remote] .state')?.className"
+    assert page.wait_for(state) == "state running"
+    history.now = datetime.now(UTC) - timedelta(seconds=601)
+    history.beat()
+    page.wait_for("return document.querySelector('tr[data-job=remote]').className === 'critical'")
+    assert page.run(state) == "state lost"
+
+
+MORTAL = """
+import sys
+from pathlib import Path
+from holdfast.repository.ownership import current_process
+from tests.unit.job_histories import History
+history = History(Path(sys.argv[1]), "mortal")
+history.run(process=current_process(), heartbeat_s=3600.0)
+history.beat()
+print("runs", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_is_killed_turns_its_job_red_before_its_next_heartbeat_was_due(shown: Open) -> None:
+    page = shown.page("/")
+    command = (sys.executable, "-c", MORTAL, str(shown.home))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"runs\n"
+        page.wait_for("return document.querySelector('tr[data-job=mortal] .state.running')")
+        process.kill()
+    page.wait_for("return document.querySelector('tr[data-job=mortal].critical .state.lost')")
+
+
 def test_a_home_that_is_away_is_said_and_what_was_read_stays(shown: Open) -> None:
     page = shown.page("/")
     shown.home.rename(shown.home.with_name("away"))
@@ -343,6 +392,18 @@ def test_a_home_that_is_away_is_said_and_what_was_read_stays(shown: Open) -> Non
     page.wait_for("return document.querySelector('.away')")
     assert "unreachable since" in page.run("return document.querySelector('.away').textContent")
     assert len(page.run("return [...document.querySelectorAll('#jobs tbody tr')]")) == 3
+
+
+def test_a_page_whose_stream_is_cut_says_since_when_and_keeps_what_it_shows(driven: Browser, tmp_path: Path) -> None:
+    running(tmp_path / "home", "orders", 3)
+    with dashboard(tmp_path / "home") as url:
+        driven.open(f"{url}/jobs/orders")
+        driven.wait_for(LIVE)
+    driven.run("heard -= SILENT_MS")  # the patience of the page, without waiting for it
+    said = driven.wait_for("return document.querySelector('#live.cut')?.textContent")
+    assert said.startswith("stale since ")
+    assert driven.run("return document.querySelectorAll('#checkpoints tbody tr').length") == 3
+    driven.open("about:blank")
 
 
 def test_a_checkpoint_and_a_savepoint_are_made_from_the_page(shown: Open) -> None:
@@ -388,6 +449,69 @@ def test_a_form_of_another_site_does_nothing_though_the_browser_has_the_cookie(s
         shown.run("document.querySelector('button').click()")
         shown.browser.wait_for("return document.body.textContent.includes('comes from another site')")
     assert owner.served == []
+
+
+def test_without_the_token_the_page_asks_for_it_and_names_no_home(shown: Open) -> None:
+    shown.browser.devtools("Network.clearBrowserCookies", {})
+    shown.browser.open(f"{shown.url}/jobs/orders")
+    assert "a token is needed" in shown.run("return document.body.textContent")
+    assert str(shown.home) not in shown.run("return document.documentElement.outerHTML")
+    shown.run("document.querySelector('input').value = arguments[0]", TOKEN)
+    shown.run("document.querySelector('button').click()")
+    shown.browser.wait_for("return document.querySelectorAll('#jobs tbody tr').length === 3")
+    assert shown.run("return location.search") == "", "the token is in no address"
+
+
+def test_every_table_can_be_sorted_by_every_column(shown: Open) -> None:
+    for path in PATHS:
+        page = shown.page(path)
+        pictures = ".waterfall, .calendar"
+        assert page.run(f"return document.querySelectorAll('main table:not(.sortable, {pictures})').length") == 0
+        unsorted = page.run("""return [...document.querySelectorAll('table.sortable thead th')].filter(head => {
+            const table = head.closest('table');
+            head.querySelector('button').click();
+            const up = head.getAttribute('aria-sort');
+            const lost = [...table.tBodies[0].rows].some(row => row.cells[head.cellIndex].dataset.sort === undefined);
+            return up !== 'ascending' || lost;
+        }).map(head => head.textContent)""")
+        assert unsorted == [], path
+
+
+def test_a_span_of_time_is_chosen_by_dragging_and_stays_in_the_address(shown: Open) -> None:
+    page = shown.page("/jobs/orders")
+    entries = shown.entries
+    page.run(DRAG, 0.25, 0.5)
+    page.wait_for("return location.search.includes('from=') && document.getElementById('live')?.textContent === 'live'")
+    begin, end = (datetime.fromisoformat(at) for at in page.run(SPAN))
+    inside = [entry.id for entry in entries if begin <= triggered(entry) <= end]
+    assert 5 <= len(inside) <= 15, "a quarter of forty"
+    assert page.run(MARKS, "checkpoints", "id") == inside
+    spans = [span for entry in entries for span in entry.batches if begin <= span.at <= end]
+    assert page.run(MARKS, "batches", "value") == [span.ms for span in spans]
+    assert page.run(VALUES, "new bytes") == [entry.bytes_new for entry in entries if entry.id in inside]
+    page.run("document.querySelector('#whole').click()")
+    page.wait_for("return location.search === '' && document.getElementById('live')?.textContent === 'live'")
+    assert page.run(MARKS, "checkpoints", "id") == [entry.id for entry in entries]
+
+
+def test_a_span_is_chosen_by_keyboard_and_one_without_anything_says_so(shown: Open) -> None:
+    page = shown.page("/jobs/orders?from=2001-01-01T00:00:00&to=2001-01-02T00:00:00")
+    assert "Nothing is recorded" in page.run("return document.querySelector('#main').textContent")
+    page = shown.page("/jobs/orders?from=nonsense&to=%3Cb%3E")
+    assert page.run(MARKS, "checkpoints", "id") == [entry.id for entry in shown.entries]
+    first, last = triggered(shown.entries[9]), triggered(shown.entries[19])
+    page.run("document.querySelector('#span').open = true")
+    for name, at in (("from", first), ("to", last)):
+        typed = f"{at:%Y-%m-%dT%H:%M:%S}"
+        page.run("document.querySelector(`#span input[name=${arguments[0]}]`).value = arguments[1]", name, typed)
+    page.run("document.querySelector('#span button').focus()")
+    page.keys("\ue007")
+    page.wait_for("return location.search.includes('from=') && document.getElementById('live')?.textContent === 'live'")
+    assert len(page.run(MARKS, "checkpoints", "id")) in (9, 10, 11), "to a second"
+
+
+def triggered(entry: CheckpointCompleted) -> datetime:
+    return entry.triggered_at.astimezone(UTC)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from holdfast.repository.sealing import opened, sealed
 from tests.dashboard.homes import beat, dashboard, failing, lag_of, running
 from tests.patience import PATIENCE
 
+DOCS = Path(__file__).parents[2] / "docs" / "dashboard.md"
 LOOPBACK = {"Host": "127.0.0.1:8080"}
 
 
@@ -226,6 +227,24 @@ def test_a_round_costs_two_requests_per_job_and_one_for_the_home(tmp_path: Path)
     now[0] += timedelta(minutes=1)
     live._refresh()
     assert reader.meter.usage.get - after.get == 20, "once a minute: when was it verified?"
+
+
+def test_what_an_open_page_costs_the_home_in_a_minute_is_in_the_docs(tmp_path: Path) -> None:
+    for number in range(40):
+        running(tmp_path / "home", f"job-{number}", 1)
+    now = [datetime.now(UTC)]
+    reader = HomeReader(f"file://{tmp_path / 'home'}", lambda: now[0])
+    live = Live(reader)
+    live._refresh()
+    usages = [reader.meter.usage]
+    for passed in (0, 60):
+        now[0] += timedelta(seconds=passed)
+        live._refresh()
+        usages.append(reader.meter.usage)
+    first, second, third = (usage.get + usage.list + usage.put for usage in usages)
+    once_a_minute = third - second - (second - first)
+    stated = f"{second - first} requests in a round, {(second - first) * 60 / LOOKED_AT_S:.0f} and {once_a_minute} in a"
+    assert stated in " ".join((DOCS).read_text().split())
 
 
 def test_pages_cost_the_home_nothing_however_many_are_open(tmp_path: Path) -> None:

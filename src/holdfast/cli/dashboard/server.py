@@ -22,7 +22,8 @@ from holdfast.cli.dashboard.pages.compare import Contents, compare_page
 from holdfast.cli.dashboard.pages.doctor import doctor_page, doctor_report
 from holdfast.cli.dashboard.pages.job import job_page
 from holdfast.cli.dashboard.pages.jobs import jobs_page
-from holdfast.cli.dashboard.pages.layout import collected_page, error_page, iso, loading_page, path_to
+from holdfast.cli.dashboard.pages.layout import collected_page, error_page, iso, loading_page, path_to, refused_page
+from holdfast.cli.dashboard.spans import chosen_span
 from holdfast.cli.home_reader import NONSENSE
 from holdfast.cli.output import print_message
 from holdfast.errors import HoldfastError
@@ -142,8 +143,9 @@ class Site:
             return self._missing(f"There is no job {name!r} in this home.")
         match rest:
             case []:
-                last = _number(query, "last")
-                return self._page(job_page(self.live.reading, job, now(), word, last, self.live.board))
+                span = chosen_span(_text(query, "from"), _text(query, "to"))
+                last, board = _number(query, "last"), self.live.board
+                return self._page(job_page(self.live.reading, job, now(), word, last, span, board))
             case ["checkpoints", id] if id.isdigit():
                 found = checkpoint_detail(job.seen, int(id))
                 if found is not None:
@@ -202,8 +204,12 @@ def static(name: str) -> bytes:
 
 
 def _number(query: dict[str, list[str]], name: str) -> int | None:
-    given = query.get(name, [""])[0]
+    given = _text(query, name)
     return int(given) if given.isdigit() and len(given) < 19 else None
+
+
+def _text(query: dict[str, list[str]], name: str) -> str:
+    return query.get(name, [""])[0]
 
 
 class DashboardServer:
@@ -300,7 +306,10 @@ class PageHandler(BaseHTTPRequestHandler):
         return {name.title(): value for name, value in self.headers.items() if name.title() not in twice}
 
     def _refuse(self, status: int, message: str) -> None:
-        self._send(Served(status, _JSON, msgspec.json.encode(api.error(status, message))))
+        if self.command == "GET" and "text/html" in self.headers.get("Accept", ""):
+            self._send(Served(status, _HTML, refused_page(status, message).encode()))
+        else:
+            self._send(Served(status, _JSON, msgspec.json.encode(api.error(status, message))))
 
     def _enter(self, path: str) -> None:
         """The token moves from the address, which others may see, to a cookie, which scripts cannot read."""

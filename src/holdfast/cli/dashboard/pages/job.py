@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
+import msgspec
+
 from holdfast.cli import figures
 from holdfast.cli.dashboard.board import Board
 from holdfast.cli.dashboard.guard import FORM_WORD
@@ -14,6 +16,7 @@ from holdfast.cli.dashboard.pages.lag import lag_section
 from holdfast.cli.dashboard.pages.layout import (
     STATES,
     cell,
+    dollars,
     finding_article,
     finished,
     path_of,
@@ -24,12 +27,15 @@ from holdfast.cli.dashboard.pages.layout import (
 from holdfast.cli.dashboard.pages.measures import CHOICES, POINTS, measures
 from holdfast.cli.dashboard.pages.restorable import restorable
 from holdfast.cli.dashboard.pages.savepoints import savepoints
-from holdfast.cli.dashboard.pages.timeline import batches_of, timeline
+from holdfast.cli.dashboard.pages.timeline import batches_of, span_form, timeline
+from holdfast.cli.dashboard.spans import TimeSpan
 from holdfast.cli.happenings import happenings
 from holdfast.cli.home_reader import HomeReading
 from holdfast.finding import Finding
 from holdfast.repository.documents import CheckpointDetail
 from holdfast.showing import shown
+from holdfast.storage.metered import Usage
+from holdfast.storage.prices import dollars_a_month
 
 _ROWS = 100
 
@@ -40,10 +46,11 @@ def job_page(
     now: datetime,
     form_word: str | None = None,
     last: int | None = None,
+    span: TimeSpan | None = None,
     board: Board | None = None,
 ) -> str:
-    """`form_word` makes a form of this page an action; None for a reader who may not act. `last`: so many checkpoints
-    are drawn."""
+    """`form_word` makes a form of this page an action; None for a reader who may not act. Drawn are the `last`
+    checkpoints, or those of a span of time."""
     view = job.view
     mark, word = STATES[view.state]
     owner = view.owner
@@ -58,7 +65,7 @@ def job_page(
         _facts(job),
         None if form_word is None else _actions(job, form_word),
         lag_section(view.kafka_lag),
-        *_drawn(job, last or POINTS, now),
+        *_drawn(job, last or POINTS, span, now),
         restorable(job),
         savepoints(job, form_word),
         tag("h2", "Checkpoints", id="history"),
@@ -86,9 +93,17 @@ def _facts(job: Judged) -> Markup:
         ("committed batch", report.batch if report and report.batch is not None else "-"),
         ("published batch", report.published if report and report.published is not None else "-"),
     ]
+    if (cost := _cost_a_month(job)) is not None:
+        facts.append(("requests at list price", f"{dollars(cost)} a month"))
     if view.ended_at is not None:
         facts.append(("ended", (time_of(view.ended_at), f": {shown(view.ended_reason or '')}")))
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts], class_="facts")
+
+
+def _cost_a_month(job: Judged) -> float | None:
+    """At the rate of the newest checkpoint, as the metrics say it."""
+    newest = next((each.requests for each in job.history if each.status == "completed" and each.requests), None)
+    return None if newest is None else dollars_a_month(job.seen.home, Usage(**msgspec.structs.asdict(newest)))
 
 
 def _actions(job: Judged, word: str) -> Markup:
@@ -130,14 +145,25 @@ def _contents(job: Judged) -> Markup:
     return tag("nav", [tag("a", text, href=place) for place, text in named], aria_label="This page", class_="contents")
 
 
-def _drawn(job: Judged, last: int, now: datetime) -> list[Child]:
-    points = finished(job)[: min(last, CHOICES[-1])][::-1]
-    batches = batches_of(job)
-    if points and len(points) < len(job.history):
-        batches = tuple(span for span in batches if span.at >= points[0].triggered_at)
+def _drawn(job: Judged, last: int, span: TimeSpan | None, now: datetime) -> list[Child]:
+    points, batches = _points(job, last, span), batches_of(job)
+    if span is not None:
+        batches = tuple(each for each in batches if span.has(each.at))
+    elif points and len(points) < len(job.history):
+        batches = tuple(each for each in batches if each.at >= points[0].triggered_at)
     if not points and not batches:
-        return [tag("p", "No checkpoint yet: charts begin with the first.")]
-    return [tag("h2", "What happened when"), timeline(job, points, batches, now), measures(job, points, batches)]
+        none = "No checkpoint yet: charts begin with the first." if span is None else "Nothing is recorded there."
+        return [tag("h2", "What happened when"), tag("p", none), span_form(job, span)]
+    drawn = timeline(job, points, batches, span, now)
+    return [tag("h2", "What happened when"), drawn, span_form(job, span), measures(job, points, batches)]
+
+
+def _points(job: Judged, last: int, span: TimeSpan | None) -> list[CheckpointDetail]:
+    """Oldest first."""
+    ended = finished(job)
+    if span is not None:
+        return [each for each in ended if span.has(each.triggered_at)][: CHOICES[-1]][::-1]
+    return ended[: min(last, CHOICES[-1])][::-1]
 
 
 def _compare_form(job: Judged) -> Child:

@@ -18,14 +18,17 @@ STATES = {
     "lost": ("✕", "not running"),
     "never_run": ("○", "new"),
 }
+_META = (
+    tag("meta", charset="utf-8"),
+    tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+)
 _MARKS = {"critical": "✕", "warning": "!", "info": "i", "well": "●"}
 
 
 def whole_page(title: str, reading: HomeReading, now: datetime, *content: Child, stream: str = "") -> str:
     head = tag(
         "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        *_META,
         tag("title", f"{title} · holdfast"),
         tag("link", rel="stylesheet", href="/static/style.css"),
         tag("link", rel="icon", href="/static/icon.svg"),
@@ -87,6 +90,15 @@ def error_page(reading: HomeReading, now: datetime, status: int, message: str) -
     return whole_page(str(status), reading, now, tag("h1", f"{status}"), tag("p", message), tag("a", "Jobs", href="/"))
 
 
+def refused_page(status: int, message: str) -> str:
+    """For somebody who may see nothing, so not even which home this is. Without style: that takes a token, too."""
+    word = tag("input", type="password", name="token", required=True, autocomplete="off")
+    ask = tag("form", tag("label", "Token ", word), " ", tag("button", "Enter"), action="/") if status == 401 else None
+    head = tag("head", *_META, tag("title", "holdfast"))
+    body = tag("body", tag("main", tag("h1", "holdfast"), tag("p", message), ask))
+    return "<!doctype html>" + tag("html", head, body, lang="en")
+
+
 def collected_page(reading: HomeReading, job: str, said: str, now: datetime) -> str:
     back = tag("p", tag("a", f"← {job}", href=path_to(job)))
     return whole_page("Collect", reading, now, back, tag("h1", f"{job}: collect"), tag("p", said, id="collected"))
@@ -138,7 +150,7 @@ def requests_of(each: CheckpointDetail) -> float | None:
 
 
 def dollars(value: float) -> str:
-    return f"${value:,.2f}" if value >= 1 else f"${value:.6f}"
+    return f"${value:,.2f}" if value >= 0.01 else f"${value:.6f}"
 
 
 def path_of(job: Judged) -> str:

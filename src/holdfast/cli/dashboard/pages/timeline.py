@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 from holdfast.cli import figures
 from holdfast.cli.dashboard.judging import Judged
 from holdfast.cli.dashboard.markup import Child, Markup, tag
-from holdfast.cli.dashboard.pages.layout import cell, table, time_of
+from holdfast.cli.dashboard.pages.layout import cell, iso, path_of, table, time_of
 from holdfast.cli.dashboard.shapes import GLYPHS, Shape, bar, mark
+from holdfast.cli.dashboard.spans import TimeSpan
 from holdfast.repository.documents import CheckpointDetail
 from holdfast.repository.entries import BatchSpan, QueryRestarted, RunEnded, RunStarted
 from holdfast.showing import shown
@@ -80,14 +81,14 @@ def batches_of(job: Judged) -> tuple[BatchSpan, ...]:
     return tuple(sorted(recorded, key=lambda span: span.at))
 
 
-def timeline(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[BatchSpan], now: datetime) -> Child:
-    """`points` are the checkpoints to show, oldest first."""
-    begun = [each.triggered_at for each in points] + [_begin(span) for span in batches]
-    if not begun:
-        return None
-    axis = Axis(min(begun), max(now, *begun) if job.view.running else max(_ends(job, points, batches)))
+def timeline(
+    job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[BatchSpan], span: TimeSpan | None, now: datetime
+) -> Child:
+    """`points` are the checkpoints to show, oldest first. With `span` the axis is that, else as long as they need."""
+    axis = _axis(job, points, batches, now) if span is None else Axis(span.begin, span.end)
     turns = [turn for turn in _turns(job) if axis.begin <= turn.at <= axis.end]
-    raised = [each for each in _raised(job, axis.end) if each.until >= axis.begin]
+    until_now = axis.end if span is None else now
+    raised = [each for each in _raised(job, until_now) if each.until >= axis.begin and each.since <= axis.end]
     lanes = (
         _batch_lane(batches, axis),
         _lane("checkpoints", 24, (_checkpoint(each, axis) for each in points), _told(points)),
@@ -105,7 +106,30 @@ def timeline(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[
         _details("Alarms", _alarm_table(raised), "raised") if raised else None,
         class_="timeline",
         id="timeline",
+        data_begin=iso(axis.begin),
+        data_end=iso(axis.end),
     )
+
+
+def span_form(job: Judged, span: TimeSpan | None) -> Markup:
+    """What dragging over the timeline does, for keyboards and without script."""
+    fields = [
+        tag("label", f"{name} ", tag("input", type="datetime-local", step=1, name=name, value=at, required=True))
+        for name, at in (("from", _typed(span.begin if span else None)), ("to", _typed(span.end if span else None)))
+    ]
+    form = tag("form", fields, " UTC ", tag("button", "Show"), action=path_of(job), class_="compare")
+    whole = tag("a", "Show all of it again", href=path_of(job), id="whole") if span else None
+    drag = tag("p", "Or drag over the timeline.", class_="summary")
+    return tag("div", whole, tag("details", tag("summary", "Look at a span of time"), form, drag, id="span"))
+
+
+def _typed(at: datetime | None) -> str | None:
+    return None if at is None else f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def _axis(job: Judged, points: Sequence[CheckpointDetail], batches: Sequence[BatchSpan], now: datetime) -> Axis:
+    begun = [each.triggered_at for each in points] + [_begin(span) for span in batches]
+    return Axis(min(begun), max(now, *begun) if job.view.running else max(_ends(job, points, batches)))
 
 
 def batch_table(name: str, batches: Sequence[BatchSpan]) -> Markup:

@@ -68,6 +68,41 @@ document.addEventListener("mouseover", (event) => {
   document.querySelectorAll("svg g.near").forEach((each) => each.classList.remove("near"));
   if (id) document.querySelectorAll(`svg g[data-id="${CSS.escape(id)}"]`).forEach((each) => each.classList.add("near"));
 });
+// Dragging over the timeline selects a span of time; it is in the address.
+let drag = null;
+function partOf(x) {
+  const at = drag.svg.getBoundingClientRect();
+  return Math.min(1, Math.max(0, (x - at.left) / at.width));
+}
+document.addEventListener("pointerdown", (event) => {
+  const svg = event.target.closest(".lane svg[role]");
+  if (!svg || event.button !== 0 || event.pointerType === "touch") return;
+  event.preventDefault();
+  drag = {svg};
+  drag.from = partOf(event.clientX);
+});
+document.addEventListener("pointermove", (event) => {
+  if (!drag) return;
+  const [a, b] = [drag.from, partOf(event.clientX)].sort((x, y) => x - y);
+  if (!drag.shade || !drag.shade.isConnected) {
+    drag.shade = drag.svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "rect"));
+    drag.shade.setAttribute("class", "shade");
+    drag.shade.setAttribute("height", "100%");
+  }
+  drag.shade.setAttribute("x", `${a * 100}%`);
+  drag.shade.setAttribute("width", `${(b - a) * 100}%`);
+});
+document.addEventListener("pointerup", (event) => {
+  if (!drag) return;
+  const [a, b] = [drag.from, partOf(event.clientX)].sort((x, y) => x - y);
+  drag.shade?.remove();
+  drag = null;
+  if (b - a < 0.005) return;
+  const {begin, end} = document.getElementById("timeline").dataset;
+  const [first, last] = [Date.parse(begin), Date.parse(end)];
+  const at = (part) => new Date(first + part * (last - first)).toISOString();
+  location.search = `?from=${at(a)}&to=${at(b)}`;
+});
 document.addEventListener("input", (event) => event.target.id === "filter" && filterJobs());
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName);
@@ -93,7 +128,7 @@ document.addEventListener("drop", (event) => {
 
 async function renew() {
   const answer = await fetch(location.href);
-  if (!answer.ok) return;
+  if (!answer.ok || drag) return;
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   const filter = document.getElementById("filter")?.value;
   const focused = document.activeElement?.id;
