@@ -7,7 +7,7 @@ import pytest
 from holdfast.doctor.matching.engines import PLAIN
 from holdfast.doctor.matching.examination import examine_here
 from tests.doctor.collection import examined, score
-from tests.doctor.wild import HEAPS, HERE, Seen, coin, heap, line, verdicts
+from tests.doctor.wild import DRAWN, HEAPS, HERE, Seen, coin, heap, line, verdicts
 
 FIRST = heap("first")
 
@@ -23,20 +23,20 @@ def test_an_excerpt_that_rules_were_written_for(seen: Seen) -> None:
 @pytest.mark.parametrize("name", HEAPS)
 def test_the_coin_decided(name: str) -> None:
     assert {path.stem for path in (HERE / name).iterdir()} == {seen.excerpt.name for seen in heap(name)}
-    assert all(coin(seen) == name for seen in heap(name))
+    assert name not in DRAWN or all(coin(seen) == name for seen in heap(name))
     assert all(seen.where.startswith("https://") for seen in heap(name))
 
 
-@pytest.mark.parametrize("name", HEAPS[1:])
-def test_an_unseen_heap_is_large_and_varied_enough(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("second", 60), ("third", 60), ("fourth", 40)])
+def test_an_unseen_heap_is_large_and_varied_enough(name: str, least: int) -> None:
     unseen = heap(name)
     troubles = [seen for seen in unseen if seen.excerpt.first]
-    assert len(unseen) >= 60
+    assert len(unseen) >= least
     assert len(unseen) - len(troubles) >= len(unseen) / 5
     assert sum(seen.bare for seen in troubles) >= len(troubles) / 2
 
 
-SCORED = {"second": (0.90, 0.77), "third": (0.93, 0.72)}
+SCORED = {"second": (0.90, 0.77), "third": (0.93, 0.72), "fourth": (0.92, 0.65)}
 """Precision and recall of the day."""
 
 
