@@ -3,8 +3,8 @@
 A coin decided which excerpt goes to which heap, before any rule was written for them. Rules may be written for the
 first heap. The second was what nobody had tuned on until it was scored; since then rules were written for what it
 showed to be missing, and a further draw put one excerpt of three into the first heap and the others into the third.
-The same happened to the third. The fourth was collected as a whole, from topics that were chosen before anybody looked at
-the rules, and scored before any rule was written for it. `python -m tests.doctor.wild` prints all.
+The same happened to the third. The fourth was collected as a whole, from topics that were chosen before anybody looked
+at the rules, and scored before any rule was written for it. `python -m tests.doctor.wild` prints all.
 """
 
 from __future__ import annotations
