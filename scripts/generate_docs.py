@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from holdfast.coordination.failure_reasons import RULES
 from holdfast.coordination.lifecycle import ENDED, TRANSITIONS, Phase
-from holdfast.coordination.reasons import RULES
 from holdfast.doctor.findings import KNOWLEDGE
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.coordination.coordinator import FAILING
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.repository.retention import keys_of
 from holdfast.runtime.recovery.recovery import load_manifest
 from tests.end_to_end.harness import Pipeline

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.coordination.coordinator import FAILING
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.repository.journal import read_entries

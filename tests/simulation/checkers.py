@@ -22,7 +22,7 @@ import msgspec
 
 from holdfast.checkpoint.manifest import Manifest, ManifestFile, decode_manifest, digest_of, manifest_key
 from holdfast.checkpoint.packed_plans import packed_range
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, FencingEpoch
 from holdfast.plans.packing import decode_packed
 from holdfast.plans.plan import decode_plan

@@ -115,6 +115,12 @@ class Job:
         run.batches(batches)
         run.stop()
 
+    def goes_on(self, run: ChurningRun, batches: int, *, rows: int) -> None:
+        """It runs so many batches more and ends; then readers see the rows of `rows` batches."""
+        run.batches(batches)
+        run.stop()
+        self.require_rows(rows)
+
     def killed(self, batches: int, **settings: object) -> None:
         self.run(**settings).batches(batches)
 

@@ -101,9 +101,7 @@ def test_a_job_goes_back_and_no_row_is_there_twice(job: Job) -> None:
     job.lived(4)
     run = job.run(from_checkpoint=2)
     job.require_rows(2)
-    run.batches(3)
-    run.stop()
-    job.require_rows(5)
+    job.goes_on(run, 3, rows=5)
 
 
 def test_a_sink_that_cannot_take_rows_back_is_asked_first(job: Job) -> None:
@@ -210,9 +208,7 @@ def test_what_the_journal_gave_up_is_taken_back_by_the_next_start_whatever_it_as
     job.require_rows(4)
     run = job.run()
     job.require_rows(2)
-    run.batches(2)
-    run.stop()
-    job.require_rows(4)
+    job.goes_on(run, 2, rows=4)
 
 
 def test_rows_that_an_optimize_moved_are_spoken_of_when_the_sink_is_accepted_as_it_is(

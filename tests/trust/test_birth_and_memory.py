@@ -732,9 +732,7 @@ def test_a_home_older_than_its_sink_is_refused_and_carried_out_exactly_when_aske
     job.require_rows(5)
     run = job.run(accept_older_home=True)
     job.require_rows(2)
-    run.batches(2)
-    run.stop()
-    job.require_rows(4)
+    job.goes_on(run, 2, rows=4)
     job.lived(1)
     job.require_rows(5)
 

@@ -668,9 +668,7 @@ def test_it_comes_back_when_its_bytes_do_and_the_sink_was_not_touched(job: Job) 
     assert run.runtime._life.resumed.checkpoint == spoilt.id
     assert state_of(job.home).passed_over == set()
     job.require_rows(4)
-    run.batches(2)
-    run.stop()
-    job.require_rows(6)
+    job.goes_on(run, 2, rows=6)
     job.lived(1)
     job.require_rows(7)
 
@@ -710,9 +708,7 @@ def test_it_does_not_come_back_when_the_job_went_back_behind_it(job: Job) -> Non
     spoilt.put_right()
     run = job.run()
     assert run.runtime._life.resumed.checkpoint == went_back_to
-    run.batches(2)
-    run.stop()
-    job.require_rows(4)
+    job.goes_on(run, 2, rows=4)
 
 
 def test_it_does_not_come_back_as_long_as_a_run_on_the_other_line_may_wake_up(job: Job) -> None:
@@ -774,9 +770,7 @@ def test_the_directory_of_the_other_line_is_not_gone_on_in(job: Job) -> None:
     spoilt.put_right()
     again = job.run()
     assert (again.runtime._life.resumed.checkpoint == spoilt.id) == (job.kind == "delta")
-    again.batches(1)
-    again.stop()
-    job.require_rows(5 if job.kind == "delta" else 4)
+    job.goes_on(again, 1, rows=5 if job.kind == "delta" else 4)
 
 
 def test_a_manifest_that_came_wrong_but_lies_right_is_read_once_more(tmp_path: Path) -> None:

@@ -64,9 +64,7 @@ def test_what_readers_see_is_repeated_and_the_line_goes_on(job: Job, newest: int
     job.require_rows(SEEN)
     state = state_of(job.home)
     assert (state.corrupt.keys(), state.abandoned, line_of(state)) == (set(ids), set(), 0)
-    run.batches(2)
-    run.stop()
-    job.require_rows(SEEN + 2)
+    job.goes_on(run, 2, rows=SEEN + 2)
     job.wipe_work()
     job.lived(1)
     job.require_rows(SEEN + 3)
@@ -80,9 +78,7 @@ def test_a_fall_back_over_batches_that_were_repeated_is_a_longer_replay(job: Job
     run = job.run()
     assert repeated(run) == [3, 4, 5]
     job.require_rows(6)
-    run.batches(1)
-    run.stop()
-    job.require_rows(7)
+    job.goes_on(run, 1, rows=7)
 
 
 def test_killed_while_it_repeats_it_begins_the_replay_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +96,7 @@ def test_killed_while_it_repeats_it_begins_the_replay_again(job: Job, monkeypatc
     job.require_rows(SEEN)
     run = job.run()
     assert repeated(run) == [1, 2, 3], "the directory of the killed one ends before what readers see"
-    run.batches(1)
-    run.stop()
-    job.require_rows(SEEN + 1)
+    job.goes_on(run, 1, rows=SEEN + 1)
 
 
 def test_killed_behind_the_replay_it_resumes_in_that_directory(job: Job) -> None:
@@ -112,9 +106,7 @@ def test_killed_behind_the_replay_it_resumes_in_that_directory(job: Job) -> None
     run = job.run()
     assert repeated(run) == []
     assert run.runtime._life.resumed.is_local
-    run.batches(1)
-    run.stop()
-    job.require_rows(SEEN + 2)
+    job.goes_on(run, 1, rows=SEEN + 2)
 
 
 def test_within_a_run_the_query_goes_on_behind_what_readers_see(job: Job) -> None:
@@ -128,9 +120,7 @@ def test_within_a_run_the_query_goes_on_behind_what_readers_see(job: Job) -> Non
     assert run.query.directory != where
     assert repeated(run) == [SEEN - 1]
     job.require_rows(SEEN)
-    run.batches(2)
-    run.stop()
-    job.require_rows(SEEN + 2)
+    job.goes_on(run, 2, rows=SEEN + 2)
     assert not state_of(job.home).abandoned
 
 
@@ -146,9 +136,7 @@ def test_what_else_is_lost_of_a_checkpoint_is_no_loss_of_its_plans(job: Job, los
     run = job.run()
     assert repeated(run) == [3]
     job.require_rows(SEEN)
-    run.batches(1)
-    run.stop()
-    job.require_rows(SEEN + 1)
+    job.goes_on(run, 1, rows=SEEN + 1)
 
 
 def test_a_checkpoint_is_restored_without_its_plans(job: Job) -> None:
@@ -160,9 +148,7 @@ def test_a_checkpoint_is_restored_without_its_plans(job: Job) -> None:
     run = job.run()
     assert run.runtime._life.resumed.checkpoint == newest.id
     job.require_rows(SEEN)
-    run.batches(1)
-    run.stop()
-    job.require_rows(SEEN + 1)
+    job.goes_on(run, 1, rows=SEEN + 1)
 
 
 def test_damage_of_plans_alone_rules_out_no_checkpoint(job: Job) -> None:
@@ -177,9 +163,7 @@ def test_damage_of_plans_alone_rules_out_no_checkpoint(job: Job) -> None:
     run = job.run()
     assert run.runtime._life.resumed.checkpoint == entries[0].id
     job.require_rows(SEEN)
-    run.batches(1)
-    run.stop()
-    job.require_rows(SEEN + 1)
+    job.goes_on(run, 1, rows=SEEN + 1)
 
 
 def test_a_home_that_lost_plans_is_copied(job: Job) -> None:
@@ -204,9 +188,7 @@ def test_where_the_plans_are_gone_with_the_checkpoint_rows_are_taken_back_as_eve
     assert repeated(run) == []
     job.require_rows(SEEN - 1)
     assert state_of(job.home).passed_over == {id}
-    run.batches(2)
-    run.stop()
-    job.require_rows(SEEN + 1)
+    job.goes_on(run, 2, rows=SEEN + 1)
 
 
 def test_plans_that_cannot_be_read_now_are_no_reason_to_take_rows_back(
@@ -252,9 +234,7 @@ def test_what_a_run_that_is_taken_over_publishes_meanwhile_is_not_taken_back(job
     assert not state_of(job.home).abandoned
     run = job.run()
     assert repeated(run) == [SEEN - 1]
-    run.batches(1)
-    run.stop()
-    job.require_rows(SEEN + 1)
+    job.goes_on(run, 1, rows=SEEN + 1)
 
 
 @pytest.mark.parametrize("batches", [BATCHES_RETAINED - 1, 3 * BATCHES_RETAINED])

@@ -17,9 +17,9 @@ from holdfast.coordination.events import (
     StepFailed,
     TimePassed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.limits import Limits
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
 
 C = TypeVar("C")

@@ -23,8 +23,8 @@ from holdfast.coordination.events import (
     ShardAcknowledged,
     ShardFailed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.lifecycle import Phase
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
 from tests.unit.coordinating import (
     CONCURRENT,

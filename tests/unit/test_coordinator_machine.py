@@ -36,8 +36,8 @@ from holdfast.coordination.events import (
     StopRequested,
     TimePassed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.limits import Limits
-from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.recovery_time import RecoveryTime
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 

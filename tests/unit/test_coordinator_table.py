@@ -26,8 +26,8 @@ from holdfast.coordination.events import (
     StopRequested,
     TimePassed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.lifecycle import ENDED, TRANSITIONS, Phase, Signal, after
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
 from tests.unit.coordinating import SHARDS, Driven, kinds
 

@@ -16,7 +16,7 @@ from holdfast.coordination.coordinator import FAILING
 from holdfast.coordination.events import (
     CheckpointRequested,
 )
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.identifiers import RequestId
 from tests.unit.coordinating import LIMITS, Driven, fail, fail_next, of, only
 

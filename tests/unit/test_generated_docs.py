@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 
 ROOT = Path(__file__).parents[2]
 _spec = importlib.util.spec_from_file_location("generate_docs", ROOT / "scripts" / "generate_docs.py")

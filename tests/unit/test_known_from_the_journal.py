@@ -2,7 +2,7 @@
 
 from holdfast.coordination.commands import AnswerRequest, BeginCheckpoint
 from holdfast.coordination.events import CheckpointRequested, QueryStarted, SavepointsKnown
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId
 from tests.unit.coordinating import LIMITS, Driven, kinds, only
 

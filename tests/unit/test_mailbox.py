@@ -34,6 +34,12 @@ class Desk:
             self.home, self._work, self.clock, self._number, heartbeat="1s", **{"interval": "1h", **settings}
         )
 
+    def ran_a_batch(self) -> ChurningRun:
+        run = self.run()
+        run.query.batch()
+        run.wait(0.5)
+        return run
+
     def request(self, kind: RequestKind, name: str | None = None, **fields: object) -> Request:
         self._requests += 1
         now = self.clock.wall()
@@ -64,9 +70,7 @@ def answered_by(run: ChurningRun) -> None:
 
 
 def test_a_savepoint_is_made_answered_and_the_request_removed(desk: Desk) -> None:
-    run = desk.run()
-    run.query.batch()
-    run.wait(0.5)
+    run = desk.ran_a_batch()
     request = desk.request("savepoint", "one")
     answered_by(run)
     answer = desk.answer(request)
@@ -76,9 +80,7 @@ def test_a_savepoint_is_made_answered_and_the_request_removed(desk: Desk) -> Non
 
 
 def test_a_checkpoint_is_made_now_and_answered(desk: Desk) -> None:
-    run = desk.run()
-    run.query.batch()
-    run.wait(0.5)
+    run = desk.ran_a_batch()
     request = desk.request("checkpoint")
     answered_by(run)
     answer = desk.answer(request)
@@ -119,9 +121,7 @@ def test_a_request_that_came_too_late_is_refused_and_says_why(desk: Desk) -> Non
 
 
 def test_a_run_that_follows_does_not_repeat_what_was_answered(desk: Desk) -> None:
-    run = desk.run()
-    run.query.batch()
-    run.wait(0.5)
+    run = desk.ran_a_batch()
     run.store.refuses = lambda key, data: key == KEY
     request = desk.request("stop", "last")
     answered_by(run)
@@ -134,9 +134,7 @@ def test_a_run_that_follows_does_not_repeat_what_was_answered(desk: Desk) -> Non
 
 
 def test_what_a_run_made_before_it_died_is_found_by_the_next(desk: Desk) -> None:
-    run = desk.run()
-    run.query.batch()
-    run.wait(0.5)
+    run = desk.ran_a_batch()
     run.store.refuses = lambda key, data: b"request-answered" in data
     request = desk.request("savepoint", "one")
     answered_by(run)
@@ -160,9 +158,7 @@ def test_a_deletion_that_was_done_and_not_answered_is_answered_by_the_next(desk:
 
 
 def test_an_answer_that_could_not_be_written_is_written_later(desk: Desk) -> None:
-    run = desk.run()
-    run.query.batch()
-    run.wait(0.5)
+    run = desk.ran_a_batch()
     run.store.refuses = lambda key, data: b"request-answered" in data
     request = desk.request("savepoint", "one")
     answered_by(run)
@@ -172,9 +168,7 @@ def test_an_answer_that_could_not_be_written_is_written_later(desk: Desk) -> Non
 
 
 def test_a_stop_with_a_savepoint_is_answered_before_the_end_is_recorded(desk: Desk) -> None:
-    run = desk.run()
-    run.query.batch()
-    run.wait(0.5)
+    run = desk.ran_a_batch()
     request = desk.request("stop", "last")
     answered_by(run)
     assert run.over

@@ -8,8 +8,8 @@ import pandas
 import pyarrow
 
 from holdfast.alarm import Alarm
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.history import CheckpointRecord, FailureRecord, Statistics
-from holdfast.coordination.reasons import FailureReason
 from holdfast.repository.views import history_rows
 from holdfast.runtime.reports.status import JobStatus
 from tests.unit.job_histories import History

@@ -21,8 +21,8 @@ from holdfast.coordination.events import (
     ShardAcknowledged,
     SnapshotPlanned,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.lifecycle import Phase
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import CheckpointId
 from holdfast.repository.blobs import Blobs
 from holdfast.snapshot.carrier import Cancelled, ShardCopy, ShardDeclined, copy_shards

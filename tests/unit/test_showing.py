@@ -17,7 +17,7 @@ from holdfast.cli.output import json_text, print_message
 from holdfast.cli.terminal import SafeConsole
 from holdfast.errors import HoldfastError, InvalidSettings
 from holdfast.job_log import log
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.showing import masked, visible
 from tests.unit.job_histories import ELSEWHERE, History
 

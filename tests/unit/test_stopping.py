@@ -29,11 +29,11 @@ from holdfast.coordination.events import (
     StopRequested,
     TimePassed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.lifecycle import Phase
 from holdfast.coordination.publishing import PUBLISH_FAILING
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, Ticket
-from holdfast.runtime.failure_reasons import end_of_run
+from holdfast.runtime.errors_and_reasons import end_of_run
 from tests.unit.coordinating import CONCURRENT, LIMITS, SHARDS, Driven, fail, kinds, of, only
 
 # --- publishing ---

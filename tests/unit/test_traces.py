@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.history import CheckpointRecord, FailureRecord, ShardRecord
 from holdfast.coordination.lifecycle import Phase
-from holdfast.coordination.reasons import FailureReason
 from holdfast.errors import InvalidSettings
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
 from holdfast.monitoring.traces import Traces

@@ -15,7 +15,7 @@ from holdfast.coordination.events import (
     QueryEnded,
     QueryStarted,
 )
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.triggering import DEFERRED
 from holdfast.identifiers import BatchId, CheckpointId, RequestId
 from tests.unit.coordinating import LIMITS, Driven, fail_next, kinds, of, only

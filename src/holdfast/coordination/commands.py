@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from holdfast.coordination.events import Kind, RunFenced
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.history import CheckpointRecord
-from holdfast.coordination.reasons import FailureReason
 from holdfast.finding import Severity
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 

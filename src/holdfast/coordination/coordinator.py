@@ -55,12 +55,12 @@ from holdfast.coordination.events import (
     StopRequested,
     TimePassed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.history import FailureRecord, History
 from holdfast.coordination.lifecycle import Phase, Signal
 from holdfast.coordination.limits import FailureBudget, Limits
 from holdfast.coordination.pending import PendingCheckpoint
 from holdfast.coordination.publishing import Publishing
-from holdfast.coordination.reasons import FailureReason
 from holdfast.coordination.recovery_time import RecoveryEstimate, RecoveryTime
 from holdfast.coordination.requests import WaitingRequests
 from holdfast.coordination.stopping import BeginFinal, End, Stopping

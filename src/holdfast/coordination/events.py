@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, RequestId, ShardId, Ticket
 
 Kind = Literal["checkpoint", "savepoint"]

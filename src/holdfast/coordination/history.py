@@ -4,8 +4,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 
 from holdfast.coordination.events import Kind
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.lifecycle import Phase
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId, CheckpointId, ShardId, Ticket
 
 SLOWEST_KEPT = 5

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.history import FailureRecord
 from holdfast.coordination.limits import Limits
 from holdfast.coordination.publishing import Publishing
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import RequestId
 
 

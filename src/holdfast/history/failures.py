@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import msgspec
 
-from holdfast.coordination.reasons import RULES, FailureReason
+from holdfast.coordination.failure_reasons import RULES, FailureReason
 from holdfast.finding import Evidence, Finding
 from holdfast.history.numbers import Numbers, as_setting, seconds
 from holdfast.repository.documents import CheckpointDocument, JobView

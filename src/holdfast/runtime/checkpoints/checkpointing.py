@@ -33,8 +33,8 @@ from holdfast.coordination.events import (
     SnapshotPlanned,
     StepFailed,
 )
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.history import CheckpointRecord
-from holdfast.coordination.reasons import FailureReason
 from holdfast.errors import Fenced, HomeReplaced, OutcomeUnknown, StorageError
 from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence, ShardId, Ticket
 from holdfast.job_log import log
@@ -55,7 +55,7 @@ from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.checkpoints.parts import Parts
 from holdfast.runtime.checkpoints.plan_packer import PlanPacker
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.failure_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
+from holdfast.runtime.errors_and_reasons import CompletionInDoubt, NameTaken, message_of, reason_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import RunDirectory
 from holdfast.sinks.protocol import Step

@@ -4,10 +4,10 @@ small."""
 from collections.abc import Callable
 
 from holdfast.coordination.commands import RaiseAlarm
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.coordination.headroom import BatchPace, Headroom, HeadroomAlarm
 from holdfast.coordination.history import CheckpointRecord
 from holdfast.coordination.lifecycle import Phase
-from holdfast.coordination.reasons import FailureReason
 from holdfast.identifiers import BatchId
 from holdfast.runtime.clock import Clock
 from holdfast.runtime.reports.alarms import Alarms

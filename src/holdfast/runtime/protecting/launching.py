@@ -17,7 +17,7 @@ from holdfast.repository.damage import load_manifest
 from holdfast.repository.entries import WentBack
 from holdfast.repository.going_back import abandoned_by
 from holdfast.repository.journal import Journal
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.runtime.protecting.directory import ProtectedDirectory
 from holdfast.runtime.protecting.fitting import Fit, FoundDirectory, fit
 from holdfast.runtime.protecting.query import ProtectedQuery

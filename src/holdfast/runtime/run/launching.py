@@ -15,7 +15,7 @@ from holdfast.repository.going_back import AlreadyBack, GoBack, Wanted, decide, 
 from holdfast.repository.journal import Journal
 from holdfast.repository.state import JobState
 from holdfast.repository.survey import listed_manifests
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.runtime.job_folder import JobFolder
 from holdfast.runtime.own_writer import may_have_more
 from holdfast.runtime.plans.keeping import mode_of

@@ -7,7 +7,7 @@ from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.repository.journal import Journal
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.query.query_life import Happenings

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from holdfast.coordination.commands import AnswerRequest, EndRun
 from holdfast.coordination.events import RunFenced
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.errors import Fenced, FencedByMaintenance, HoldfastError, StorageError
 from holdfast.identifiers import BatchId, JobName, RequestId
 from holdfast.job_log import log
 from holdfast.repository.entries import RunEnded
 from holdfast.repository.journal import Journal
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
-from holdfast.runtime.failure_reasons import end_of_run
+from holdfast.runtime.errors_and_reasons import end_of_run
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.own_writer import Taken, asked, may_have_more
 from holdfast.runtime.ports import Query

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.runtime.lanes import Lane, Lanes
 from holdfast.sources.brokers import Brokers, BrokersFailed
 from holdfast.sources.kafka_input import KafkaInput

@@ -13,7 +13,7 @@ from holdfast.checkpoint.spark_files import NotUnderstood
 from holdfast.identifiers import BatchId
 from holdfast.job_log import log
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.ports import RunDirectory
 from holdfast.runtime.reports.alarms import Alarms

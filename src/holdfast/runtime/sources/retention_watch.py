@@ -10,7 +10,7 @@ from holdfast.job_log import log
 from holdfast.repository.entries import CheckpointCompleted
 from holdfast.runtime.checkpoints.manifests import Manifests
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.failure_reasons import message_of
+from holdfast.runtime.errors_and_reasons import message_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.reports.alarms import Alarms
 from holdfast.runtime.sources.asking import Question

@@ -16,7 +16,7 @@ from holdfast.repository.lines import line_folder, needed_after, plan_key
 from holdfast.repository.retention import checkpoints_to_retire
 from holdfast.runtime.checkpoints.checkpointing import Checkpointing
 from holdfast.runtime.clock import Clock
-from holdfast.runtime.failure_reasons import reason_of
+from holdfast.runtime.errors_and_reasons import reason_of
 from holdfast.runtime.lanes import Lanes
 from holdfast.runtime.requests.serving import Reply, RequestOutcome
 from holdfast.runtime.upkeep.collecting import Collector, PendingDeletions

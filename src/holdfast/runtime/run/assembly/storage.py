@@ -2,7 +2,7 @@
 
 from holdfast.alarm import Receiver
 from holdfast.coordination.events import EntrySettled
-from holdfast.coordination.reasons import FailureReason
+from holdfast.coordination.failure_reasons import FailureReason
 from holdfast.errors import HomeReplaced
 from holdfast.monitoring.traces import Traces
 from holdfast.notifying.channels import call

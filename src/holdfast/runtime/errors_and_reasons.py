@@ -1,7 +1,7 @@
 """Maps an exception to the failure reason in the history, and the last reason to the error that ends the run."""
 
 from holdfast.checkpoint.layout import FileTrouble, NotPlannable
-from holdfast.coordination.reasons import FailureReason, Fault
+from holdfast.coordination.failure_reasons import FailureReason, Fault
 from holdfast.errors import (
     DamagedJournal,
     HoldfastError,
