@@ -415,3 +415,30 @@ def test_an_explanation_beside_the_trace_adds_no_finding(tmp_path: Path) -> None
     (alone,) = told(SNAPSHOT + FAILED_IN_CODE, tmp_path)
     (beside,) = told(f"Our snapshotState failed due to HDFS.\n\n{SNAPSHOT}{FAILED_IN_CODE}", tmp_path)
     assert (beside.cause, beside.severity) == (alone.cause, "critical")
+
+
+EXPLAINED = {
+    "Several writers are updating the _metadata of one checkpoint.": ("metadata-exists", "two deployments"),
+    "Use separate NFS mounts for each deployment.": ("metadata-exists", "two deployments"),
+    "With more tasks than slots, the job never makes progress.": ("tasks-not-running", "wait for slots"),
+    "Keep the parallelism of your KafkaSource at that of the topic.": ("kafka-commit-failed", "more consumers"),
+    "We set a back-off in “KafkaSource” & “KafkaSink”.": ("kafka-commit-failed", "reconnect in a loop"),
+    "It was the tolerance limit of checkpoint failures.": ("tolerable-failures-exceeded", "0 by default"),
+    "We added support for local task recovery.": ("state-unreadable", "damaged"),
+}
+
+
+@pytest.mark.parametrize("words", EXPLAINED)
+def test_one_paragraph_that_explains_a_trouble_is_told_its_cause_and_change(words: str, tmp_path: Path) -> None:
+    (finding,) = told(f"{words}\n", tmp_path)
+    code, cause = EXPLAINED[words]
+    assert (finding.code, finding.severity, finding.confidence) == (code, "info", "possible")
+    assert cause in finding.cause
+    assert finding.fix
+    assert told(words.replace(".", "?"), tmp_path) == ()
+
+
+def test_who_explains_a_trouble_beside_it_adds_nothing(tmp_path: Path) -> None:
+    (finding,) = told(f"{LINES[5]}\n\nWe added support for local task recovery.\n", tmp_path)
+    assert (finding.code, finding.severity, finding.confidence) == ("state-unreadable", "critical", "certain")
+    assert all("local task recovery" not in evidence.text for evidence in finding.evidence)

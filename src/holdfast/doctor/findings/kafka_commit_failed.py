@@ -2,6 +2,7 @@
 
 import re
 
+from holdfast.doctor.findings.guides import guide, info_if_told, or_told, unless_shown
 from holdfast.doctor.findings.knowledge import (
     Cause,
     Fix,
@@ -68,6 +69,8 @@ KNOWLEDGE = Knowledge(
             ),
             _recognise,
         ),
+        guide(CODE, "reconnect-loop", "“KafkaSource” & “KafkaSink”"),
+        guide(CODE, "idle-consumers", "parallelism of your KafkaSource", "parallelism of the KafkaSource"),
     ),
     causes=(
         Cause(
@@ -89,13 +92,13 @@ KNOWLEDGE = Knowledge(
                 spark=("kafka.reconnect.backoff.ms=1000", "kafka.reconnect.backoff.max.ms=5000"),
                 holdfast=_HOLDFAST,
             ),
-            _reconnecting,
+            or_told(_reconnecting, "reconnect-loop"),
         ),
         Cause(
             "idle-consumers",
             "there are more consumers than partitions; the idle ones are removed from the group, which rebalances it",
             Fix(flink=(_AS_MANY, *_BACKOFF), holdfast=_HOLDFAST),
-            for_context("kafka-idle-consumers", weight=50),
+            or_told(for_context("kafka-idle-consumers", weight=50), "idle-consumers"),
         ),
         Cause(
             "rebalanced",
@@ -126,4 +129,6 @@ KNOWLEDGE = Knowledge(
         Cause("unknown", "Kafka refused the commit", Fix(flink=_BACKOFF, holdfast=_HOLDFAST), always()),
     ),
     references=("Flink docs: Kafka connector, consumer offset committing",),
+    enough=unless_shown,
+    grade=info_if_told,
 )

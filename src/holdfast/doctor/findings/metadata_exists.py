@@ -2,6 +2,7 @@
 
 import re
 
+from holdfast.doctor.findings.guides import guide, info_if_told, unless_shown
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support
 from holdfast.doctor.matching.case import CONTEXT, Case, mentioned
 from holdfast.doctor.matching.clues import Clue, Rule
@@ -55,7 +56,17 @@ KNOWLEDGE = Knowledge(
     code=CODE,
     severity="critical",
     symptom="a checkpoint could not be completed because its _metadata file already exists",
-    rules=(Rule(CODE, ("_metadata",), _recognise),),
+    rules=(
+        Rule(CODE, ("_metadata",), _recognise),
+        guide(
+            CODE,
+            "two-deployments",
+            "updating the _metadata",
+            "are using same NFS mount",
+            "separate NFS mounts for each",
+            "checkpoint metadata is saved with",
+        ),
+    ),
     causes=(
         Cause(
             "same-job-id",
@@ -88,4 +99,6 @@ KNOWLEDGE = Knowledge(
         ),
     ),
     references=("FLINK-12381",),
+    enough=unless_shown,
+    grade=info_if_told,
 )

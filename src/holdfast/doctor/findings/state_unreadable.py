@@ -2,6 +2,7 @@
 
 import re
 
+from holdfast.doctor.findings.guides import guide, info_if_told, or_told, unless_shown
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, always, for_variant
 from holdfast.doctor.findings.storage_trouble import FILE_OF_SPARKS_CHECKPOINT_GONE, storage_trouble
 from holdfast.doctor.matching.clues import Clue, Rule
@@ -110,6 +111,7 @@ KNOWLEDGE = Knowledge(
         ),
         Rule(CODE, (" does not exist", " doesn't exist"), _file_is_gone),
         Rule(CODE, ("Exception while creating StreamOperatorStateContext",), _ends_before_its_cause),
+        guide(CODE, "corrupt", "local task recovery", "Task local recovery", "task-local recovery"),
     ),
     causes=(
         Cause(
@@ -128,7 +130,7 @@ KNOWLEDGE = Knowledge(
                 ),
                 holdfast=_HOLDFAST,
             ),
-            for_variant("corrupt"),
+            or_told(for_variant("corrupt"), "corrupt"),
         ),
         Cause(
             "missing",
@@ -166,4 +168,6 @@ KNOWLEDGE = Knowledge(
         ),
     ),
     references=("Flink docs: Tuning Checkpoints and Large State, task-local recovery", "SPARK-51988"),
+    enough=unless_shown,
+    grade=info_if_told,
 )

@@ -2,6 +2,7 @@
 
 import re
 
+from holdfast.doctor.findings.guides import guide, info_if_told, or_told, unless_shown
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
 from holdfast.doctor.matching.case import CONTEXT, Case
 from holdfast.doctor.matching.clues import Clue, Rule
@@ -49,6 +50,8 @@ def _without_slots(case: Case, seen: Sightings) -> Support:
 
 def _grade(case: Case, seen: Sightings, severity: Severity) -> Severity:
     """A few at the start of a job are normal. Many, and never a completed one, mean that there are no checkpoints."""
+    if info_if_told(case, seen, severity) == "info":
+        return "info"
     often = sum(sighting.count for sighting in seen) >= _OFTEN
     if often and not case.of(CONTEXT + "completed"):
         return "critical"
@@ -73,6 +76,7 @@ KNOWLEDGE = Knowledge(
             _recognise,
         ),
         Rule(CODE, ("NoResourceAvailableException",), _starved),
+        guide(CODE, "no-slots", "job never makes progress"),
         Rule(
             NO_SLOTS,
             (
@@ -102,7 +106,7 @@ KNOWLEDGE = Knowledge(
                 ),
                 holdfast=("# a barrier is a committed batch: no task can miss a trigger",),
             ),
-            _without_slots,
+            or_told(_without_slots, "no-slots"),
         ),
         Cause(
             "starting",
@@ -128,5 +132,6 @@ KNOWLEDGE = Knowledge(
         ),
     ),
     references=("FLINK-2491", "FLIP-147"),
+    enough=unless_shown,
     grade=_grade,
 )

@@ -3,6 +3,7 @@
 import re
 
 from holdfast.doctor.findings.counted_failures import failures_before
+from holdfast.doctor.findings.guides import guide, info_if_told, unless_shown
 from holdfast.doctor.findings.knowledge import Cause, Fix, Knowledge, Sightings, Support, always, for_variant
 from holdfast.doctor.matching.case import Case
 from holdfast.doctor.matching.clues import Clue, Rule
@@ -59,6 +60,14 @@ KNOWLEDGE = Knowledge(
     rules=(
         Rule(CODE, ("Exceeded checkpoint tolerable failure threshold",), _recognise),
         Rule(CODE, ("CheckpointFailureManager.checkFailureAgainstCounter",), _cut_off, short_only=True),
+        guide(
+            CODE,
+            "unknown",
+            "tolerance limit of checkpoint failure",
+            "with tolerance set to 0",
+            "tolerance setting to",
+            "TOLERABLE_FAILURE_NUMBER",
+        ),
     ),
     causes=(
         Cause(
@@ -85,4 +94,6 @@ KNOWLEDGE = Knowledge(
     ),
     references=("FLINK-29969",),
     counts=failures_before,
+    enough=unless_shown,
+    grade=info_if_told,
 )
