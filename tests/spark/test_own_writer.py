@@ -139,7 +139,7 @@ def test_a_file_sink_that_was_put_back_from_an_older_copy_is_refused_and_the_way
     shutil.copytree(tmp_path / "older", job.out)
     job.put("c")
     entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
-    with pytest.raises(Conflict, match="has batches up to 0, and the job resumes behind batch 1"):
+    with pytest.raises(Conflict, match="has batches up to 0, and the job resumes after batch 1"):
         job.run()
     assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
     job.run(from_checkpoint=1)

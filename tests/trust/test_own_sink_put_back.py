@@ -62,7 +62,7 @@ def test_a_sink_that_has_every_batch_up_to_where_the_job_resumes_is_fine(
 def test_a_sink_with_a_record_of_each_batch_is_refused_with_the_ways_out(history: History) -> None:
     history.complete(1, batch=7)
     history.complete(2, batch=10)
-    with pytest.raises(Conflict, match="has batches up to 7, and the job resumes behind batch 10") as refused:
+    with pytest.raises(Conflict, match="has batches up to 7, and the job resumes after batch 10") as refused:
         resumed(history, taken(7, "all"), 10)
     assert "--from-checkpoint 1;" in (refused.value.hint or "")
     with pytest.raises(Conflict) as refused:
@@ -74,7 +74,7 @@ def test_a_sink_with_a_record_of_each_batch_is_refused_with_the_ways_out(history
 @pytest.mark.parametrize("earlier", ["all", "reported"])
 def test_a_sink_that_was_emptied_is_refused_unless_it_may_be_another_one(history: History, earlier: str) -> None:
     history.complete(1, batch=10, writer_has=BatchId(10))
-    with pytest.raises(Conflict, match="has no batch, and the job resumes behind batch 10") as refused:
+    with pytest.raises(Conflict, match="has no batch, and the job resumes after batch 10") as refused:
         resumed(history, taken(None, earlier), 10)
     assert "--from-checkpoint" not in (refused.value.hint or "")
     assert resumed(history, taken(None, earlier), 10, may_be_empty=True) == []

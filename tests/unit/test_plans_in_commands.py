@@ -138,8 +138,8 @@ def test_status_tells_how_long_a_recovery_would_take_until_the_run_has_ended(
 ) -> None:
     history.run(plans="require")
     for target, older, older_s, shown in (
-        (300.0, None, None, "on an empty disk about 14.2s, 3 batches behind the checkpoint; target 5m 00s"),
-        (None, None, None, "on an empty disk about 14.2s, 3 batches behind the checkpoint\n"),
+        (300.0, None, None, "on an empty disk about 14.2s, 3 batches after the checkpoint; target 5m 00s"),
+        (None, None, None, "on an empty disk about 14.2s, 3 batches after the checkpoint\n"),
         (None, 9, 20.5, "about 20.5s if that is damaged: 9 batches to repeat\n"),
     ):
         recovery = ReportedRecovery(

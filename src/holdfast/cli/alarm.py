@@ -16,7 +16,7 @@ app = typer.Typer(
     name="alarm",
     add_completion=False,
     cls=GroupedCommands,
-    help="Alarms that reach people.",
+    help="Test whether alarms reach people.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -75,7 +75,7 @@ GROUPS: Mapping[str, Mapping[str, Listed]] = {
         "collect": Listed("collect:collect", "Delete expired checkpoints and orphaned objects.", answering),
         "watch": Listed("watch:watch", "Raise the alarms of all jobs from outside their drivers."),
         "savepoint": Listed("savepoint:app", "Named, pinned checkpoints."),
-        "alarm": Listed("alarm:app", "Alarms that reach people."),
+        "alarm": Listed("alarm:app", "Test whether alarms reach people."),
     },
 }
 WITH_SUBCOMMANDS = ("savepoint", "alarm")

@@ -82,7 +82,7 @@ def continued(
     else:
         plans, broken = (
             (),
-            "the job has left this history: batches behind it were planned anew" if standing.plans else None,
+            "the job has left this history: batches after it were planned anew" if standing.plans else None,
         )
     planned = plans[-1].batch_id if plans else chosen.barrier_batch_id
     has = None if output is None else output.newest if output.newest is not None else BatchId(-1)
@@ -164,7 +164,7 @@ def lines(found: ContinuationDocument, barrier: int) -> Iterator[tuple[str, str]
     if found.planned_batch_id > barrier:
         yield "plans", f"what {_named((barrier + 1, found.planned_batch_id))} read is known"
     else:
-        yield "plans", f"none behind batch {barrier}"
+        yield "plans", f"none after batch {barrier}"
     if found.broken is not None:
         yield "", f"later ones cannot be used: {found.broken}"
     yield "output", _output_text(found)

@@ -57,7 +57,7 @@ JobArgument = Annotated[
 PointArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="JOB[@ID|@SAVEPOINT]", show_default=False, help="The job and, behind an @, one of its checkpoints."
+        metavar="JOB[@ID|@SAVEPOINT]", show_default=False, help="The job and, after an @, one of its checkpoints."
     ),
 ]
 Health = Annotated[

@@ -113,7 +113,7 @@ def restore(
     """Write a verified Spark checkpoint directory.
 
     Default: the newest checkpoint that can be restored. Where the query has a writer of its own, the plans of batches
-    behind it are put in place, and what plain Spark will repeat, skip or miss is printed, with the steps.
+    after it are put in place, and what plain Spark will repeat, skip or miss is printed, with the steps.
     """
     from holdfast.runtime.run.places import require_outside
     from holdfast.workdir.factory import work_directory

@@ -27,7 +27,7 @@ PointArgument = Annotated[
     typer.Argument(
         metavar="ID|JOB[@ID|@SAVEPOINT]",
         show_default=False,
-        help="The checkpoint's id; or the job and, behind an @, one of its checkpoints. Default: its newest.",
+        help="The checkpoint's id; or the job and, after an @, one of its checkpoints. Default: its newest.",
     ),
 ]
 

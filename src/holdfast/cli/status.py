@@ -272,7 +272,7 @@ def _recovery_lines(status: JobView) -> Iterator["Text"]:
     if recovery is None:
         return
     takes = f"on an empty disk about {figures.duration(round(recovery.seconds * 1000))}"
-    behind = f"{_batches(recovery.batches_behind)} behind the checkpoint"
+    behind = f"{_batches(recovery.batches_behind)} after the checkpoint"
     over = recovery.target_s is not None and recovery.seconds > recovery.target_s
     target = "" if recovery.target_s is None else f"; target {figures.duration(round(recovery.target_s * 1000))}"
     yield labelled("recovery", (takes, "yellow" if over else ""), f", {behind}{target}")

@@ -24,8 +24,8 @@ class BatchTimeline:
         return self.barrier <= self._durable
 
     def behind(self, barrier: BatchId | None = None) -> int:
-        """How many committed batches no completed checkpoint has, nor one at `barrier`. A damaged one counts: how far
-        an older one is behind it is not known here."""
+        """How many committed batches are in no completed checkpoint, and after `barrier`. A damaged checkpoint counts,
+        too: how many batches came between it and an older one is not known here."""
         if self.barrier is None:
             return 0
         reached = max((batch for batch in (self._reached, barrier) if batch is not None), default=-1)

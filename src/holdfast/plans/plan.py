@@ -40,7 +40,7 @@ def encode_plan(plan: Plan) -> bytes:
 
 
 def format_of(data: bytes) -> int:
-    """Of a document with plans. Raises `msgspec.DecodeError`."""
+    """The version of the format of a document with plans. Raises `msgspec.DecodeError`."""
     return _FORMAT_DECODER.decode(data).format
 
 

@@ -180,7 +180,7 @@ def _number(path: str) -> int:
 
 
 def of_entry(text: str, number: int) -> str:
-    """Of a compacted log only entry `number`. What is not known here stays."""
+    """Only entry `number` of a compacted log, and all lines that do not say which entry they belong to."""
     version, *lines = text.splitlines()
     return "\n".join([version, *(line for line in lines if _batch_of(line) in (number, None))])
 

@@ -144,7 +144,7 @@ def _retired(
     now: datetime,
     retire: tuple[CheckpointId, ...],
 ) -> dict[str, float]:
-    """Keys that checkpoints name which are retired or going to be, as far as their manifests still exist."""
+    """Keys that retired checkpoints name, and those about to be retired, as far as their manifests still exist."""
     there = {item.key for item in found.manifests}
     left = dict.fromkeys(retire, grace_s)
     graced = in_grace(state, grace_s, now)

@@ -206,9 +206,9 @@ def require_alone(job: JobName, taken: Taken, repeats: Repeats, other: Callable[
 
 
 def is_behind(taken: Taken, reached: BatchId, durable: BatchId, had: WriterReported | None, planned: BatchId) -> bool:
-    """Whether the sink was put back to between a checkpoint, at `durable`, and what a directory has `reached`: with the
-    plans of the batches in between, which are there up to `planned`, it is exact from the checkpoint, and not from the
-    directory."""
+    """Whether the sink was put back to a batch between the checkpoint at `durable` and the batch that a directory has
+    `reached`. The home has the plans of the batches up to `planned`, so a resume from the checkpoint is exact; a resume
+    in the directory is not."""
     if not taken.known or taken.newest is None or not durable <= taken.newest < reached:
         return False
     if taken.earlier == "reported":
@@ -241,7 +241,7 @@ def require_earlier(
     had = recorded.last() if taken.earlier == "reported" else None
     if had is not None and had.explains(newest, barrier):
         return
-    lacks = f"{taken.writer} {has}, and the job resumes behind batch {barrier}"
+    lacks = f"{taken.writer} {has}, and the job resumes after batch {barrier}"
     if accept:
         warn(f"{lacks}: rows of batches {newest + 1} to {barrier} that it lacks stay missing, as --accept-sink allows")
     elif taken.earlier == "reported" and (had is None or newest >= min(had.newest, barrier)):
@@ -275,7 +275,7 @@ def _needs_every_batch(job: JobName, taken: Taken, made: CheckpointCompleted) ->
     return Conflict(
         f"could not start job {job!r}: checkpoint {made.id} was rescaled, and {taken.writer} has no entry of its batch "
         f"{made.barrier_batch_id}: without one, its readers and its own compaction fail",
-        hint=f"go on with the partitions of before: holdfast rollback {job}@{made.rescaled.checkpoint}",
+        hint=f"go back to the earlier number of partitions: holdfast rollback {job}@{made.rescaled.checkpoint}",
     )
 
 

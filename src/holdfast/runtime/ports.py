@@ -163,7 +163,7 @@ class Query(Protocol):
         """The Kafka sources that the query reads."""
 
     def kept_sources(self) -> tuple[KeptSource, ...]:
-        """The sources that can be asked how long they have what comes behind a checkpoint."""
+        """The sources that can say how long they keep the input that a checkpoint needs after it is restored."""
 
     def batches_read(self, since: datetime | None) -> tuple[BatchRead, ...]:
         """What the newest batches that began after `since` read of their Kafka sources, oldest first; as far as Spark

@@ -287,7 +287,7 @@ class Delta:
             raise Conflict(
                 f"could not publish to {self.describe()}: {file.path} was staged for partitions by "
                 f"{', '.join(values) or 'nothing'}, the table has {', '.join(partitions) or 'nothing'}",
-                hint="give the table its partitions back; then what waits is published by itself",
+                hint="restore the table's partitions: the waiting output is then published by itself",
             )
         return self._log.add(file.path, file.size, values, status.st_mtime_ns // 1_000_000, file.stats)
 

@@ -64,8 +64,8 @@ def require_fit(attempt: str, ours: Sequence[Field], table: Any, asked_partition
 
 
 def require_staged_fit(described: str, place: Path, batches: Sequence[StagedBatch], table: Any) -> None:
-    """What an earlier run staged has the columns of its query, which may have been changed since, with the table. All
-    files of a run have the same columns."""
+    """An earlier run staged files with the columns of its query. Since then query and table may have changed. All files
+    of a run have the same columns."""
     staged = {batch.fencing_epoch: batch.files[0] for batch in batches if batch.files}
     for file in staged.values():
         schema = schema_in(place / file.path) if size_of(place / file.path) == file.size else None
@@ -73,8 +73,8 @@ def require_staged_fit(described: str, place: Path, batches: Sequence[StagedBatc
             raise Conflict(
                 f"could not publish to {described}: {file.path} was staged by an earlier run, for other columns:\n  "
                 + "\n  ".join(lines),
-                hint="give the table these columns back, with the query that staged them: then what waits is "
-                "published by itself; or make its batches anew: --from-checkpoint, one before them",
+                hint="add these columns to the table again and start the query that staged the files: their rows are "
+                "then published; or go back to a checkpoint before these batches: --from-checkpoint",
             )
 
 

@@ -59,7 +59,7 @@ class Ownership:
         return found
 
     def opens(self, table: Any) -> None:
-        """This run opens this version of the table."""
+        """From now on nobody may open the table under another name of this life of the job."""
         self._when_opened = {other.name: other.fencing_epoch for other in self.other_names(table)}
 
     def require_may_open(self, found: DeltaLedger | None) -> None:

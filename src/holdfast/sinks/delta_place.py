@@ -27,8 +27,8 @@ def require_free(place: Path, describe: str) -> None:
         return
     kind, sign = found
     raise Conflict(
-        f"could not use {describe}: the directory is not a Delta table, it is {kind} ({sign.relative_to(place)}); as a "
-        "table its readers would no longer see that",
+        f"could not use {describe}: the directory is not a Delta table, it is {kind} ({sign.relative_to(place)}); its "
+        "readers would no longer see that if it became one",
         hint="write to another directory, or make it a Delta table first: deltalake.convert_to_deltalake(path)"
         if kind == _FILES
         else "write to another directory",

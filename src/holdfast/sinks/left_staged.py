@@ -14,8 +14,8 @@ from holdfast.storage.durable import storage_errors
 
 
 def left_staged(described: str, owner: SinkContext, named: Set[str]) -> list[Path]:
-    """Directories at the sink with this description that runs up to the owner's staged, and that neither a ledger
-    (`named`: paths of files, relative to the place) nor the table's own log names."""
+    """Directories that the owner's run or an older one staged at the sink with this description, and that neither a
+    ledger (`named`: paths of files, relative to the place) nor the table's own log names."""
     kind, _, place = described.partition(":")
     if kind not in ("delta", "files") or not Path(place).is_dir():
         return []

@@ -119,8 +119,8 @@ class DeltaKept:
             self._commits[version] = _commit(self._table.text(path))
 
     def _removed(self, need: _Offset) -> Iterator[tuple[str, float]]:
-        """Files that a job which goes back there would read, and that a later commit removed. One that is in the midst
-        of the table's first snapshot reads files of before, too."""
+        """Files that a job would read after it went back to `need`, and that a later commit has removed. A job that is
+        still reading the table's first snapshot also reads older files."""
         behind = [commit for version, commit in sorted(self._commits.items()) if version >= need.reservoirVersion]
         added: set[str] = set()
         for number, commit in enumerate(behind):

@@ -114,6 +114,6 @@ def expiring(found: Iterable[Restorable], now: float) -> Restorable | None:
 
 
 def _notice(each: Restorable) -> float:
-    """A tenth of the retention, and at least an hour; half of a retention that is shorter than two."""
+    """A tenth of the retention, and at least an hour; half of it when it is shorter than two hours."""
     retention = each.retention_s or 0.0
     return min(max(retention * _NOTICE, _NOTICE_LEAST_S), retention / 2)

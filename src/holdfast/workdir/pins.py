@@ -56,7 +56,7 @@ class Pins:
         except OSError as error:
             shutil.rmtree(folder, ignore_errors=True)
             self._possible = error.errno not in _NO_LINKS
-            log.info("files of a barrier cannot be pinned in %s, they are copied as they are: %s", self._folder, error)
+            log.info("cannot pin the files of a barrier in %s; copying them unpinned: %s", self._folder, error)
             return False
         self._held[ticket] = None
         return True

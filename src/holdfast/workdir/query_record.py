@@ -83,7 +83,7 @@ def _completed(recorded: tuple[Source, ...] | None, found: tuple[Source, ...]) -
 def _recognised(
     found: tuple[Operator, ...] | None, recorded: tuple[Operator, ...] | None
 ) -> tuple[Operator, ...] | None:
-    """The recorded operators, where Spark's files agree in all that Spark looks at.
+    """The recorded operators, if Spark's files agree with them in everything that Spark compares.
 
     Spark writes a schema once, and keeps the first column names when later queries use others.
     """

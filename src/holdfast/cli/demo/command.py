@@ -36,7 +36,7 @@ Directory = Annotated[
 Page = Annotated[bool, typer.Option("--dashboard", help="Serve the web page of the demo, also after its end.")]
 
 
-Alone = Annotated[bool, typer.Option("--alone", help="Without the same query under plain Spark beside it.")]
+Alone = Annotated[bool, typer.Option("--alone", help="Do not run the same query under plain Spark for comparison.")]
 
 
 def demo(directory: Directory = None, dashboard: Page = False, alone: Alone = False) -> int:

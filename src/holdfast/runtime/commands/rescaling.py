@@ -138,7 +138,7 @@ def _require_whole_history(target: JobHome, state: JobState, entry: CheckpointCo
 
 
 def _reported(heartbeat: Heartbeat, entry: CheckpointCompleted) -> BatchId:
-    """Of a heartbeat on an earlier line nothing follows."""
+    """The newest batch that the heartbeat reports; -1 when it reports none of this line."""
     if heartbeat.report is None or heartbeat.report.batch is None or heartbeat.head < entry.line:
         return BatchId(-1)
     return heartbeat.report.batch
@@ -146,14 +146,14 @@ def _reported(heartbeat: Heartbeat, entry: CheckpointCompleted) -> BatchId:
 
 def _require_no_more_batches(target: JobHome, state: JobState, entry: CheckpointCompleted, run: RunStarted) -> None:
     barrier = entry.barrier_batch_id
-    behind = f"behind its newest checkpoint {entry.id}, at batch {barrier},"
+    after = f"after its newest checkpoint {entry.id}, at batch {barrier},"
     planned = max(plan_batches(target.store, line_folder(state)), default=barrier)
     if planned > barrier:
-        raise _unfinished(target, f"{behind} the home has a plan of batch {planned}")
+        raise _unfinished(target, f"{after} the home has a plan of batch {planned}")
     if not run.sink and may_have_more(state, barrier, local=False, repeats=False, claimed=False):
-        raise _unfinished(target, f"{behind} its own writer may have batches")
+        raise _unfinished(target, f"{after} its own writer may have batches")
     if (left := _left_here(run)) is not None and left > barrier:
-        raise _unfinished(target, f"{behind} the work directory {run.work} has batch {left}")
+        raise _unfinished(target, f"{after} the work directory {run.work} has batch {left}")
 
 
 def _left_here(run: RunStarted) -> BatchId | None:

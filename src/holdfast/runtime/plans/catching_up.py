@@ -119,7 +119,7 @@ class CatchingUp:
         had, planned = WriterRecord(self._journal.state).last(), self._keeper.planned_behind(durable)
         if not is_behind(taken, reached, durable, had, planned):
             return None
-        return f"{taken.writer} has batches up to {taken.newest}, and the directory resumes behind batch {reached}"
+        return f"{taken.writer} has batches up to {taken.newest}, and the directory resumes after batch {reached}"
 
     def repeats_plans(self, resumed: Resumed) -> bool:
         """A line of batches that is being left is not repeated."""
@@ -271,7 +271,7 @@ class CatchingUp:
         except StorageError as error:
             if keeper.mode == "require" or keeper.newest is None:
                 raise
-            log.warning("the query starts without a look at its plans: %s", error.message)
+            log.warning("starting the query without checking its plans: %s", error.message)
             newest = keeper.newest
             return Standing((newest,) if newest.batch_id == _following(barrier) else ())
         return standing

@@ -43,7 +43,7 @@ def _where_the_plans_are(state: JobState, host: str) -> list[str]:
 
 
 def _without_the_plans(state: JobState, taken: Taken, barrier: BatchId | None, older_home: bool) -> list[str]:
-    """Going back begins a new line of batches, so that what was planned behind the gap binds nobody."""
+    """Going back begins a new line of batches, for which the plans after the gap do not count."""
     back = _can_go_back_to(state, barrier)
     if back is None or barrier is None:
         return []

@@ -157,7 +157,7 @@ def _leave(journal: Journal, where: Fit, location: str) -> None:
     asked = f"{location} is older than checkpoint {where.left.id}"
     abandoned = abandoned_by(journal.state, chosen)
     journal.append(lambda stamp: WentBack(**stamp, chosen=chosen.id, abandoned=abandoned, asked=asked, published=None))
-    log.warning("%s: the job goes on behind checkpoint %s, at batch %s", asked, chosen.id, chosen.barrier_batch_id)
+    log.warning("%s: the job goes on after checkpoint %s, at batch %s", asked, chosen.id, chosen.barrier_batch_id)
 
 
 @dataclass

@@ -108,7 +108,7 @@ class PlanShipper:
             self._journal.require_standing()
             self.reached = plan.batch_id
         if batches and batches[-1] > self.reached:
-            log.warning("batch %s: its plan cannot be made any more; a checkpoint is needed behind it", batches[-1])
+            log.warning("batch %s: its plan cannot be made any more; a checkpoint is needed after it", batches[-1])
             self.reached = batches[-1]
 
     def _begin_line(self, plan: Plan) -> None:
@@ -132,7 +132,7 @@ class PlanShipper:
             log.warning("could not begin a new line of batches, retrying: %s", error.message)
         else:
             log.warning(
-                "%s: from there on batch ids mean other rows than before; a new line of batches begins behind "
+                "%s: from there on batch ids mean other rows than before; a new line of batches begins after "
                 "checkpoint %s, at batch %s",
                 asked,
                 chosen.id,
@@ -150,7 +150,7 @@ class PlanShipper:
 
     def _tell_late(self, error: StorageError, how: str) -> None:
         self._late = True
-        message = f"the plans of batches behind {self.reached} are not in the home yet: {error.message}"
+        message = f"the plans of batches after {self.reached} are not in the home yet: {error.message}"
         hint = f"{how}; until then a lost disk takes what these batches read with it"
         self._post(lambda: self._alarms.raise_alarm(LATE, "warning", message, hint))
 

@@ -188,7 +188,7 @@ class Recovery(Known):
 
     @property
     def repeats(self) -> bool:
-        """Whether batches behind an older checkpoint are repeated, where their plans are there."""
+        """Whether batches after an older checkpoint are repeated, if their plans exist."""
         return self._replaying is not None
 
     def resume(

@@ -74,7 +74,7 @@ class Resuming:
             raise StorageUnreachable(
                 f"could not resume from an older checkpoint: {sink.describe()} showed batches up to {published} when "
                 f"it was chosen, and shows batches up to {now} now",
-                hint="start again: an earlier run has published them meanwhile, and cannot any more",
+                hint="start again: an earlier run published them meanwhile, and can publish no more",
             )
 
     def _open(self) -> None:

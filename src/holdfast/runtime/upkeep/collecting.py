@@ -303,7 +303,7 @@ class Collector:
     def _report_short(self, keys: frozenset[str]) -> None:
         """A listing shows lengths, too. `missing` reads these objects before it decides anything about them."""
         if short := keys & self._named_by_retained().keys():
-            log.error("%d objects that checkpoints need are cut off in the home, such as %s", len(short), min(short))
+            log.error("%d objects that checkpoints need are incomplete in the home, such as %s", len(short), min(short))
             self._missing(short)
 
     def _clear_folded(self) -> None:
