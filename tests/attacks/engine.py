@@ -20,7 +20,6 @@ from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BatchId
 from holdfast.plans.replay import How, Repeat
 from holdfast.plans.spark_logs import put_in_place
-from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query.causes import StartFailed
 from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
@@ -28,6 +27,7 @@ from holdfast.sinks import SinkContext, SinkState, delta, files, ledger
 from holdfast.sinks.committed import Written
 from holdfast.sinks.protocol import Step
 from holdfast.workdir.factory import work_directory
+from tests.unit.quiet_query import QuietQuery
 
 BATCHES_RETAINED = 4
 COMPACTED_EVERY = 5
@@ -64,8 +64,7 @@ def use_instead_of_spark() -> None:
     delta.with_marked_values = lambda rows, partition_by: rows  # type: ignore[attr-defined]
 
 
-class Engine:
-    application_id = None
+class Engine(QuietQuery):
     batches_retained = BATCHES_RETAINED
 
     def __init__(self, sink: Any, source: Path, step: Step, *, ends: bool, per_batch: int, pause: float) -> None:
@@ -81,51 +80,18 @@ class Engine:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
-        return False
-
-    def batch_reports(self) -> None:
-        return None
-
-    def describe(self) -> dict[str, str]:
-        return {}
-
     def look_at_sink(self, context: SinkContext) -> SinkState | None:
         state: SinkState = self.sink.look(context, None, SCHEMA)
         return state
 
-    def kafka_inputs(self) -> tuple[()]:
-        return ()
-
-    def kept_sources(self) -> tuple[()]:
-        return ()
-
-    def batches_read(self, since: object) -> tuple[()]:
-        return ()
-
-    def cores(self) -> None:
-        return None
-
-    def skipped_input(self) -> tuple[()]:
-        return ()
-
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
         return tuple(path for path in paths if not Path(path.removeprefix("file://")).exists())
-
-    def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> None:
-        return None
 
     def open_sink(self, context: SinkContext) -> None:
         self.sink.open(context, None, SCHEMA)
 
     def end(self) -> QueryEnd | None:
         return self._end
-
-    def look_ahead(self, ahead: Ahead) -> None:
-        pass
-
-    def commits_told(self) -> int | None:
-        return None
 
     def plans_refusal(self) -> str | None:
         return None

@@ -11,13 +11,12 @@ from pathlib import Path
 
 from holdfast.checkpoint.manifest import Manifest, decode_manifest, manifest_key
 from holdfast.errors import HoldfastError, StorageFull, StorageUnreachable
-from holdfast.identifiers import AttemptId, BatchId, JobName
+from holdfast.identifiers import AttemptId, JobName
 from holdfast.repository.entries import CheckpointCompleted, Process
 from holdfast.repository.journal import read_entries
 from holdfast.repository.retention import keys_of
 from holdfast.repository.self_report import NAME as STATE_FILE
 from holdfast.repository.state import JobState
-from holdfast.runtime.ahead import Ahead
 from holdfast.runtime.ports import RunDirectory, Supervisor
 from holdfast.runtime.query_end import AS_ASKED, EndedBy, QueryEnd
 from holdfast.runtime.run.components import Item, Threads
@@ -30,6 +29,7 @@ from holdfast.sinks.protocol import Sink, SinkContext, SinkState, Step, no_step
 from holdfast.storage.interface import Created, StoredObject
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
+from tests.unit.quiet_query import QuietQuery
 from tests.unit.work_files import write
 
 JOB = JobName("churn")
@@ -142,9 +142,8 @@ class WatchedStore(LocalStore):
         self._watch("delete", key)
 
 
-class ChurningQuery:
+class ChurningQuery(QuietQuery):
     sink: Sink | None = None
-    application_id = None
     batches_retained = BATCHES_RETAINED
 
     def __init__(self, seed: int) -> None:
@@ -153,40 +152,10 @@ class ChurningQuery:
         self._notice: Callable[[], None] = lambda: None
         self.directory = Path()
 
-    def look_ahead(self, ahead: Ahead) -> None:
-        return
-
-    def preflight(self, directory: RunDirectory, barrier: BatchId | None) -> bool:
-        return False
-
-    def batch_reports(self) -> None:
-        return None
-
-    def describe(self) -> dict[str, str]:
-        return {}
-
     def look_at_sink(self, context: SinkContext) -> SinkState | None:
         return None
 
-    def kafka_inputs(self) -> tuple[()]:
-        return ()
-
-    def kept_sources(self) -> tuple[()]:
-        return ()
-
-    def batches_read(self, since: object) -> tuple[()]:
-        return ()
-
-    def cores(self) -> None:
-        return None
-
-    def skipped_input(self) -> tuple[()]:
-        return ()
-
     def missing_input(self, paths: Sequence[str]) -> tuple[str, ...] | None:
-        return None
-
-    def commits_told(self) -> int | None:
         return None
 
     def plans_refusal(self) -> str | None:
@@ -194,9 +163,6 @@ class ChurningQuery:
 
     def repeat(self, directory: object, steps: object) -> None:
         raise AssertionError("it has no writer of its own")
-
-    def own_writer(self, directory: RunDirectory, *, new_line: bool = False) -> None:
-        return None
 
     def open_sink(self, context: SinkContext) -> None:
         raise AssertionError("there is no sink")
