@@ -12,11 +12,11 @@ from holdfast.cli.choosing import to_restore
 from holdfast.cli.continuing import (
     ContinuationDocument,
     continued,
-    lines,
     put_one_in_place,
     require_output,
     writes_itself,
 )
+from holdfast.cli.continuing_text import print_continuing
 from holdfast.cli.observing import job_store, observe
 from holdfast.cli.options import AsJson, CheckpointOption, Home, Job, PointArgument
 from holdfast.cli.output import answer, print_json
@@ -233,20 +233,4 @@ def _print_report(report: Restored) -> None:
         "keep a copy if you may need this state again"
     )
     if report.continuing is not None:
-        _print_continuing(report.continuing, report.barrier_batch_id)
-
-
-def _print_continuing(found: ContinuationDocument, barrier: int) -> None:
-    from rich.table import Table
-
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, text in lines(found, barrier):
-        table.add_row(label, text)
-    console = answer()
-    console.print("")
-    console.print(table)
-    console.print("")
-    for number, step in enumerate(found.steps, 1):
-        console.print(f"{number}. {step}", soft_wrap=True)
+        print_continuing(report.continuing, report.barrier_batch_id)
