@@ -131,6 +131,15 @@ class Job:
         """Those of so many batches, from the first on, each once."""
         assert self.rows() == delta_sink.expected(*range(batches))
 
+    def backup(self, name: str = "backup") -> Path:
+        """A copy of the home."""
+        return Path(shutil.copytree(self.home, self.root / name))
+
+    def put_back(self, backup: Path) -> None:
+        """The home is what it was."""
+        shutil.rmtree(self.home)
+        shutil.copytree(backup, self.home)
+
     def wipe_work(self) -> None:
         shutil.rmtree(self.work)
 

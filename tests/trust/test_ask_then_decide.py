@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -180,10 +179,9 @@ def test_damage_of_the_newest_checkpoint_is_no_reason_to_lose_rows_of_a_source_t
 def test_an_older_home_says_that_the_source_cannot_be_asked(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     """What the batches read that are taken back is in the journal that was lost."""
     job.lived(2)
-    backup = shutil.copytree(job.home, job.root / "backup")
+    backup = job.backup()
     job.lived(2)
-    shutil.rmtree(job.home)
-    shutil.copytree(backup, job.home)
+    job.put_back(backup)
     job.run(accept_older_home=True).stop()
     job.require_rows(2)
     assert "whether their sources still have their input cannot be checked" in caplog.text

@@ -719,10 +719,9 @@ def test_another_home_by_mistake_is_refused(job: Job) -> None:
 def test_a_home_older_than_its_sink_is_refused_and_carried_out_exactly_when_asked_for(job: Job, wiped: bool) -> None:
     """Rows that readers had seen were taken back without a word, or were gone for good."""
     job.lived(2)
-    backup = shutil.copytree(job.home, job.root / "backup")
+    backup = job.backup()
     job.lived(3)
-    shutil.rmtree(job.home)
-    shutil.copytree(backup, job.home)
+    job.put_back(backup)
     if wiped:
         job.wipe_work()
     before = contents(job.root)
@@ -740,10 +739,9 @@ def test_a_home_older_than_its_sink_is_refused_and_carried_out_exactly_when_aske
 def test_a_home_so_old_that_the_sink_has_forgotten_its_batches_can_still_be_gone_on_from(job: Job) -> None:
     """With what the hint says, rows of forgotten batches stayed in the table and stood there twice."""
     job.lived(2, retained=2)
-    backup = shutil.copytree(job.home, job.root / "backup")
+    backup = job.backup()
     job.lived(8, retained=2)
-    shutil.rmtree(job.home)
-    shutil.copytree(backup, job.home)
+    job.put_back(backup)
     job.wipe_work()
     if job.kind == "delta":
         with pytest.raises(Conflict, match="is not recorded") as refusal:
@@ -758,12 +756,11 @@ def test_a_home_so_old_that_the_sink_has_forgotten_its_batches_can_still_be_gone
 def test_output_beyond_what_the_journal_has_is_refused(job: Job) -> None:
     """Epochs may have caught up by restarts: it is what readers see that counts."""
     job.lived(2)
-    backup = shutil.copytree(job.home, job.root / "backup")
+    backup = job.backup()
     run = job.run()
     run.batches(2)
     run.stop()
-    shutil.rmtree(job.home)
-    shutil.copytree(backup, job.home)
+    job.put_back(backup)
     job.wipe_work()
     with pytest.raises(Conflict):
         job.run()
@@ -773,10 +770,9 @@ def test_output_beyond_what_the_journal_has_is_refused(job: Job) -> None:
 @pytest.mark.parametrize("step", ["run.claimed", "recovery.directory", "recovery.fenced"])
 def test_a_death_while_an_older_home_is_accepted(job: Job, step: str) -> None:
     job.lived(2)
-    backup = shutil.copytree(job.home, job.root / "backup")
+    backup = job.backup()
     job.lived(3)
-    shutil.rmtree(job.home)
-    shutil.copytree(backup, job.home)
+    job.put_back(backup)
     with pytest.raises(KeyboardInterrupt):
         job.run(accept_older_home=True, step=dying_at(step))
     with pytest.raises(Conflict):
@@ -793,12 +789,11 @@ def test_a_home_whose_batches_were_made_anew_over_another_copy_is_not_mixed_with
     """An older copy was accepted and went on, then the newer one was put back and accepted too: the sink was rewound to
     a batch number that meant other rows there, and those between the two were gone without a word."""
     job.lived(2)
-    older = shutil.copytree(job.home, job.root / "older")
+    older = job.backup("older")
     job.lived(2)
-    newer = shutil.copytree(job.home, job.root / "newer")
+    newer = job.backup("newer")
     for home in (older, newer):
-        shutil.rmtree(job.home)
-        shutil.copytree(home, job.home)
+        job.put_back(home)
         if wiped:
             job.wipe_work()
         if home == older:
