@@ -89,7 +89,7 @@ class Coordinator:
         self._triggering = Triggering(limits, now)
         self._publishing = Publishing(limits)
         self._history = History()
-        self._history.count(last_completed=last_completed)
+        self._history.note(last_completed=last_completed)
         self._savepoints = set(savepoints)
         self._requests = WaitingRequests()
         self._pending: dict[Ticket, PendingCheckpoint] = {}
@@ -246,7 +246,7 @@ class Coordinator:
             self._abort(pending, event.reason, event.message, now, shard=event.shard)
         else:
             pending.retry_at(event.shard, retry_at)
-            self._history.count(shard_retries=self._history.statistics.shard_retries + 1)
+            self._history.one_more("shard_retries")
 
     def _step_failed(self, event: StepFailed, now: float) -> None:
         pending = self._pending.get(event.ticket)
@@ -348,7 +348,7 @@ class Coordinator:
             return
         if self._line.nothing_new:
             if self._triggering.skip():
-                self._history.count(skipped_no_new_batch=self._history.statistics.skipped_no_new_batch + 1)
+                self._history.one_more("skipped_no_new_batch")
         elif self._has_room() and not self._under_way(self._line.barrier):
             self._begin("checkpoint", None, (), now)
 
@@ -360,7 +360,7 @@ class Coordinator:
             ticket, kind, name, self._line.barrier, requests, now, now + self._limits.timeout
         )
         self._triggering.began(now)
-        self._history.count(triggered=self._history.statistics.triggered + 1)
+        self._history.one_more("triggered")
         self._commands.append(BeginCheckpoint(ticket, kind, name, self._line.barrier))
 
     def _trigger_deadline(self) -> float:
@@ -384,8 +384,8 @@ class Coordinator:
         if not was_aborted:
             self._history.add(record)
         statistics = self._history.statistics
-        self._history.count(
-            completed=statistics.completed + 1,
+        self._history.one_more("completed")
+        self._history.note(
             consecutive_failures=0,
             last_completed=max(statistics.last_completed or pending.id, pending.id),
             last_completed_at=now,
@@ -433,7 +433,8 @@ class Coordinator:
         del self._pending[pending.ticket]
         record = pending.record(now, failure)
         self._history.add(record)
-        self._history.count(failed=self._history.statistics.failed + 1, last_failure=failure)
+        self._history.one_more("failed")
+        self._history.note(last_failure=failure)
         self._commands.append(AbortCheckpoint(pending.ticket, reason))
         self._commands.append(RecordOutcome(record))
         requests, pending.requests = pending.requests, ()
@@ -443,7 +444,7 @@ class Coordinator:
 
     def _count(self, failure: FailureRecord, now: float) -> None:
         self._budget.fail(failure)
-        self._history.count(consecutive_failures=self._budget.consecutive)
+        self._history.note(consecutive_failures=self._budget.consecutive)
         self._triggering.failed(self._budget.consecutive, now)
         exceeded = self._budget.exceeded
         stops = exceeded and self._limits.fail_on_exceeded

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from holdfast.coordination.events import Kind
 from holdfast.coordination.failure_reasons import FailureReason
@@ -56,6 +57,9 @@ class CheckpointRecord:
         return self.failure is None
 
 
+Counted = Literal["triggered", "completed", "failed", "skipped_no_new_batch", "stale_messages", "shard_retries"]
+
+
 @dataclass(frozen=True, slots=True)
 class Statistics:
     triggered: int = 0
@@ -96,8 +100,11 @@ class History:
                 return self._records[index]
         return None
 
-    def count(self, **changes: object) -> None:
+    def one_more(self, counted: Counted) -> None:
+        self.note(**{counted: getattr(self.statistics, counted) + 1})
+
+    def note(self, **changes: object) -> None:
         self.statistics = replace(self.statistics, **changes)  # type: ignore[arg-type]
 
     def stale(self) -> None:
-        self.count(stale_messages=self.statistics.stale_messages + 1)
+        self.one_more("stale_messages")
