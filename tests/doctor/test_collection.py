@@ -18,6 +18,7 @@ WITHOUT_EXCERPT = {
     ("resources-refused", "failures"),
     ("resources-refused", "image"),
     ("rpc-unanswered", "registration"),
+    ("serializer-failed", "generic"),
 }
 """Causes that are known, and that no excerpt of the collection shows yet."""
 

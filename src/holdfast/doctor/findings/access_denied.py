@@ -14,8 +14,10 @@ _KAFKA = re.compile(
 )
 _STORAGE = re.compile(
     r"AccessDenied|Access Denied|AccessControlException|Status Code: 403|403 Forbidden|InvalidAccessKeyId"
-    r"|SignatureDoesNotMatch|ExpiredToken|does not have storage\.objects|AuthorizationPermissionMismatch"
-    r"|Unable to load (?:AWS )?credentials|Failed to connect to service endpoint|Permission denied: user="
+    r"|StatusCode=403|SignatureDoesNotMatch|ExpiredToken"
+    r"|does not have storage\.objects|AuthorizationPermissionMismatch|Permission denied: user="
+    r"|request is not authorized to perform this operation"
+    r"|Unable to load (?:AWS )?credentials|Failed to connect to service endpoint"
 )
 _OTHER_FINDINGS = re.compile(r"[Cc]heckpoint|[Ss]avepoint|[Ss]napshot|chk-\d|[Ss]tate ?[Ss]tore|[Oo]ffset commit|ommit")
 
@@ -51,6 +53,8 @@ KNOWLEDGE = Knowledge(
                 "ExpiredToken",
                 "does not have storage.objects",
                 "AuthorizationPermissionMismatch",
+                "StatusCode=403",
+                "request is not authorized to perform this operation",
                 "Failed to connect to service endpoint",
                 "Permission denied: user=",
             ),

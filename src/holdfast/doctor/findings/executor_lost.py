@@ -15,6 +15,7 @@ _WANTED = re.compile(
 )
 _KILLED = re.compile(r"[Ee]xit(?:ed)?(?: with)?(?: exit)?(?: code| status)?:? (?:is )?137\b|SIGKILL")
 _BY_EXIT_CODE = {
+    "1": "ended",
     "143": "asked",
     "134": "crashed",
     "139": "crashed",
@@ -82,6 +83,7 @@ KNOWLEDGE = Knowledge(
                 "Marking as agent lost",
                 "Worker lost",
                 "did not exit gracefully within",
+                "removed: Command exited with code ",
             ),
             _recognise,
         ),
@@ -163,6 +165,19 @@ KNOWLEDGE = Knowledge(
             "an exception that nobody caught ended the executor (exit code 50 or 51); it is at the end of its own log",
             Fix(spark=("# look at the end of that executor's stderr for the exception",)),
             for_variant("uncaught", weight=45),
+        ),
+        Cause(
+            "ended",
+            "the process ended by itself (exit code 1): it could not start, because of its memory options, class path "
+            "or Java version, or it could not reach the driver; its own log shows which",
+            Fix(
+                flink=("# look at the end of the log of that process: .err and prelaunch.err, too",),
+                spark=(
+                    "spark.driver.host=<an address that the workers reach>",
+                    "# look at the end of that executor's stderr",
+                ),
+            ),
+            for_variant("ended", weight=35),
         ),
         Cause(
             "pause",

@@ -57,6 +57,7 @@ KNOWLEDGE = Knowledge(
                 "switched from state RUNNING to FAILED",
                 "NoRestartBackoffTimeStrategy",
                 "Job aborted due to stage failure",
+                " times; aborting job",
                 "Error initializing SparkContext",
                 "External scheduler cannot be instantiated",
                 "User class threw exception",

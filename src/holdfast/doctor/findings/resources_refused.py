@@ -21,6 +21,7 @@ _VARIANTS = (
         re.compile(r"Max number of executor failures \(|Maximum number of failed (?:containers|workers)"),
     ),
     ("image", re.compile(r"ErrImagePull|ImagePullBackOff|InvalidImageName")),
+    ("nothing-yet", re.compile(r"Initial job has not accepted any resources")),
     ("unschedulable", re.compile(r"nodes are available|[Uu]nschedulable")),
 )
 
@@ -50,6 +51,7 @@ KNOWLEDGE = Knowledge(
                 "ImagePullBackOff",
                 "InvalidImageName",
                 " nodes are available: ",
+                "Initial job has not accepted any resources",
             ),
             _recognise,
         ),
@@ -93,6 +95,21 @@ KNOWLEDGE = Knowledge(
                 ),
             ),
             for_variant("image", weight=60),
+        ),
+        Cause(
+            "nothing-yet",
+            "no executor has taken a task: there are no workers, none has as much memory and as many cores free as one "
+            "executor asks for, or executors end while they start because they cannot reach the driver",
+            Fix(
+                spark=(
+                    "spark.executor.memory=<less than one worker has free>",
+                    "spark.executor.cores=<at most those of one worker>",
+                    "spark.cores.max=<so that other applications leave some>",
+                    "spark.driver.host=<an address that the workers reach>",
+                    "# the page of the master or of YARN shows what is free; the log of an executor, why it ended",
+                ),
+            ),
+            for_variant("nothing-yet", weight=55),
         ),
         Cause(
             "unschedulable",

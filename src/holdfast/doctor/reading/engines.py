@@ -3,6 +3,7 @@
 import re
 
 from holdfast.doctor.reading.events import LogEvent
+from holdfast.doctor.reading.text import whole
 
 FLINK = "flink"
 SPARK = "spark"
@@ -61,7 +62,10 @@ _SPARK_LOGGERS = frozenset(
 _SPARK_ENDINGS = ("SchedulerBackend", "TaskSchedulerImpl", "TaskSetManager", "ClusterScheduler", "Execution")
 
 
-_EXECUTOR = re.compile(r"Lost executor |ExecutorLostFailure|\bin stage \d+\.\d+ \(TID |\[STREAM_FAILED\]|\"batchId\"")
+_WORDS_OF_SPARK = re.compile(
+    r"Lost executor |ExecutorLostFailure|\bin stage \d+\.\d+ \(TID |\[STREAM_FAILED\]|\"batchId\"|\bDStreams?\b"
+    r"|Initial job has not accepted any resources"
+)
 
 
 def engine_of(event: LogEvent) -> str:
@@ -74,7 +78,8 @@ def engine_of(event: LogEvent) -> str:
     for name in (*(link.class_name for link in event.exceptions), *event.frames):
         if engine := _by_package(name):
             return engine
-    return _by_package(event.message) or (SPARK if _EXECUTOR.search(event.message) else "")
+    text = whole(event)
+    return _by_package(text) or (SPARK if _WORDS_OF_SPARK.search(text) else "")
 
 
 def is_a_method_of_spark(logger: str) -> bool:

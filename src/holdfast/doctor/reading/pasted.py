@@ -40,10 +40,13 @@ _BETWEEN_LISTED = re.compile(r"[\"'], [\"']")
 _FIELD = re.compile(r"\s*\"[\w@. -]+\": ?(\"(?:[^\"\\]|\\.)*+\"),?\s*$")
 """A field of a document of JSON that was printed over several lines, as by clients of clouds and of Flink's REST."""
 _CODE_SPAN = re.compile(r"`([^`]{12,})`")
+_SPAN_ALONE = re.compile(r"\s*`[^`]{12,}`[.\s]*$")
 _SPEAKS = frozenset(
     ("i", "we", "my", "our", "us", "you", "your", "anyone", "someone", "maybe", "hi", "hello", "thanks")
 )
-_ADVICE = re.compile(r"\b(?:If you (?:want|do not want|don't want|wish)|You can|Please)\b[^.]*\.?")
+_ADVICE = re.compile(
+    r"\b(?:If you (?:want|do not want|don't want|wish)|You can|Please|check your cluster UI)\b[^.]*\.?"
+)
 """How Flink, Spark and Kafka end a message: such a "you" is nobody in particular."""
 _WORDS = re.compile(r"[A-Za-z']+")
 _SPLIT_FRAME = re.compile(r"at(?: [\w.$/@<>-]*)?$|at [^()]+\([^()]*$")
@@ -140,6 +143,8 @@ def _unfenced(lines: Iterable[WrittenLine]) -> Iterator[WrittenLine]:
         if _FENCE.match(line.text):
             within = not within
             yield WrittenLine(line.number, "")
+        elif not within and _SPAN_ALONE.match(line.text):
+            yield from (WrittenLine(line.number, ""), line, WrittenLine(line.number, ""))
         elif within or not fenced:
             yield line
         else:
