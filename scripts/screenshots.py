@@ -10,6 +10,7 @@ from typing import Literal
 
 from holdfast.repository.last_verified import note_verified
 from tests.dashboard.homes import dashboard, failing, lag_of, lost, running
+from tests.dashboard.owners import GUARD, TOKEN
 from tests.dashboard.webdriver import Browser, browser
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -50,7 +51,8 @@ def main() -> None:
         note_verified(orders.store, orders.state().retained(), datetime.now(UTC) - timedelta(hours=9), {40})
         failing(home)
         lost(home)
-        with browser(Path(scratch)) as driven, dashboard(home) as url:
+        with browser(Path(scratch)) as driven, dashboard(home, GUARD) as url:
+            driven.open(f"{url}/?token={TOKEN}")
             take(driven, url, IMAGES)
 
 
