@@ -58,7 +58,7 @@ StateProblem = Callable[[dict[str, bytes], int], str | None]
 Memory = dict[str, object]
 """What the checkers know of one home, apart from its bytes."""
 _OF_THE_HOME = (
-    "_folded_upto", "_folds", "_tip", "_place", "_before_claim",
+    "_folded_upto", "_folds", "_tip", "_place", "_before_claims",
     "_entries", "_void", "_head", "_owner", "_started", "_last_id", "completed", "_corrupt", "_passed_over",
     "_passed_at", "_abandoned", "_went_to", "line", "_names", "_answered", "_ends", "_retired", "_useless",
     "_began",
@@ -92,8 +92,8 @@ class Checkers:
         self._place = 1
         """Where the next entry goes."""
         self._owner: tuple[FencingEpoch, Process] | None = None
-        self._before_claim = (self._head, self._tip, self._place, self._owner)
-        """What was so before the newest claim."""
+        self._before_claims: dict[int, tuple[int, str, int, tuple[FencingEpoch, Process] | None]] = {}
+        """What was so before each claim: several that were made behind one another may be taken back in turn."""
         self._started: dict[CheckpointId, FencingEpoch] = {}
         self._last_id = 0
         self.completed: dict[CheckpointId, tuple[CheckpointCompleted, Manifest]] = {}
@@ -236,7 +236,8 @@ class Checkers:
             self._astray.setdefault(process, self._home_changed_at)
             goes_on = self._strays.get(f"journal/{entry.previous:020d}.json") is process
             # A delayed second effect of an entry it had written before is not its own doing.
-            goes_on = goes_on and self._newest[process][0] != entry.previous and digest_of(data) not in self._ever_held
+            newest, _ = self._newest.get(process, (0, b""))  # 0: all that it has written is there
+            goes_on = goes_on and newest != entry.previous and digest_of(data) not in self._ever_held
             self.require(not goes_on, f"{process.name} goes on with {_shown(entry)} in a home that is not its own")
             self._strays[key] = process
             return
@@ -254,7 +255,7 @@ class Checkers:
             self.require(entry.sequence == self._place, "the journal has a gap")
             if self._owner is not None and process in self.polite:
                 self._require_dead(self._owner[1], process)
-            self._before_claim = (self._head, self._tip, self._place, self._owner)
+            self._before_claims[entry.sequence] = (self._head, self._tip, self._place, self._owner)
             self._owner = (entry.fencing_epoch, process)
         else:
             self._appended(entry, process)
@@ -508,7 +509,7 @@ class Checkers:
         claim = self._entries.get(sequence)
         if not (broken and isinstance(claim, RunStarted) and sequence == self._head and self.owned_by(process)):
             return False
-        self._head, self._tip, self._place, self._owner = self._before_claim
+        self._head, self._tip, self._place, self._owner = self._before_claims.pop(sequence)
         if self._owner is not None:
             self.has_seen_a_claim.add(self._owner[1])
         del self._entries[sequence], self._newest[process]

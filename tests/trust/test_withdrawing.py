@@ -269,6 +269,23 @@ def test_an_entry_that_was_tried_once_proves_the_home_by_itself() -> None:
     journal.require_standing()
 
 
+def test_a_claim_on_a_journal_of_which_another_home_has_only_the_newest_entry_is_taken_back() -> None:
+    """The home was swapped while the command read it, with one that has entries in all of its places. The run that
+    owned the job wrote one more into that one before it knew."""
+    store, other = DictStore("memory://home"), DictStore("memory://home")
+    owner = a_journal(store)
+    owner.append(started(1))
+    newer = Journal(store, new_attempt=lambda: AttemptId("newer"), now=lambda: NOW, readers=1)
+    newer.load()
+    others = itertools.count(1)
+    another = a_journal(other, lambda: AttemptId(f"b{next(others)}"))
+    another.append(started(1))
+    store.objects = other.objects | {entry_key(2): store.objects[entry_key(2)]}
+    with pytest.raises(HomeReplaced):
+        claim(newer)
+    assert entry_key(3) not in store.objects
+
+
 def test_a_claim_on_a_journal_of_which_the_home_has_only_the_newest_entry_is_taken_back() -> None:
     """Simulation seed 10732: the home was emptied while the journal was read. The owner's next entry came into the
     empty home before it noticed, and was read as the end of what had been there."""

@@ -221,7 +221,9 @@ class Journal:
         """Otherwise a still newer run has claimed, or the place was free only because a fold has replaced it since the
         load."""
         is_same = (
-            stands(self._store, before) if before else not any(is_fold(item.key) for item in self._store.list(FOLDS))
+            self._stands_behind_its_own(before)
+            if before
+            else not any(is_fold(item.key) for item in self._store.list(FOLDS))
         )
         is_same = is_same and is_whole(self._store, self.objects().keys())
         # Asked last: what is missing may have been folded by a run that claimed behind this one meanwhile. Then the
@@ -235,6 +237,13 @@ class Journal:
             )
         if behind or not is_same:
             raise Fenced("the journal moved on while this run was claiming the job")
+
+    def _stands_behind_its_own(self, newest: StoredEntry) -> bool:
+        """A run that does not know yet that its home was replaced can have written the newest entry, and that one only,
+        into the home that replaced it. So the entry before it must be there, too."""
+        before = self._stored.get(newest.entry.previous)
+        behind = before is None or self._is_folded(before) or stands(self._store, before)
+        return behind and stands(self._store, newest)
 
     # --- appending ---
 
