@@ -20,50 +20,23 @@ from holdfast.spark.writer_position import newest_planned, taken_by
 from holdfast.storage.local import LocalStore
 from holdfast.workdir.factory import work_directory
 from tests.spark.conftest import with_state_format
+from tests.spark.job_of_lines import JobOfLines
 
 NO_BATCH = BatchId(-1)
 
 
-class Job:
-    """Lines of text files into a writer of the user's own; a life ends when its input is used up."""
-
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        self._spark = spark
-        self.root = root
-        self.out = root / "out"
-        for name in ("in", "home"):
-            (root / name).mkdir()
-        self._files = 0
-
-    def put(self, *lines: str) -> None:
-        self._files += 1
-        (self.root / "in" / f"{self._files}.txt").write_text("\n".join(lines))
-
-    def lines(self) -> DataFrame:
-        return self._spark.readStream.format("text").load(str(self.root / "in"))
-
+class Job(JobOfLines):
     def to_files(self, spark: SparkSession) -> DataStreamWriter:
         return self.lines().writeStream.format("json").option("path", str(self.out)).trigger(availableNow=True)
 
-    def run(self, build: Any = None, **options: Any) -> None:
-        holdfast.start(
-            build or self.to_files,
-            job="lines",
-            home=f"file://{self.root / 'home'}",
-            work=self.root / "work",
-            spark=self._spark,
-            interval="1h",
-            **options,
-        ).await_termination()
-
-    def read(self) -> list[str]:
-        return sorted(row.value for row in self._spark.read.json(str(self.out)).collect())
+    def run(self, build: Any = None, **options: Any) -> holdfast.RunningJob:
+        return super().run(build or self.to_files, **options)
 
     def back_to(self, backup: Path) -> None:
         """As after a restore of checkpoint 1: the newest one is lost, and so is the disk."""
         shutil.rmtree(self.root / "home")
         shutil.copytree(backup, self.root / "home")
-        shutil.rmtree(self.root / "work")
+        shutil.rmtree(self.work)
 
 
 @pytest.fixture
@@ -90,7 +63,7 @@ def test_a_restore_that_sparks_file_sink_would_skip_is_refused_and_says_what_wou
             job.run(**options)
     assert job.read() == ["a", "b", "c"]
     assert sorted((tmp_path / "home" / "lines" / "journal").iterdir()) == entries, "not even claimed"
-    assert not (tmp_path / "work").exists(), "nothing was restored"
+    assert not job.work.exists(), "nothing was restored"
 
 
 @pytest.mark.timeout(300)
@@ -188,7 +161,7 @@ def test_a_home_that_lost_the_newest_plan_is_refused_by_what_the_last_heartbeat_
     assert beat is not None
     assert beat.report is not None
     write_heartbeat(store, replace(beat, report=replace(beat.report, batch=BatchId(1))))
-    shutil.rmtree(tmp_path / "work")
+    shutil.rmtree(job.work)
     job.put("b")
     entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
     with pytest.raises(Conflict, match="the home has no plan of batch 1, so Spark plans it again"):
@@ -205,7 +178,7 @@ def test_a_plan_that_is_damaged_or_missing_is_refused_before_the_claim(
     job.run(plans="require")
     store = LocalStore(tmp_path / "home").scoped("lines")
     store.put(plan_key(line_folder(JobState.of(read_entries(store))), BatchId(batch)), b"{")
-    shutil.rmtree(tmp_path / "work")
+    shutil.rmtree(job.work)
     job.put("b")
     entries = sorted((tmp_path / "home" / "lines" / "journal").iterdir())
     with pytest.raises(Conflict, match=why) as refused:

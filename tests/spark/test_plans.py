@@ -17,40 +17,16 @@ from holdfast.repository.journal import read_entries
 from holdfast.repository.names import PLANS
 from holdfast.storage.local import LocalStore
 from tests.spark.conftest import with_state_format
+from tests.spark.job_of_lines import JobOfLines
 
 Build = Any
 
 
-class Job:
-    """A life ends when its input is used up; its disk is lost behind a checkpoint."""
-
-    def __init__(self, spark: SparkSession, root: Path) -> None:
-        self.spark = spark
-        self.root = root
-        self.out = root / "out"
-        for name in ("in", "home"):
-            (root / name).mkdir()
-        self._files = 0
-
-    def put(self, *lines: str) -> None:
-        self._files += 1
-        (self.root / "in" / f"{self._files}.txt").write_text("\n".join(lines))
+class Job(JobOfLines):
+    """Each file is a batch; its disk is lost behind a checkpoint."""
 
     def lines(self) -> DataFrame:
-        return self.spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(self.root / "in"))
-
-    def run(self, build: Build, **options: Any) -> holdfast.RunningJob:
-        running = holdfast.start(
-            build,
-            job="lines",
-            home=f"file://{self.root / 'home'}",
-            work=self.root / "work dir",
-            spark=self.spark,
-            interval="1h",
-            **options,
-        )
-        running.await_termination()
-        return running
+        return super().lines(maxFilesPerTrigger=1)
 
     def lose_the_disk(self, checkpoint: Path) -> None:
         """And the last checkpoint: the journal is that of the checkpoint before, the plans are all there."""
@@ -59,7 +35,7 @@ class Job:
             shutil.copytree(plans, self.root / "older" / plans.parent.name / "plans", dirs_exist_ok=True)
         shutil.rmtree(self.root / "home")
         (self.root / "older").rename(self.root / "home")
-        shutil.rmtree(self.root / "work dir")
+        shutil.rmtree(self.work)
 
     def entries(self) -> list[AnyEntry]:
         return list(read_entries(self._store()))
@@ -84,9 +60,6 @@ class Job:
         data[state[-1].offset] ^= 1
         store.delete(state[-1].key)
         store.put(state[-1].key, bytes(data))
-
-    def read(self) -> list[str]:
-        return sorted(row.value for row in self.spark.read.json(str(self.out)).collect())
 
     def plans(self) -> list[int]:
         return sorted(int(path.name) for path in (self.root / "home" / "lines" / "plans").rglob("0*") if path.is_file())
@@ -159,7 +132,7 @@ def test_a_damaged_newest_checkpoint_makes_the_replay_longer_and_nothing_is_cut_
     job.run(build)
     expected = job.read()
     job.damage_the_newest_checkpoint(lost)
-    shutil.rmtree(job.root / "work dir")
+    shutil.rmtree(job.work)
     job.put("e", "c1")
     job.run(build)
     rows = job.read()
