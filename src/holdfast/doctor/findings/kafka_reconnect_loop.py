@@ -11,7 +11,8 @@ CODE = "kafka-reconnect-loop"
 _MANY_IN_FIVE_MINUTES = 10
 _GAVE_UP = "gave-up"
 _NO_BROKERS = (
-    "Timed out waiting for a node assignment",
+    "Timed out waiting for a node",
+    "Timed out waiting to send the call",
     "Failed to get metadata for topics",
     "Failed to list subscribed topic",
     "Timeout expired while fetching topic metadata",

@@ -84,6 +84,7 @@ _BARE = (
     "could only be replicated to 0 nodes",
     "while link file to",
     "Failed to trigger savepoint",
+    "Failed to rename ",
     "No space left on device",
 )
 """What a runtime says when it cannot write, pasted without the lines that tell what it wrote."""
@@ -134,6 +135,8 @@ def _recognise_bare(event: LogEvent) -> Clue | None:
     trouble = storage_trouble(text)
     if trouble is not None:
         return Clue(shown(event, link_with(event, trouble[1])), trouble[0])
+    if "Failed to rename " in text and not _ABOUT_CHECKPOINTS.search(text):
+        return None
     return Clue(shown(event), "refused")
 
 
