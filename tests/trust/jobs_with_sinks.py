@@ -172,3 +172,7 @@ def dying_at(name: str) -> Callable[[str], None]:
 def job(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr("os.fsync", lambda handle: None)
     return Job(tmp_path, request.param)
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
