@@ -48,6 +48,18 @@ class Job:
         reader = self.spark.readStream.format("json").schema(SCHEMA).option("maxFilesPerTrigger", 1)
         return getattr(self._writers, self._writer)(reader.load(str(self._root / "in")))
 
+    def versions(self) -> list[tuple[int, str]]:
+        """Of the table, the newest first, and when each was made."""
+        rows = self.spark.sql(f"DESCRIBE HISTORY delta.`{self._root / 'out'}`").collect()
+        return [(row.version, str(row.timestamp)) for row in rows]
+
+    def restore(self, which: str) -> None:
+        self.spark.sql(f"RESTORE TABLE delta.`{self._root / 'out'}` TO {which}")
+
+    def checkpoint_of_before(self) -> int:
+        """The newest one but one."""
+        return holdfast.open(f"file://{self._root / 'home'}").job("numbers").checkpoints()[1].id
+
     def rows(self) -> list[int]:
         if self._writer == "iceberg":
             self.spark.sql(f"REFRESH TABLE {TABLE}")
@@ -58,7 +70,7 @@ def main(root: Path, writer: str) -> dict[str, Any]:
     job = Job(root, writer)
     job.put(1)
     job.put(2)
-    told = {"first": job.run()}
+    told: dict[str, Any] = {"first": job.run()}
     job.put(3)
     job.put(4)
     told["second"] = job.run()
@@ -71,6 +83,22 @@ def main(root: Path, writer: str) -> dict[str, Any]:
     job.put(5)
     told["third"] = job.run()
     told["at the end"] = job.rows()
+    if writer == "delta":
+        told |= restored(job)
+    return told
+
+
+def restored(job: Job) -> dict[str, Any]:
+    """Somebody restores versions of the table while the job is down: before its last batch, by time, and back."""
+    versions = job.versions()
+    job.restore(f"VERSION AS OF {versions[1][0]}")
+    told: dict[str, Any] = {"lacks": job.run(), "shown then": job.rows()}
+    job.restore(f"VERSION AS OF {versions[0][0]}")
+    told["whole again"] = job.run()
+    job.restore(f"TIMESTAMP AS OF '{versions[1][1]}'")
+    told["lacks by time"] = job.run()
+    told["gone back"] = job.run(from_checkpoint=job.checkpoint_of_before())
+    told["in the end"] = job.rows()
     return told
 
 

@@ -41,3 +41,10 @@ if TORTURE:
         assert told["again"] == [1, 2, 3, 4]
         assert told["third"] == ""
         assert told["at the end"] == [1, 2, 3, 4, 5]
+        if writer == "delta":
+            assert "shows batches up to 3, and skips batch 4, which it has recorded" in told["lacks"]
+            assert told["shown then"] == [1, 2, 3, 4]
+            assert told["whole again"] == ""
+            assert "shows batches up to 3" in told["lacks by time"]
+            assert told["gone back"] == ""
+            assert told["in the end"] == [1, 2, 3, 4, 5]

@@ -82,6 +82,32 @@ def test_a_sink_that_was_emptied_is_refused_unless_it_may_be_another_one(history
         resumed(history, taken(7, earlier), 10, may_be_empty=True)
 
 
+def test_a_table_that_shows_less_than_it_skips_is_refused_with_the_ways_out(history: History) -> None:
+    """Delta's RESTORE takes the rows and leaves the record of the batches: 9 of 21 rows were missing, exit 0."""
+    history.complete(1, batch=7, writer_has=BatchId(7))
+    history.complete(2, batch=10, writer_has=BatchId(10))
+    table = replace(taken(12, "reported"), restored_to=lambda: BatchId(7))
+    for barrier, checkpoint in ((10, 2), (12, None), (None, None)):
+        with pytest.raises(Conflict, match="shows batches up to 7, and skips batches 8 to 12, which it has") as refused:
+            resumed(history, table, barrier, checkpoint)
+        assert "run the missing batches again: --from-checkpoint 1;" in (refused.value.hint or "")
+    assert "their rows stay missing" in resumed(history, table, 10, 2, accept=True)[0]
+    emptied = replace(table, restored_to=lambda: BatchId(-1))
+    with pytest.raises(Conflict, match="shows no batch, and skips batches 0 to 12"):
+        resumed(history, emptied, 10, 2, may_be_empty=True)
+
+
+def test_a_table_that_was_taken_back_further_than_the_job_goes_is_refused(history: History) -> None:
+    """Somebody took it back for checkpoint 1, and then went back to checkpoint 2: the rows in between were missing."""
+    history.complete(1, batch=7, writer_has=BatchId(7))
+    history.complete(2, batch=10, writer_has=BatchId(10))
+    table = replace(taken(None), shows=BatchId(7))
+    with pytest.raises(Conflict, match="has batches up to 7, and the job resumes after batch 10"):
+        resumed(history, table, 10, 2, may_be_empty=True)
+    assert resumed(history, table, 7, 1, may_be_empty=True) == []
+    assert resumed(history, replace(table, shows=None), 10, 2, may_be_empty=True) == [], "another table"
+
+
 def test_a_sink_that_has_less_than_it_reported_at_the_checkpoint_is_refused(history: History) -> None:
     history.complete(1, batch=7, writer_has=BatchId(7))
     history.complete(2, batch=10, writer_has=BatchId(10))

@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, CheckpointId, JobName, Sequence
 from holdfast.plans.query_id import is_of_one_job, metadata_on_line, query_id
-from holdfast.plans.table_history import Beyond, Change, HistoryExpired, shown_beyond
+from holdfast.plans.table_history import Beyond, Change, HistoryExpired, Shown, restored_to, shown
 from holdfast.repository.entries import WentBack
 from holdfast.repository.lines import line_begins, line_of
 from holdfast.runtime.own_writer import Taken, require_no_skips
@@ -34,24 +34,39 @@ def change(version: int, batch: int | None = None, query: str = ID, before: int 
 
 def test_batches_behind_the_barrier_are_found_and_so_is_the_version_without_them() -> None:
     changes = [change(9, 6), change(8), change(7, 5), change(6), change(5, 4)]
-    assert shown_beyond(changes, ID, BARRIER) == Beyond(BatchId(6), last_good=6)
+    assert shown(changes, ID, BARRIER) == Shown(BatchId(4), Beyond(BatchId(6), last_good=6))
 
 
 def test_a_table_that_was_taken_back_shows_none() -> None:
     restored = [change(10, before=6), change(6), change(5, 4)]
-    assert shown_beyond(restored, ID, BARRIER) is None
-    assert shown_beyond([], ID, BARRIER) is None
+    assert shown(restored, ID, BARRIER) == Shown(BatchId(4), None)
+    assert shown([change(10, before=4), change(4, 3)], ID, BARRIER) == Shown(BatchId(3), None), (
+        "it was taken back too far"
+    )
+    assert shown([], ID, BARRIER) == Shown(None, None)
 
 
 def test_batches_of_another_job_are_not_ours_and_those_of_another_line_are() -> None:
-    assert shown_beyond([change(7, 80, OTHER_JOB), change(6, 4)], ID, BARRIER) is None
-    assert shown_beyond([change(7, 5, OTHER_LINE), change(6, 4)], ID, BARRIER) == Beyond(BatchId(5), last_good=6)
+    assert shown([change(7, 80, OTHER_JOB), change(6, 4)], ID, BARRIER).beyond is None
+    assert shown([change(7, 5, OTHER_LINE), change(6, 4)], ID, BARRIER).beyond == Beyond(BatchId(5), last_good=6)
 
 
 def test_a_history_that_has_expired_tells_nothing() -> None:
     with pytest.raises(HistoryExpired, match="before 8 have expired"):
-        shown_beyond([change(9, 6), change(8)], ID, BARRIER)
-    assert shown_beyond([change(1, 5), change(0)], ID, BARRIER) == Beyond(BatchId(5), last_good=0), "it is all there"
+        shown([change(9, 6), change(8)], ID, BARRIER)
+    found = shown([change(1, 5), change(0)], ID, BARRIER)
+    assert found == Shown(None, Beyond(BatchId(5), last_good=0)), "it is all there"
+
+
+def test_a_table_of_which_somebody_restored_an_older_version_shows_less_than_it_has_recorded() -> None:
+    history = [change(7, 6), change(6, 5), change(5, 4)]
+    assert restored_to([change(8, before=5), *history[2:]], ID, BatchId(6)) == 4
+    assert restored_to([change(8, before=None), change(7), change(0)], ID, BatchId(6)) == -1, "before its first batch"
+    assert restored_to(history, ID, BatchId(6)) is None
+    assert restored_to([change(9, before=7), *history], ID, BatchId(6)) is None, "and then the newest one again"
+    assert restored_to([change(9, 7), change(8, before=5), change(5, 4)], ID, BatchId(7)) is None, (
+        "it went on from there"
+    )
 
 
 # --- what is said ---

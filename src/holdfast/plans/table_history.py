@@ -1,4 +1,4 @@
-"""What a table of the user's own still shows of batches that a job has left, by the table's own history. Pure."""
+"""Which batches of a job a table of the user's own shows, by the table's own history. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,23 +32,42 @@ class Beyond:
     """The version without them, None when there is none."""
 
 
-def shown_beyond(changes: Iterable[Change], query: str, barrier: BatchId) -> Beyond | None:
-    """What the table shows of batches after `barrier`; None for nothing.
+@dataclass(frozen=True)
+class Shown:
+    upto: BatchId | None
+    """The newest batch up to the barrier."""
+    beyond: Beyond | None
+    """What is behind the barrier."""
+
+
+def shown(changes: Iterable[Change], query: str, barrier: BatchId) -> Shown:
+    """What the table shows of the batches up to `barrier`, and behind it.
 
     `changes`: the newest version and those that it was made from, newest first, as far as they are kept. Raises
     `HistoryExpired` when those that are kept do not tell.
     """
     newest: BatchId | None = None
     last_good: int | None = None
+    upto: BatchId | None = None
     change: Change | None = None
     for change in changes:
         if change.query is None or change.batch is None or not is_of_one_job(change.query, query):
             continue
         if change.batch <= barrier:
+            upto = change.batch
             break
         newest = change.batch if newest is None else max(newest, change.batch)
         last_good = change.before
     else:
         if change is not None and change.before is not None:
             raise HistoryExpired(f"versions before {change.version} have expired")
-    return None if newest is None else Beyond(newest, last_good)
+    return Shown(upto, None if newest is None else Beyond(newest, last_good))
+
+
+def restored_to(changes: Iterable[Change], query: str, recorded: BatchId) -> BatchId | None:
+    """The newest batch that the table shows, where it has a record of later ones, up to `recorded`: somebody restored
+    an older version, and the sink will skip what that lacks. None when it shows all. -1: it shows none."""
+    found = shown(changes, query, recorded)
+    if found.beyond is not None or found.upto == recorded:
+        return None
+    return BatchId(-1) if found.upto is None else found.upto

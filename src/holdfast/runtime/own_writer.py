@@ -38,6 +38,11 @@ class Taken:
     earlier: Literal["unknown", "reported", "all"] = "unknown"
     """Which of the batches that do not come again it must have, or it was put back from an older copy, emptied or
     replaced. A sink that may keep no record of a batch without rows must have what it reported once."""
+    shows: BatchId | None = None
+    """Where a new line of batches begins, under another id of the query: the newest batch that it shows of before."""
+    restored_to: Callable[[], BatchId | None] = lambda: None
+    """The newest batch that readers see, when that is older than `newest`: somebody restored an older version of the
+    table, and its record of the batches stayed. None when they see all. May read the table's history."""
     rewinds: bool = False
     """It is a sink of holdfast: when the job goes back, its rows are taken back, too."""
     shows_left: bool = False
@@ -228,14 +233,18 @@ def require_earlier(
 ) -> None:
     """Raises `Conflict` when the sink lacks batches up to `barrier`, behind which the job resumes: nobody would write
     them again. `may_be_empty`: it may be another one than before, with nothing in it."""
-    newest = NONE_YET if taken.newest is None else taken.newest
+    newest = next((batch for batch in (taken.newest, taken.shows) if batch is not None), NONE_YET)
     if barrier is not None and not accept and (left := recorded.sink_left()):
         raise _leaves(job, taken, left, barrier)
+    if (restored := taken.restored_to()) is not None:
+        if not accept:
+            raise _was_restored(job, taken, restored, recorded.exact_from(restored))
+        warn(f"{_shows_less(taken, restored)}: their rows stay missing, as --accept-sink allows")
     if not taken.known or taken.earlier == "unknown" or barrier is None or newest >= barrier:
         return
-    if taken.newest is None and may_be_empty:
+    if newest == NONE_YET and may_be_empty:
         return
-    has = "has no batch" if taken.newest is None else f"has batches up to {taken.newest}"
+    has = "has no batch" if newest == NONE_YET else f"has batches up to {newest}"
     if taken.earlier == "all" and newest == barrier - 1 and (made := recorded.without_rows()) is not None:
         raise _needs_every_batch(job, taken, made)
     had = recorded.last() if taken.earlier == "reported" else None
@@ -268,6 +277,20 @@ def _lacks(job: JobName, lacks: str, barrier: BatchId, exact_from: CheckpointId 
         "in between would be missing",
         hint="; or ".join(["restore it", *([again] if exact_from is not None else []), accept]),
     )
+
+
+def _was_restored(job: JobName, taken: Taken, shown: BatchId, exact_from: CheckpointId | None) -> Conflict:
+    again = f"run the missing batches again: --from-checkpoint {exact_from}"
+    accept = f"let its output go on after batch {taken.newest}, without the rows that it lacks: --accept-sink"
+    return Conflict(
+        f"could not start job {job!r}: {_shows_less(taken, shown)}: an older version of it was restored",
+        hint="; or ".join(["restore the version with them", *([again] if exact_from is not None else []), accept]),
+    )
+
+
+def _shows_less(taken: Taken, shown: BatchId) -> str:
+    shows = "shows no batch" if shown == NONE_YET else f"shows batches up to {shown}"
+    return f"{taken.writer} {shows}, and skips {_batches(BatchId(shown + 1), taken.newest)}, which it has recorded"
 
 
 def _needs_every_batch(job: JobName, taken: Taken, made: CheckpointCompleted) -> Conflict:

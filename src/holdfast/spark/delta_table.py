@@ -6,13 +6,14 @@ Asked through the Delta library in the session's JVM, with the session's own acc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
 from holdfast.identifiers import BatchId
-from holdfast.plans.table_history import Beyond, Change, shown_beyond
+from holdfast.plans.table_history import Change, HistoryExpired, Shown, restored_to, shown
 from holdfast.spark.planning import singleton
 
 _LOG = "org.apache.spark.sql.delta.DeltaLog"
@@ -33,29 +34,42 @@ class DeltaTable:
         version = _as_of_now(self._spark, log).transactions().get(query)
         return BatchId(int(version.get())) if version.isDefined() else None
 
-    def beyond(self, query: str, barrier: BatchId) -> Beyond | None:
-        return shown_beyond(self._changes(), query, barrier)
+    def shown(self, query: str, barrier: BatchId) -> Shown:
+        return shown(self._changes(), query, barrier)
+
+    def restored_to(self, query: str, recorded: BatchId) -> BatchId | None:
+        """The transactions of a table stay when an older version of it is restored."""
+        return restored_to(self._changes(), query, recorded)
 
     def take_back(self, version: int) -> str:
         return f"RESTORE TABLE delta.`{self._path}` TO VERSION AS OF {version}"
 
     def _changes(self) -> Iterator[Change]:
-        rows = self._spark.sql(f"DESCRIBE HISTORY delta.`{self._path}`").collect()
-        changes = {row.version: _change(row) for row in rows}
-        version: int | None = max(changes, default=None)
-        while version in changes:
-            yield changes[version]
-            version = changes[version].before
+        rows = {row.version: row for row in self._spark.sql(f"DESCRIBE HISTORY delta.`{self._path}`").collect()}
+        version: int | None = max(rows, default=None)
+        while version is not None and (row := rows.get(version)) is not None:
+            change = Change(version, self._before(row, rows), *_streamed(row))
+            yield change
+            version = change.before
+
+    def _before(self, row: Any, rows: Mapping[int, Any]) -> int | None:
+        if row.operation != _RESTORE:
+            return row.version - 1 if row.version else None
+        given = row.operationParameters or {}
+        if (given.get("version") or "").isdigit():
+            return int(given["version"])
+        # As text that Spark understands in the session's time zone. Delta's parser takes no parameters.
+        moment = self._spark.range(1).select(lit(given.get("timestamp")).cast("timestamp")).collect()[0][0]
+        older = [earlier.version for earlier in rows.values() if moment is not None and earlier.timestamp <= moment]
+        if not older:
+            raise HistoryExpired(f"version {row.version} restores one that the table's history does not have")
+        return int(max(older))
 
 
-def _change(row: Any) -> Change:
+def _streamed(row: Any) -> tuple[str | None, BatchId | None]:
     given = row.operationParameters or {}
-    before = row.version - 1 if row.version else None
-    if row.operation == _RESTORE:
-        # Of one that was restored by time the table does not say the version: it counts for nothing.
-        before = int(given["version"]) if (given.get("version") or "").isdigit() else row.version - 1
     query, batch = given.get("queryId"), given.get("epochId")
-    return Change(row.version, before, query, None if batch is None else BatchId(int(batch)))
+    return query, None if batch is None else BatchId(int(batch))
 
 
 def _as_of_now(spark: SparkSession, log: Any) -> Any:

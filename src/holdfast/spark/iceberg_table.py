@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.identifiers import BatchId
-from holdfast.plans.table_history import Beyond, Change, HistoryExpired, shown_beyond
+from holdfast.plans.table_history import Change, HistoryExpired, Shown, shown
 
 _QUERY = "spark.sql.streaming.queryId"
 _BATCH = "spark.sql.streaming.epochId"
@@ -40,8 +40,11 @@ class IcebergTable:
             raise HistoryExpired(f"its snapshots before {change.version} have expired, none since is of {query}")
         return None
 
-    def beyond(self, query: str, barrier: BatchId) -> Beyond | None:
-        return shown_beyond(self._changes(), query, barrier)
+    def shown(self, query: str, barrier: BatchId) -> Shown:
+        return shown(self._changes(), query, barrier)
+
+    def restored_to(self, query: str, recorded: BatchId) -> None:
+        """The sink itself looks only at what the table shows."""
 
     def take_back(self, version: int) -> str:
         if self._branch != _MAIN:

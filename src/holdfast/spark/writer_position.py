@@ -6,7 +6,9 @@ unknown, and the caller treats it like that of any unknown sink.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
@@ -50,21 +52,39 @@ def taken_by(
             if new_line and query is not None and not isinstance(sink, _FileSink):
                 return _to_take_back(sink, query, planned)
             newest = sink.newest_of(query)
+            restored = _restored(sink, query, newest)
         except Exception as error:
             log.warning("could not read the newest batch of %s: %s", sink.name, str(error).partition("\n")[0])
         else:
             # Spark's file sink has an entry for each batch, also for one without rows.
             earlier: Literal["reported", "all"] = "all" if isinstance(sink, _FileSink) else "reported"
-            return Taken(sink.name, newest, known=True, always_skips=True, earlier=earlier, planned=planned)
+            has = Taken(sink.name, newest, known=True, always_skips=True, earlier=earlier, planned=planned)
+            return replace(has, restored_to=restored)
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
 
 
 def _to_take_back(table: DeltaTable | IcebergTable, query: str, planned: BatchId) -> Taken:
-    found = table.beyond(query, planned)
-    if found is None:
-        return Taken(table.name, None, known=True, planned=planned)
-    command = "" if found.last_good is None else table.take_back(found.last_good)
-    return Taken(table.name, found.newest, known=True, planned=planned, shows_left=True, take_back=command)
+    found = table.shown(query, planned)
+    if found.beyond is None:
+        return Taken(table.name, None, known=True, earlier="reported", planned=planned, shows=found.upto)
+    last_good = found.beyond.last_good
+    command = "" if last_good is None else table.take_back(last_good)
+    return Taken(table.name, found.beyond.newest, known=True, planned=planned, shows_left=True, take_back=command)
+
+
+def _restored(
+    sink: DeltaTable | IcebergTable | _FileSink, query: str | None, newest: BatchId | None
+) -> Callable[[], BatchId | None]:
+    def ask() -> BatchId | None:
+        if isinstance(sink, _FileSink) or query is None or newest is None:
+            return None
+        try:
+            return sink.restored_to(query, newest)
+        except Exception as error:
+            log.warning("could not read the history of %s: %s", sink.name, str(error).partition("\n")[0])
+            return None
+
+    return ask
 
 
 def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> DeltaTable | IcebergTable | _FileSink | None:
