@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from holdfast.cli.main import main
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId
 from holdfast.runtime.ports import RunDirectory, Supervisor
@@ -13,7 +14,7 @@ from holdfast.sinks import Delta, Files
 from tests.trust.files_sink import columns
 from tests.trust.jobs_with_sinks import Job, SinkQuery
 from tests.trust.jobs_with_sinks import job as job
-from tests.unit.churning_runs import ChurningRun, state_of
+from tests.unit.churning_runs import JOB, ChurningRun, state_of
 
 BATCH = {"publish": "batch", "interval": "1h"}
 CHECKPOINT = {"publish": "checkpoint", "interval": "1h"}
@@ -75,6 +76,26 @@ def test_batches_that_readers_have_seen_are_not_left_to_a_start_that_would_cut_t
     job.require_rows(seen)
     again.batches(2)
     job.require_rows(seen + 2)
+
+
+def test_a_copy_takes_over_what_readers_have_seen_when_its_source_is_lost(job: Job) -> None:
+    """R9. It has the plans of those batches, and was refused as older than its sink: it did not know what they are."""
+    first = started(job, **BATCH)
+    first.batches(2)
+    first.stop()
+    killed = started(job, **BATCH)
+    killed.batches(3)
+    job.require_rows(5)
+    for to in (job.root / "copy", job.root / "copy-of-it"):
+        to.mkdir()
+        assert main(["copy", "--home", f"file://{job.home}", "--job", JOB, "--to", f"file://{to}", "--all"]) == 0
+        shutil.rmtree(job.home)
+        job.home = to
+    job.wipe_work()
+    taken_over = started(job, **BATCH)
+    job.require_rows(5)
+    taken_over.batches(2)
+    job.require_rows(7)
 
 
 @pytest.mark.parametrize("disk", ["the same disk", "an empty disk"])

@@ -154,6 +154,8 @@ class RunStarted(Entry, frozen=True, kw_only=True, tag="run-started"):
     plans: Literal["", "prefer", "require"] = ""
     """Whether the plan of each batch is durable before the query's own writer sees the batch; empty when no plans are
     kept."""
+    shows_batches: bool = False
+    """Of a copy: a run of the job that it was copied from has published batch by batch."""
     protects: str = ""
     """The checkpoint directory that the run only reads: somebody else's query works there. Empty when the run has a
     query of its own."""

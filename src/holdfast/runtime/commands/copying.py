@@ -29,6 +29,7 @@ from holdfast.repository.savepoints import delete_savepoint
 from holdfast.repository.state import JobState
 from holdfast.repository.transfer import Load, Progress, Transfer
 from holdfast.runtime.commands.maintenance import Origin, maintenance
+from holdfast.runtime.recovery.memory import showed_batches
 from holdfast.runtime.run.environment import Environment
 from holdfast.storage.interface import ObjectStore
 
@@ -130,7 +131,7 @@ class Copy:
         if _is_up_to_date(entries, state, there, whole=whole) and not self._lacks_plans(state, there):
             return Copied(present=[entry.id for entry in entries])
         assert state.lineage is not None
-        origin = Origin(state.lineage, state.head, state.retention if whole else None)
+        origin = Origin(state.lineage, state.head, state.retention if whole else None, showed_batches(state))
         with self._own(origin) as journal:
             require_possible(self._source, self._target, state, journal.state)
             transfer = Transfer(self._source.store, self._target.store)

@@ -43,11 +43,13 @@ _VANISHED_HINT = (
 
 @dataclass(frozen=True)
 class Origin:
-    """The source of a copy: its lineage, its newest entry, and its retention."""
+    """The source of a copy: its lineage, its newest entry, its retention, and whether its runs publish batch by
+    batch."""
 
     lineage: str
     head: Sequence
     retention: Retention | None = None
+    shows_batches: bool = False
 
 
 @contextmanager
@@ -142,7 +144,11 @@ def _of_copy(claim: MakeEntry, origin: Origin | None) -> MakeEntry:
         behind = stamp["sequence"] == 1 or origin.head > stamp["sequence"]
         above = Sequence(origin.head + COPY_LEAD) if behind else None
         return msgspec.structs.replace(
-            claim(stamp), lineage=origin.lineage, next_sequence=above, retention=origin.retention
+            claim(stamp),
+            lineage=origin.lineage,
+            next_sequence=above,
+            retention=origin.retention,
+            shows_batches=origin.shows_batches,
         )
 
     return make

@@ -186,8 +186,8 @@ def abandoned_but_shown(state: JobState) -> BatchId | None:
 
 
 def showed_batches(state: JobState) -> bool:
-    """Whether a run of the job has published batch by batch."""
-    return any(run.sink and run.plans for run in state.runs)
+    """Whether a run of the job has published batch by batch, here or in the home that it was copied from."""
+    return any((run.sink and run.plans) or run.shows_batches for run in state.runs)
 
 
 def may_return(state: JobState, is_dead: Callable[[RunStarted], bool]) -> list[CheckpointCompleted]:
