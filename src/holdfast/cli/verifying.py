@@ -69,7 +69,7 @@ class JobReport:
 
 
 def verify_job(home: str, job: str, store: ObjectStore, scope: Scope) -> JobReport:
-    """Only reads, but for the note of what was right."""
+    """Only reads, except that it notes what was right."""
     begun = datetime.now(UTC)
     seen, report = _survey(home, job, store)
     if report.corrupt and not seen.state.retained():

@@ -41,8 +41,9 @@ def files_of(
 
 @contextmanager
 def quick_files(session: SparkSession, manager: str | None = None) -> Iterator[None]:
-    """For a query with a local checkpoint location that starts inside: it copies its session's settings. Afterwards the
-    session has its former settings again. `manager`: a class that is as quick and does more."""
+    """A query that starts in the block with a local checkpoint location gets a quick file manager, as it copies the
+    settings of its session. Afterwards the session has its former settings again. `manager`: a class that is as quick
+    and does more."""
     ours = _enter(session, manager)
     try:
         yield
