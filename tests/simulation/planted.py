@@ -87,6 +87,13 @@ def defect(**emphasis: object) -> Callable[[Callable[[Patch], None]], Callable[[
 STALLING = {"stall": 0.02}
 FOLDING = {"stall": 0.02, "history_kept": 4, "interval": "500ms", "retained": 1}
 DAMAGING = {"flipped_rest": 0.05, "crash": 0.01}
+QUIET_OUTSIDE = dict.fromkeys(KINDS, 0.0)
+OFTEN_RESTORED = {
+    **QUIET_OUTSIDE, "crash": 0.005, "stall": 0.0, "flipped_read": 0.0, "flipped_rest": 0.0, "going_back": 0.0,
+    "plans": "off", "publish": "checkpoint", "retained": 3, "interval": "500ms", "pace": 0.2,
+}  # fmt: skip
+"""Runs live long enough for several checkpoints, and the next one is on another host half of the time. Without plans a
+checkpoint that cannot be used is passed over."""
 CALM = {
     **dict.fromkeys((*KINDS, "before", "after", "delayed", "slow", "full", "stall", "crash"), 0.0),
     "flipped_read": 0.0, "flipped_rest": 0.0, "outages": (),
@@ -196,7 +203,7 @@ def a_put_that_was_won_is_taken_as_lost(patch: Patch) -> None:
     patch.setattr(Journal, "_try_create", try_create)
 
 
-@defect(after=0.05, delayed=0.05)
+@defect(after=0.15, delayed=0.05, commands=0.8)
 def an_undecided_append_is_forgotten(patch: Patch) -> None:
     def settle(self: Any) -> None:
         self._undecided = None
@@ -456,7 +463,7 @@ def recovery_takes_the_directory_of_any_earlier_run(patch: Patch) -> None:
     patch.setattr(JobState, "previous_run", property(lambda self: self.runs[0] if len(self.runs) > 1 else None))
 
 
-@defect(flipped_read=0.15, crash=0.01)
+@defect(**OFTEN_RESTORED | {"flipped_read": 0.1})
 def a_checkpoint_that_was_passed_over_is_not_marked(patch: Patch) -> None:
     patch.setattr(Recovery, "mark_corrupt", lambda self, id, detail, passed_over=True, published=None: None)
 
@@ -488,7 +495,7 @@ def a_checkpoint_that_was_passed_over_comes_back_repaired(patch: Patch) -> None:
     patch.setattr(Scrubbing, "_check_object", check_object)
 
 
-@defect(flipped_read=0.2, crash=0.02, retained=3, interval="500ms", has_links=False)
+@defect(**OFTEN_RESTORED | {"flipped_read": 0.05})
 def a_checkpoint_that_was_passed_over_comes_back_although_the_other_line_went_on(patch: Patch) -> None:
     def may_return(state: JobState, is_dead: object) -> list[CheckpointCompleted]:
         return [state.completed[id] for id in sorted(state.passed_over, reverse=True) if id not in state.retired]
@@ -506,7 +513,7 @@ def what_was_passed_over_on_a_wrong_verdict_never_comes_back(patch: Patch) -> No
     patch.setattr(Resuming, "bring_back", lambda self: None)
 
 
-@defect(dying=0.06, before=0.08)
+@defect(dying=0.2, before=0.1, io_errors=0.3, plans="off", publish="checkpoint", retained=3)
 def an_abandoned_directory_is_used_again(patch: Patch) -> None:
     def restart_failed(self: Any, failed: Any, failure: Any) -> Any:
         verdict = self._supervision.died(failure, self._clock.monotonic())
@@ -541,7 +548,10 @@ def a_request_that_was_answered_is_served_again(patch: Patch) -> None:
     patch.setattr(JobState, "_take", take)
 
 
-@defect(history_kept=4, interval="500ms", retained=1, commands=0.8, answers_kept=1, delayed=0.1, after=0.05)
+@defect(
+    **QUIET_OUTSIDE, before=0.0, after=0.05, delayed=0.4, outages=(), commands=1.0, interval="500ms", retained=1,
+    history_kept=4, answers_kept=1,
+)  # fmt: skip
 def a_fold_drops_an_answer_and_does_not_say_so(patch: Patch) -> None:
     """A request that reappears finds neither its answer nor that there may have been one."""
     original = Journal.fold
@@ -611,7 +621,7 @@ def a_copy_knows_nothing_of_decisions(patch: Patch) -> None:
     patch.setattr(copying, "missing", missing)
 
 
-@defect(stray=0.15, crash=0.015, flipped_read=0.0, flipped_rest=0.0, has_links=False)
+@defect(**OFTEN_RESTORED | {"stray": 0.12})
 def one_404_for_an_object_is_believed(patch: Patch) -> None:
     patch.setattr(Recovery, "_require_absent", lambda self, entry, error: None)
 
@@ -669,12 +679,12 @@ def a_home_that_knows_less_is_believed(patch: Patch) -> None:
     patch.setattr(SimulatedSink, "_require_owner", lambda self: None)
 
 
-@defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="0s")
+@defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="3s")
 def the_home_is_not_proved_before_a_deletion(patch: Patch) -> None:
     patch.setattr(FreshProof, "renew", lambda self: None)
 
 
-@defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="0s", stall=0.02)
+@defect(home_swapped=0.3, home_rolled_back=0.3, retained=1, interval="500ms", grace="3s")
 def a_proof_from_before_a_stall_holds(patch: Patch) -> None:
     patch.setattr("holdfast.repository.fresh_proof.HOLDS_S", 1e9)
 
@@ -839,7 +849,7 @@ def what_the_run_before_could_not_ship_is_forgotten(patch: Patch) -> None:
     patch.setattr(PlanKeeper, "ship_left", lambda self, directory, after, upto: None)
 
 
-@defect(short=0.05, crash=0.01)
+@defect(**OFTEN_RESTORED | {"short": 0.1})
 def a_short_read_is_believed(patch: Patch) -> None:
     patch.setattr(SimulatedStore, "_whole", lambda self, key, data, length: data)
 
