@@ -20,7 +20,7 @@ from holdfast.runtime.own_writer import Taken
 from holdfast.runtime.plans.catching_up import CatchingUp
 from holdfast.runtime.recovery.recovery import Resumed
 from tests.unit.job_histories import History
-from tests.unit.test_keeping_plans import OFFSETS, Kept
+from tests.unit.test_keeping_plans import AWAY, OFFSETS, Kept
 from tests.unit.test_plans import Folder
 
 
@@ -176,6 +176,24 @@ def raising(error: Exception) -> Callable[[object], None]:
         raise error
 
     return fail
+
+
+def test_a_home_that_does_not_answer_keeps_a_query_from_its_restart_only_elsewhere(tmp_path: Path) -> None:
+    """Simulation, seed 6320: one read of a plan failed while a checkpoint was taken in place of an unreadable
+    directory, and the job ended with the words of a lost plan."""
+    kept = Kept(tmp_path, "prefer")
+    for batch in range(3):
+        kept.keep(batch)
+    kept.store.faults = AWAY
+    query = IdempotentWriter(stateful=True, newest=2)
+    with pytest.raises(StorageUnreachable):
+        catching_up(kept, query, "refuse").catch_up(cast(Any, Directory(tmp_path / "restored")))
+    same = Directory(tmp_path / "same")
+    for batch in range(2):
+        same.write_atomic(f"offsets/{batch}", OFFSETS)
+        same.write_atomic(f"commits/{batch}", b"v1\n{}")
+    catching_up(kept, query, "refuse").catch_up(cast(Any, same))
+    assert query.ran == [(2, How.DISCARD)], "its plan is known"
 
 
 def test_the_position_of_a_writer_that_takes_ids_again_may_be_of_another_line(tmp_path: Path) -> None:

@@ -262,18 +262,23 @@ class CatchingUp:
         """What counts of the plans in the home. They are asked for before it is asked whether they are this run's: a
         newer one deletes those that its checkpoints made needless, and to this run that is a gap.
 
-        A home that does not answer, or is another one, keeps no query from its restart: what this run has put there is
-        known."""
+        A home that does not answer, or is another one, keeps no query from its restart in the same directory: what this
+        run has put there is known. Elsewhere it does: more than the next batch is to be repeated there."""
         try:
             standing = _behind(keeper, barrier, packed)
             if standing.plans or standing.broken is not None:
                 keeper.require_ours(standing.plans)
         except StorageError as error:
-            if keeper.mode == "require" or keeper.newest is None:
+            following = _following(barrier)
+            if (
+                keeper.mode == "require"
+                or keeper.newest is None
+                or max(keeper.newest.batch_id, self._compared) > following
+            ):
                 raise
             log.warning("starting the query without checking its plans: %s", error.message)
             newest = keeper.newest
-            return Standing((newest,) if newest.batch_id == _following(barrier) else ())
+            return Standing((newest,) if newest.batch_id == following else ())
         return standing
 
     def _ways_out(self, taken: Taken, barrier: BatchId | None) -> str:

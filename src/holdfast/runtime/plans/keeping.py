@@ -195,7 +195,11 @@ class PlanKeeper:
 
     def begin_line(self, plans: Sequence[Plan]) -> None:
         """The plans of batches that are repeated on a line that begins with them: those of the line before are
-        deleted."""
+        deleted.
+
+        Of a run that is killed midway the next start finds the first of them, without a gap. It takes the batches
+        after the restored checkpoint back from readers, which the entry that began the line explains, and repeats
+        those whose plans are there: no row is lost or twice, but readers miss some until they are made again."""
         for plan in plans:
             self._placed(self.log(), plan, None)
 
