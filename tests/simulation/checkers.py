@@ -442,6 +442,8 @@ class Checkers:
         self.require(damage or (bool(usable) and max(usable) > max(entry.ids)), "the newest checkpoint was retired")
 
     def uploaded(self, key: str, data: bytes, process: Process) -> None:
+        if key.startswith("journal/") and self._disk.objects.get(key) == data:
+            return  # an upload that took effect late, after it was repeated: nothing changes
         if key.startswith("journal/") and process in self._astray:
             self._require_soon(process, f"repairs {key}")
             self._wrecked = True

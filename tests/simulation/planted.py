@@ -275,7 +275,9 @@ def an_entry_that_no_fold_stands_for_is_deleted(patch: Patch) -> None:
     original = folding.clear_folded
 
     def clear(store: Any, upto: Any, *others: Any) -> bool:
-        return original(store, upto + 1, *others)
+        done = original(store, upto, *others)
+        store.delete(chain.entry_key(Sequence(upto + 1)))
+        return done
 
     patch.setattr(collecting, "clear_folded", clear)
 
@@ -750,7 +752,7 @@ def one_batch_too_few_is_discarded(patch: Patch) -> None:
     _shift_discarding(patch, -1)
 
 
-@defect(publish="batch", plans="prefer", before=0.3, crash=0.02)
+@defect(**QUIET_OUTSIDE, publish="batch", plans="prefer", before=0.1, crash=0.003, pace=0.2)
 def a_batch_is_shown_before_its_plan_is_durable(patch: Patch) -> None:
     patch.setattr(PlanKeeper, "durable_upto", lambda self, batch: batch)
 
@@ -839,7 +841,7 @@ def who_comes_second_runs_its_own_plan(patch: Patch) -> None:
     patch.setattr(PlanLog, "create", create)
 
 
-@defect(publish="batch", plans="require", going_back=0.6, crash=0.02)
+@defect(**QUIET_OUTSIDE, publish="batch", plans="require", going_back=0.6, crash=0.004, pace=0.2)
 def a_new_line_of_batches_has_the_plans_of_the_old_one(patch: Patch) -> None:
     patch.setattr(lines, "line_of", lambda state: Sequence(0))
 
