@@ -4,16 +4,22 @@ A sink may keep no record of a batch without rows. So what it has now is compare
 journal has recorded. Real sinks: `tests/spark/test_own_writer.py`.
 """
 
+import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from holdfast.errors import Conflict
 from holdfast.identifiers import BatchId, CheckpointId, JobName
 from holdfast.repository.entries import RunEnded
+from holdfast.runtime.commands.spark_output import look_at
 from holdfast.runtime.own_writer import Taken, WriterRecord, asked, require_earlier
+from holdfast.workdir.factory import work_directory
 from tests.unit.job_histories import History
 from tests.unit.test_catching_up import Directory, IdempotentWriter, catching_up
 from tests.unit.test_keeping_plans import Kept
@@ -97,6 +103,41 @@ def test_a_table_that_shows_less_than_it_skips_is_refused_with_the_ways_out(hist
         resumed(history, emptied, 10, 2, may_be_empty=True)
 
 
+def streamed(place: Path, batch: int) -> None:
+    """As Spark's Delta sink does it."""
+    rows = pa.table({"value": [batch]})
+    record = CommitProperties(app_transactions=[Transaction("query", batch)])
+    write_deltalake(str(place), rows, mode="append", commit_properties=record)
+    commit = max((place / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            action["commitInfo"] |= {
+                "operation": "STREAMING UPDATE",
+                "operationParameters": {"queryId": "query", "epochId": str(batch)},
+            }
+    commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def test_output_of_which_an_older_version_was_restored_is_not_said_to_have_its_batches(tmp_path: Path) -> None:
+    """`restore --sink` promised every row once, and `adopt --sink` that the output had them."""
+    place = tmp_path / "out"
+    for batch in range(4):
+        streamed(place, batch)
+        earlier = datetime.now(UTC)
+    table = work_directory(place)
+    assert look_at(table, "query").newest == 3
+    DeltaTable(str(place)).restore(1)
+    with pytest.raises(Conflict, match="it shows batches up to 1, and Spark's sink skips those up to 3"):
+        look_at(table, "query")
+    DeltaTable(str(place)).restore(3)
+    assert look_at(table, "query").newest == 3
+    DeltaTable(str(place)).restore(earlier)
+    with pytest.raises(Conflict, match="by its time") as refused:
+        look_at(table, "query")
+    assert "by its number" in (refused.value.hint or "")
+
+
 def test_a_table_that_was_taken_back_further_than_the_job_goes_is_refused(history: History) -> None:
     """Somebody took it back for checkpoint 1, and then went back to checkpoint 2: the rows in between were missing."""
     history.complete(1, batch=7, writer_has=BatchId(7))
@@ -106,6 +147,10 @@ def test_a_table_that_was_taken_back_further_than_the_job_goes_is_refused(histor
         resumed(history, table, 10, 2, may_be_empty=True)
     assert resumed(history, table, 7, 1, may_be_empty=True) == []
     assert resumed(history, replace(table, shows=None), 10, 2, may_be_empty=True) == [], "another table"
+    with pytest.raises(Conflict, match="shows batches that the job has left, and the job resumes after batch 10"):
+        resumed(history, replace(table, shows=BatchId(10), shows_another_line=True), 10, 2, may_be_empty=True)
+    begins = replace(table, shows=BatchId(10), shows_another_line=True)
+    assert resumed(history, begins, 10, may_be_empty=True) == [], "it is the line that this one comes from"
 
 
 def test_a_sink_that_has_less_than_it_reported_at_the_checkpoint_is_refused(history: History) -> None:

@@ -69,6 +69,12 @@ def test_a_table_of_which_somebody_restored_an_older_version_shows_less_than_it_
     )
 
 
+def test_batches_of_a_line_that_the_job_has_left_are_none_of_those_that_it_comes_from() -> None:
+    """Their ids are the same, and their rows are not."""
+    assert shown([change(6, 4, OTHER_LINE), change(5, 3)], ID, BARRIER) == Shown(BatchId(4), None, of_another_line=True)
+    assert restored_to([change(6, 4, OTHER_LINE), change(5, 3)], ID, BatchId(4)) == -1
+
+
 # --- what is said ---
 
 

@@ -38,6 +38,8 @@ class Shown:
     """The newest batch up to the barrier."""
     beyond: Beyond | None
     """What is behind the barrier."""
+    of_another_line: bool = False
+    """`upto` is under another id of the query: that batch may have other rows on this line."""
 
 
 def shown(changes: Iterable[Change], query: str, barrier: BatchId) -> Shown:
@@ -49,25 +51,26 @@ def shown(changes: Iterable[Change], query: str, barrier: BatchId) -> Shown:
     newest: BatchId | None = None
     last_good: int | None = None
     upto: BatchId | None = None
+    another = False
     change: Change | None = None
     for change in changes:
         if change.query is None or change.batch is None or not is_of_one_job(change.query, query):
             continue
         if change.batch <= barrier:
-            upto = change.batch
+            upto, another = change.batch, change.query != query
             break
         newest = change.batch if newest is None else max(newest, change.batch)
         last_good = change.before
     else:
         if change is not None and change.before is not None:
             raise HistoryExpired(f"versions before {change.version} have expired")
-    return Shown(upto, None if newest is None else Beyond(newest, last_good))
+    return Shown(upto, None if newest is None else Beyond(newest, last_good), another)
 
 
 def restored_to(changes: Iterable[Change], query: str, recorded: BatchId) -> BatchId | None:
     """The newest batch that the table shows, where it has a record of later ones, up to `recorded`: somebody restored
-    an older version, and the sink will skip what that lacks. None when it shows all. -1: it shows none."""
+    an older version, and the sink will skip what that lacks. None when it shows all. -1: it shows none of this line."""
     found = shown(changes, query, recorded)
-    if found.beyond is not None or found.upto == recorded:
-        return None
-    return BatchId(-1) if found.upto is None else found.upto
+    if found.upto is None or found.of_another_line:
+        return None if found.beyond is not None else BatchId(-1)
+    return None if found.beyond is not None or found.upto == recorded else found.upto

@@ -40,6 +40,8 @@ class Taken:
     replaced. A sink that may keep no record of a batch without rows must have what it reported once."""
     shows: BatchId | None = None
     """Where a new line of batches begins, under another id of the query: the newest batch that it shows of before."""
+    shows_another_line: bool = False
+    """`shows` is not a batch of the line that the directory is of."""
     restored_to: Callable[[], BatchId | None] = lambda: None
     """The newest batch that readers see, when that is older than `newest`: somebody restored an older version of the
     table, and its record of the batches stayed. None when they see all. May read the table's history."""
@@ -233,7 +235,10 @@ def require_earlier(
 ) -> None:
     """Raises `Conflict` when the sink lacks batches up to `barrier`, behind which the job resumes: nobody would write
     them again. `may_be_empty`: it may be another one than before, with nothing in it."""
-    newest = next((batch for batch in (taken.newest, taken.shows) if batch is not None), NONE_YET)
+    # A directory that begins a line has its id already, and the table has batches of the line that it comes from.
+    another = taken.shows_another_line and recorded.checkpoint is not None
+    shows = None if another else taken.shows
+    newest = next((batch for batch in (taken.newest, shows) if batch is not None), NONE_YET)
     if barrier is not None and not accept and (left := recorded.sink_left()):
         raise _leaves(job, taken, left, barrier)
     if (restored := taken.restored_to()) is not None:
@@ -242,9 +247,10 @@ def require_earlier(
         warn(f"{_shows_less(taken, restored)}: their rows stay missing, as --accept-sink allows")
     if not taken.known or taken.earlier == "unknown" or barrier is None or newest >= barrier:
         return
-    if newest == NONE_YET and may_be_empty:
+    if newest == NONE_YET and may_be_empty and not another:
         return
     has = "has no batch" if newest == NONE_YET else f"has batches up to {newest}"
+    has = "shows batches that the job has left" if another else has
     if taken.earlier == "all" and newest == barrier - 1 and (made := recorded.without_rows()) is not None:
         raise _needs_every_batch(job, taken, made)
     had = recorded.last() if taken.earlier == "reported" else None

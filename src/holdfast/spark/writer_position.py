@@ -66,7 +66,8 @@ def taken_by(
 def _to_take_back(table: DeltaTable | IcebergTable, query: str, planned: BatchId) -> Taken:
     found = table.shown(query, planned)
     if found.beyond is None:
-        return Taken(table.name, None, known=True, earlier="reported", planned=planned, shows=found.upto)
+        has = Taken(table.name, None, known=True, earlier="reported", planned=planned)
+        return replace(has, shows=found.upto, shows_another_line=found.of_another_line)
     last_good = found.beyond.last_good
     command = "" if last_good is None else table.take_back(last_good)
     return Taken(table.name, found.beyond.newest, known=True, planned=planned, shows_left=True, take_back=command)
