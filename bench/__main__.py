@@ -23,6 +23,7 @@ from bench import (
     object_store,
     planned,
     recovery,
+    replay,
     report,
     report_recovery,
     report_s3,
@@ -36,6 +37,8 @@ from bench.ratio import Ratio
 _FULL = Load(keys=5_000, windows=20, warm_up=25, batches=40)
 _BLOCKS = Load(keys=5_000, windows=20, warm_up=60, batches=12)
 _QUICK_BLOCKS = Load(keys=1_000, windows=10, warm_up=10, batches=8)
+_REPLAYED = {True: (10,), False: (10, 1024)}
+"""MB of state."""
 _QUICK = Load(keys=1_000, windows=10, warm_up=10, batches=20)
 
 
@@ -164,6 +167,14 @@ def _plans(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     return tuple(planned.ratios(lives))
 
 
+def _replay(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
+    with console.status("") as status:
+        measured = [replay.measure(place / f"replay-{size}", size, status.update) for size in _REPLAYED[quick]]
+    for line in replay.described(measured):
+        console.print(line)
+    return tuple(replay.ratios(measured))
+
+
 def _growth(console: Console, place: Path, quick: bool) -> Sequence[Ratio]:
     with console.status("") as status:
         lines = growth.measure(place / "growth", growth.QUICK if quick else growth.SIZES, status.update)
@@ -185,6 +196,7 @@ _PARTS = {
     "pipeline": _pipeline,
     "cluster": _cluster,
     "plans": _plans,
+    "replay": _replay,
 }
 
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Literal, Self
-
-import msgspec
+from typing import Literal
 
 from bench import processor
+from bench.driver import Driver
 from bench.ratio import Ratio
 from bench.recovery_life import BYTES_PER_KEY, Life
 from bench.rounds import DISTURBED
@@ -32,7 +28,6 @@ WAYS: tuple[Way, ...] = ("plain", "tuned", "local", "home")
 EXPECTED_LOCAL = 1.1
 
 _SMALL_BATCH = 1000
-_PATIENCE_S = 400.0
 
 
 @dataclass(frozen=True)
@@ -79,43 +74,10 @@ def ratios(measured: Sequence[Recoveries]) -> Iterator[Ratio]:
         yield size.ratio("home", "plain", f"from home, {name}: plain")
 
 
-class _Driver:
-    """A process group: the JVM dies with Python, and both with the block that they were needed for."""
-
-    def __init__(self, life: Life) -> None:
-        command = [sys.executable, "-m", "bench.recovery_life", msgspec.json.encode(life).decode()]
-        self._log = Path(life.place) / "log.txt"
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-
-    def wait_for(self, wanted: str) -> None:
-        """A line that begins so."""
-        assert self._process.stdout is not None
-        deadline = time.monotonic() + _PATIENCE_S
-        for line in self._process.stdout:
-            if line.startswith(wanted):
-                return
-            if time.monotonic() > deadline:
-                break
-        tail = self._log.read_text(errors="replace").splitlines()[-15:]
-        raise RuntimeError("\n".join([f"the pipeline did not come to {wanted!r}:", *tail]))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
 def _build(way: Way, place: Path, rows: int) -> None:
     """One batch with all of the state; under holdfast it is in a checkpoint. Then the life is killed."""
     life = Life(_variant(way), str(place), rows, growing=True)
-    with _Driver(life) as driver:
+    with Driver(life.place, "bench.recovery_life", life) as driver:
         driver.wait_for("checkpoint" if life.variant == "holdfast" else "batch")
 
 
@@ -126,7 +88,7 @@ def _recovered(way: Way, place: Path) -> tuple[float, float]:
         shutil.rmtree(place / "work")
     os.sync()
     begun, before = time.perf_counter(), processor.now()
-    with _Driver(Life(_variant(way), str(place), _SMALL_BATCH)) as driver:
+    with Driver(str(place), "bench.recovery_life", Life(_variant(way), str(place), _SMALL_BATCH)) as driver:
         driver.wait_for("batch")
         took = time.perf_counter() - begun
         # Before the kill: the JVM's time is lost with it.

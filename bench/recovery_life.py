@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -25,10 +25,10 @@ from bench.pipeline import session
 
 JOB = "recovery"
 BYTES_PER_KEY = 1024
-_LOOK_S = 0.02
+LOOK_S = 0.02
 _HASH = 64
 
-_SPARK = {
+SPARK = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "3g",
     "spark.sql.shuffle.partitions": "4",
@@ -49,12 +49,17 @@ class Life(msgspec.Struct, frozen=True):
 
 
 def writer(spark: SparkSession, life: Life) -> DataStreamWriter:
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", life.rows)
+    made = keyed(spark, life.rows).writeStream.outputMode("update").format("noop")
+    return made.trigger(processingTime="1 hour") if life.growing else made
+
+
+def keyed(spark: SparkSession, rows_per_batch: int) -> DataFrame:
+    """One row of state for each row of input."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows_per_batch)
     hashes = [F.unhex(F.sha2(F.concat(F.col("value").cast("string"), F.lit(n)), 512)) for n in range(_per_key())]
     payload = F.concat(*hashes).alias("payload")
     kept = rows.option("numPartitions", 2).load().select("value", payload)
-    made = kept.groupBy("value").agg(F.max("payload")).writeStream.outputMode("update").format("noop")
-    return made.trigger(processingTime="1 hour") if life.growing else made
+    return kept.groupBy("value").agg(F.max("payload"))
 
 
 def _per_key() -> int:
@@ -63,7 +68,7 @@ def _per_key() -> int:
 
 def main() -> None:
     life = msgspec.json.decode(sys.argv[1], type=Life)
-    spark = session(_SPARK | {"spark.local.dir": f"{life.place}/local"})
+    spark = session(SPARK | {"spark.local.dir": f"{life.place}/local"})
     made = writer(spark, life)
     if life.variant == "holdfast":
         _under_holdfast(spark, made, life)
@@ -118,7 +123,7 @@ def _tell_batches(query: Callable[[], StreamingQuery | None], committed: Callabl
             told = progress["batchId"]
             _tell(f"batch {told}")
             committed()
-        time.sleep(_LOOK_S)
+        time.sleep(LOOK_S)
 
 
 def _tell(line: str) -> None:

@@ -1,6 +1,7 @@
 """Stories, each a job of its own: killed, wiped, started again, and compared."""
 
 import random
+import re
 import shutil
 import signal
 import tempfile
@@ -23,6 +24,7 @@ from tests.stores.s3 import BUCKET
 COPIED_EVERY_S = 3.0
 INTERVALS = ("1s", "2s", "4s")
 MOMENTS = ("early", "start", "batches", "batches", "checkpoint", "checkpoint")
+_ERROR = re.compile(r"could not|Exception|Error\b")
 REFUSED = 2
 """The exit code of a start that holdfast refuses."""
 
@@ -219,8 +221,8 @@ class Campaign:
 
     def _ended(self, played: Played, where: str, error: Died) -> bool:
         played.tally.ended = 1
-        last = [line for line in str(error).splitlines() if line.strip()][-1:]
-        tell(f"{played.name} {where}: it cannot go on, exit code {error.code}: {last}")
+        why = [line.strip() for line in str(error).splitlines() if _ERROR.search(line)][-1:]
+        tell(f"{played.name} {where}: it cannot go on, exit code {error.code}: {why}")
         return False
 
 

@@ -14,6 +14,8 @@ from bench.planned import ratios as plan_ratios
 from bench.ratio import Ratio, quantile
 from bench.recovery import Recoveries
 from bench.recovery import ratios as recovery_ratios
+from bench.replay import Replay
+from bench.replay import ratios as replay_ratios
 from bench.restore import measure
 from bench.rounds import order_of
 from bench.s3_requests import Counted, kind_of, ratios
@@ -134,3 +136,12 @@ def test_plans_that_cost_a_tenth_of_a_batch_are_no_kept_promise() -> None:
     lives += [lived("s3", 0.9, plans=False), lived("s3", 1.0, plans=True)]
     disk, s3 = plan_ratios(lives)
     assert (disk.met, s3.met, s3.value) == (True, False, 0.9)
+
+
+def test_a_recovery_over_its_target_is_no_kept_promise() -> None:
+    replay = Replay(10, 2.0, 15, 10.0, 20.0, 20, 30.0, 45.0, others=0.0)
+    speed, within = replay_ratios([replay])
+    assert (speed.value, speed.met) == (0.75, None)
+    assert (within.value, within.met) == (0.75, True)
+    (_, late) = replay_ratios([dataclasses.replace(replay, within_s=61.0)])
+    assert late.met is False
