@@ -137,6 +137,8 @@ def main() -> None:
         bench = _Bench(
             session(SPARK | {"spark.ui.showConsoleProgress": "false"}), load, proxy, server.home("{}", proxy.endpoint)
         )
+        # The first life in a JVM takes twice as long per batch as those that follow.
+        bench.live("disk", place / "unmeasured", plans=True)
         lives = [
             bench.live(home, place / f"{round}-{home}-{'with' if plans else 'without'}", plans=plans)
             for round in range(arguments.rounds)
