@@ -659,7 +659,7 @@ def the_answer_of_a_gateway_is_believed(patch: Patch) -> None:
     patch.setattr(Journal, "_taken", taken)
 
 
-@defect(home_emptied=0.3, crash=0.01)
+@defect(home_emptied=0.3, crash=0.004)
 def an_empty_journal_is_a_new_job(patch: Patch) -> None:
     original = memory.agree
 
@@ -696,7 +696,7 @@ def staged_files_are_not_asked_for(patch: Patch) -> None:
     patch.setattr(Consent, "_lost", lambda self, directory, published, upto: None)
 
 
-@defect(io_errors=0.4, dying=0.06, flipped_read=0.0)
+@defect(**OFTEN_RESTORED | {"io_errors": 0.4, "dying": 0.02, "crash": 0.002})
 def an_error_while_reading_is_damage(patch: Patch) -> None:
     patch.setattr(candidates, "verdict", lambda **evidence: Verdict.CHECKPOINT)
     patch.setattr(causes, "_of_the_machine", lambda chain: None)
