@@ -47,8 +47,9 @@ class ForkedDriver:
 class ForkedDrivers:
     def __init__(self, python: str, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         command = [python, "-m", "tests.end_to_end.forked_drivers", *modules]
+        single = {"OPENBLAS_NUM_THREADS": "1"}  # else NumPy, which PySpark 4.1 imports, starts threads
         self._host = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=dict(environment)
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env={**environment, **single}
         )
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> ForkedDriver:

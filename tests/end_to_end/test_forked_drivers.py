@@ -13,6 +13,7 @@ from tests.patience import PATIENCE
 
 _DRIVERS = """
 import os, signal, sys
+import numpy
 
 def command_line(arguments):
     print(os.environ["NAME"], *arguments, os.getpgid(0) == os.getpid(), flush=True)
