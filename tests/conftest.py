@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -26,6 +27,10 @@ SHARE_A_PROCESS = {
 def pytest_configure(config: pytest.Config) -> None:
     for name in OF_THE_PERSON:
         os.environ.pop(name, None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        )  # ignored below nohup and `make test &`, also by children
     os.environ[leaks.RUN] = uuid.uuid4().hex
     config.pluginmanager.register(leaks.WhatIsShared())
 
