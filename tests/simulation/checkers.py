@@ -656,18 +656,20 @@ class Checkers:
         ends = [end for id, end in self._ends.items() if self.completed[id][0].barrier_batch_id == upto]
         if asked or len(set(ends)) != 1:
             return False
-        planned, end = self._packed_ends(self._owner[0]), ends[0]
+        planned, end = self._packed_ends(), ends[0]
         for batch in range((upto or 0) + 1, table.published + 1):
             end += len(table.record.get(BatchId(batch), ()))
             if planned.get(BatchId(batch)) != end:
                 return False
         return True
 
-    def _packed_ends(self, epoch: FencingEpoch) -> dict[BatchId, int]:
-        """By the plans that can be read, of all checkpoints that were not left behind before this run."""
+    def _packed_ends(self) -> dict[BatchId, int]:
+        """By the plans that can be read, of all checkpoints but those that the job went back behind, and those that
+        were passed over before the newest one: readers may have seen other batches since."""
+        newest = max((entry.sequence for entry, _ in self.completed.values()), default=0)
         found: dict[BatchId, int] = {}
         for id, (entry, manifest) in self.completed.items():
-            if id in self._retired or id in self._abandoned or self._passed_at.get(id, epoch) < epoch:
+            if id in self._retired or id in self._abandoned or self._passed_at.get(id, newest) < newest:
                 continue
             for file in manifest.files() if self._is_right(manifest_key(entry.manifest)) else entry.packed:
                 data = self._disk.objects.get(file.key, b"")[file.offset : file.offset + file.size]

@@ -898,11 +898,15 @@ def an_unknown_name_ends_the_plans(patch: Patch) -> None:
 
 
 @defect(
-    **CALM, sink_full=((3.0, 20.0),), broken=((9.0, 20.0),), dying=0.05, on_exceeded="fail", tolerable_failures=0,
-    timeout="1s", interval="500ms", retained=8, pace=0.2, going_back=0.0, commands=0.0, publish="batch", plans="prefer",
+    **CALM | {"crash": 0.006}, sink_full=((3.0, 20.0),), broken=((9.0, 20.0),), dying=0.05, on_exceeded="fail",
+    tolerable_failures=0, timeout="1s", interval="500ms", retained=8, pace=0.2, going_back=0.0, commands=0.0,
+    publish="batch", plans="prefer",
 )  # fmt: skip
-def a_line_begins_without_the_plans_that_it_repeats(patch: Patch) -> None:
-    patch.setattr(PlanKeeper, "begin_line", lambda self, plans: None)
+def what_readers_do_not_see_yet_is_cut_anew(patch: Patch) -> None:
+    original = Replaying._plans
+    patch.setattr(
+        Replaying, "_plans", lambda self, state, chosen, target, barriers: original(self, state, chosen, target, ())
+    )
 
 
 @defect()

@@ -3,6 +3,7 @@ as they were, from the plans that checkpoints hold."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,14 +13,16 @@ from holdfast.checkpoint.manifest import manifest_key
 from holdfast.checkpoint.packed_plans import packed_range
 from holdfast.cli.main import main
 from holdfast.errors import Corrupt, StorageUnreachable
-from holdfast.identifiers import CheckpointId
+from holdfast.identifiers import BatchId, CheckpointId
 from holdfast.plans.replay import Repeat
 from holdfast.repository.entries import CheckpointCompleted
-from holdfast.repository.lines import line_of
+from holdfast.repository.lines import line_folder, line_of, plan_key
 from holdfast.runtime.recovery.recovery import Known
+from tests.trust import delta_sink
 from tests.trust.jobs_with_sinks import Job, SinkQuery, dying_at
 from tests.trust.jobs_with_sinks import job as job
 from tests.trust.test_damage_is_proved import MALFORMED
+from tests.trust.test_published_batches import BATCH, started
 from tests.unit.churning_runs import BATCHES_RETAINED, JOB, ChurningRun, manifest_of, state_of
 
 SEEN = 4
@@ -263,3 +266,77 @@ def test_a_checkpoint_is_taken_before_a_fall_back_would_repeat_more_than_the_tar
     job.wipe_work()
     damage(job)
     assert repeated(job.run()) == [10, 11, 12, 13, 14]
+
+
+def unseen(job: Job) -> None:
+    """Readers see batch 2 of three behind checkpoint 1; checkpoint 2 holds all of them, and is damaged."""
+    first = started(job, **BATCH)
+    first.batches(2)
+    first.stop()
+    run = started(job, **BATCH)
+    run.batches(1)
+    assert run.query.sink is not None
+
+    def away(upto: Any, ledger: Any) -> None:
+        raise StorageUnreachable("the table cannot be written")
+
+    run.query.sink.publish = away  # type: ignore[method-assign]
+    run.batches(2)
+    run.runtime.stop(None, lambda answer: None)
+    run.settle()
+    job.require_rows(3)
+    assert [entry.barrier_batch_id for entry in state_of(job.home).restorable()] == [4, 1]
+    job.wipe_work()
+    damage(job)
+
+
+def killed_at(job: Job, write: int) -> bool:
+    """Whether there were so many writes to the home before the query went on."""
+    left = write
+
+    def dying(operation: str, key: str) -> None:
+        nonlocal left
+        if operation in ("create", "put", "upload"):
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+
+    try:
+        started(job, watch=dying, **BATCH)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def test_no_kill_on_the_way_takes_back_what_readers_saw_of_a_checkpoint_that_they_saw_in_part(job: Job) -> None:
+    """The new line that began behind it had its plans only when the last one was put."""
+    unseen(job)
+    scene = job.root.with_name(f"{job.root.name}-scene")
+    shutil.copytree(job.root, scene)
+    for write in range(50):
+        shutil.rmtree(job.root)
+        shutil.copytree(scene, job.root)
+        if not killed_at(job, write):
+            break
+        job.require_rows(3)
+        run = started(job, **BATCH)
+        assert set(delta_sink.expected(0, 1, 2)) <= set(job.rows()), f"killed at write {write}"
+        job.goes_on(run, 1, rows=5)
+        assert not state_of(job.home).abandoned
+    assert write > 3
+
+
+def test_a_new_line_has_the_plans_that_it_repeats_as_objects_of_its_own(job: Job) -> None:
+    """One begins where a plan of what readers do not see yet is lost with its checkpoint. Those of the line before
+    count no more."""
+    unseen(job)
+    state = state_of(job.home)
+    for file in state.completed[CheckpointId(2)].packed:
+        (job.home / JOB / file.key).unlink()
+    (job.home / JOB / plan_key(line_folder(state), BatchId(4))).unlink()
+    (killed := started(job, **BATCH)).query.batch()
+    assert (repeated(killed), state_of(job.home).abandoned) == ([2], {2})
+    job.wipe_work()
+    run = started(job, **BATCH)
+    assert repeated(run) == [2]
+    job.goes_on(run, 1, rows=4)

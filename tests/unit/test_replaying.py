@@ -110,11 +110,32 @@ def test_one_of_a_history_that_was_abandoned_tells_nothing(tmp_path: Path) -> No
     assert batches(home.replay(1, 2)) == [3, 4, 5]
 
 
-def test_what_readers_see_is_repeated_and_no_more(tmp_path: Path) -> None:
-    replay = Home(tmp_path).replay(1, 2, 3, shown=5)
+def test_where_readers_see_checkpoints_what_they_see_is_repeated_and_no_more(tmp_path: Path) -> None:
+    replay = Home(tmp_path).replay(1, 2, 3, shown=5, alone=False)
     assert batches(replay) == [3, 4, 5]
     assert replay is not None
     assert (set(replay.damaged), set(replay.passed_over), replay.durable) == ({2}, {3}, 5)
+
+
+@pytest.mark.parametrize("shown", [3, 5, 6])
+def test_where_readers_see_each_batch_what_they_do_not_see_yet_is_repeated_too(tmp_path: Path, shown: int) -> None:
+    """So that no new line of batches begins."""
+    replay = Home(tmp_path).replay(1, 2, 3, shown=shown)
+    assert batches(replay) == [3, 4, 5, 6, 7, 8]
+    assert replay is not None
+    assert (set(replay.damaged), set(replay.passed_over), replay.durable) == ({2, 3}, set(), shown)
+
+
+@pytest.mark.parametrize(("alone", "repeated"), [([], [3, 4, 5]), ([6, 7], [3, 4, 5]), ([6, 7, 8], [3, 4, 5, 6, 7, 8])])
+def test_of_what_readers_do_not_see_yet_whole_checkpoints_are_repeated(
+    tmp_path: Path, alone: list[int], repeated: list[int]
+) -> None:
+    home = Home(tmp_path, packed=(1, 2))
+    home.plan_alone(*alone)
+    replay = home.replay(1, 2, 3, shown=4)
+    assert batches(replay) == repeated
+    assert replay is not None
+    assert set(replay.passed_over) == (set() if repeated[-1] == 8 else {3})
 
 
 def test_nothing_is_repeated_that_readers_have_not_seen(tmp_path: Path) -> None:

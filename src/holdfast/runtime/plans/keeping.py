@@ -197,9 +197,10 @@ class PlanKeeper:
         """The plans of batches that are repeated on a line that begins with them: those of the line before are
         deleted.
 
-        Of a run that is killed midway the next start finds the first of them, without a gap. It takes the batches
-        after the restored checkpoint back from readers, which the entry that began the line explains, and repeats
-        those whose plans are there: no row is lost or twice, but readers miss some until they are made again."""
+        A line begins with some only where three things are lost: the newest checkpoint, the plans in it, and the plan
+        object of a batch that readers do not see yet. If such a run is killed midway, the plans that only had an object
+        of their own are lost to the next start. It then takes the batches after the restored checkpoint back from
+        readers, which the entry that began the line explains."""
         for plan in plans:
             self._placed(self.log(), plan, None)
 

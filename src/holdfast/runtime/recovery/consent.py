@@ -220,7 +220,7 @@ class Consent:
         """Whether what the sink shows behind the checkpoint is repeated as it was, so that nothing is taken back."""
         if point.abandons is not None or self._older_home:
             return False
-        planned = self._planned(point.durable)
+        planned = self._planned(point.durable if point.replay is None else point.replay.upto)
         return planned is not None and published <= planned
 
     def require_may_take_back(self, sink: Sink, published: BatchId, durable: BatchId | None) -> None:

@@ -8,7 +8,7 @@ own. Where one is missing there is no replay: the newer checkpoints are passed o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TypeVar
@@ -47,7 +47,7 @@ class Replay:
     """Newer checkpoints that cannot be used, with the reason. The batches before their barriers are repeated, so their
     timeline goes on."""
     passed_over: Mapping[CheckpointId, str]
-    """Those behind what readers see: the batches after that are cut anew."""
+    """Those behind what is repeated: the batches after that are cut anew."""
 
     @property
     def upto(self) -> BatchId:
@@ -83,7 +83,7 @@ class Replaying:
         target = self._target(state, unusable)
         if target is None or target <= chosen.barrier_batch_id or _is_rescaled_since(state, chosen):
             return None
-        plans = self._plans(state, chosen, target)
+        plans = self._plans(state, chosen, target, [state.completed[id].barrier_batch_id for id in unusable])
         if not plans or plans[-1].batch_id < target:
             if self._unread is not None:
                 raise self._blocked(chosen, self._unread)
@@ -102,18 +102,27 @@ class Replaying:
             return self._shown()
         return max((state.completed[id].barrier_batch_id for id in unusable), default=None)
 
-    def _plans(self, state: JobState, chosen: CheckpointCompleted, target: BatchId) -> tuple[Plan, ...]:
-        """From the first batch behind the checkpoint on, without a gap; not behind `target` where holdfast writes."""
+    def _plans(
+        self, state: JobState, chosen: CheckpointCompleted, target: BatchId, barriers: Sequence[BatchId]
+    ) -> tuple[Plan, ...]:
+        """From the first batch behind the checkpoint on, without a gap; where holdfast writes, up to `target`, or to
+        the last of the `barriers` of newer checkpoints that is reached.
+
+        Where readers see each batch, what they do not see yet is repeated, too: then no new line begins. Its own plans
+        could be left unfinished by a kill, and those of the line before count no more."""
         barrier = chosen.barrier_batch_id
-        found = self._packed(state, chosen, target)
+        wanted = max((target, *barriers)) if self._alone else target
+        found = self._packed(state, chosen, wanted)
         plans: list[Plan] = []
         while (plan := found.get(BatchId(barrier + 1 + len(plans)))) is not None:
             plans.append(plan)
         after = plans[-1].batch_id if plans else barrier
-        if after < target and self._alone:
+        if after < wanted and self._alone:
             plans += PlanLog(self._store, line_folder(state)).behind(after).plans
         if self._shown is not None:
-            return tuple(plan for plan in plans if plan.batch_id <= target)
+            reached = [batch for batch in barriers if self._alone and plans and batch <= plans[-1].batch_id]
+            upto = max((target, *reached))
+            return tuple(plan for plan in plans if plan.batch_id <= upto)
         # By another id of the query a sink knows the batches of another line.
         return tuple(plans) if len({plan.metadata for plan in plans}) == 1 else ()
 
