@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -121,7 +123,8 @@ class Engine(QuietQuery):
         self._end = None
         self._stopping.clear()
         if not (self._directory / "metadata").exists():
-            self._write("metadata", '{"id":"00000000-0000-4000-8000-000000000000"}')
+            id = uuid.UUID(int=Random(directory.location).getrandbits(128))  # the same when a world is played again
+            self._write("metadata", json.dumps({"id": str(id)}))
 
     def stop(self) -> None:
         self._stopping.set()
@@ -159,14 +162,17 @@ class Engine(QuietQuery):
         self._step("batch.begin")
         ids = [number for path in taken for number in json.loads(path.read_text())]
         if not discard:
-            staged = self.sink.stage(transformed(ids, *state), BatchId(batch))
-            self._step("batch.staged")
-            ledger.write(work_directory(self._directory), staged)
-            self._step("batch.ledger")
+            self._write_rows(transformed(ids, *state), BatchId(batch))
         self._change_state(batch, state, ids)
         self._write(f"commits/{batch}", 'v1\n{"nextBatchWatermarkMs":0}')
         self._done = batch
         self._forget(batch - BATCHES_RETAINED)
+
+    def _write_rows(self, rows: list[Row], batch: BatchId) -> None:
+        staged = self.sink.stage(rows, batch)
+        self._step("batch.staged")
+        ledger.write(work_directory(self._directory), staged)
+        self._step("batch.ledger")
 
     def _plan(self, batch: int) -> list[Path]:
         read = self._read_before(batch)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -70,7 +70,7 @@ class Swift:
     """One world. Places, rows and what is right are those of `World`."""
 
     def __init__(self, root: Path, seed: int) -> None:
-        self.world = World(root, seed, "delta" if seed % 2 else "files", job=JOB)
+        self.world = self._world(root, seed)
         self.random, self.clock, self.number = Random(seed), JumpingClock(), 0
         self.unit: dict[str, Any] = {}
         """Options that a supervisor gives each time."""
@@ -80,6 +80,13 @@ class Swift:
         self.backup: dict[str, Path] = {}
         self.backups = 0
         self.requests: list[Request] = []
+
+    def _world(self, root: Path, seed: int) -> World:
+        return World(root, seed, "delta" if seed % 2 else "files", job=JOB)
+
+    def _query(self, mortal: Mortal, options: Mapping[str, Any]) -> SwiftQuery:
+        sink = (Delta if self.world.sink == "delta" else Files)(self.world.place, step=mortal)
+        return SwiftQuery(sink, self.world.source, mortal, self.random.choice([1, 1, 2, 5]))
 
     @property
     def home(self) -> Path:
@@ -118,9 +125,8 @@ class Swift:
         self.number += 1
         chosen = {"retained": 3, "heartbeat": "10s", **self.unit, **options, **self.follow}
         self.tell(f"start {self.number}, {batches} batches, stops={stops} {chosen}")
-        sink = (Delta if self.world.sink == "delta" else Files)(self.world.place, step=mortal)
         flaky = Flaky(self.random, self.random.choice(["", "", "plans/", "journal/", "packs/"]) if self.flaky else "")
-        query = SwiftQuery(sink, self.world.source, mortal, self.random.choice([1, 1, 2, 5]))
+        query = self._query(mortal, chosen)
 
         class Run(ChurningRun):
             @staticmethod
@@ -151,11 +157,15 @@ class Swift:
     def round(self) -> None:
         self.world.feed(self.random.randrange(1, 6))
         mortal, stops = self._mortal(120, 0.45), self.random.random() < 0.5
-        options: dict[str, Any] = {"interval": self.random.choice(["1s", "1s", "1h"])}
-        if self.random.random() < 0.5:
-            options |= {"publish": "batch", "plans": self.random.choice(["prefer", "require"])}
-            options["recovery_target"] = self.random.choice(["off", "5m", "1s"])
+        options = {"interval": self.random.choice(["1s", "1s", "1h"]), **self._options()}
         self._started(self.random.choice([0, 1, 2, 4, 9]), mortal=mortal, stops=stops, **options)
+
+    def _options(self) -> dict[str, Any]:
+        """Of a round."""
+        if self.random.random() < 0.5:
+            return {}
+        plans, target = self.random.choice(["prefer", "require"]), self.random.choice(["off", "5m", "1s"])
+        return {"publish": "batch", "plans": plans, "recovery_target": target}
 
     def _started(self, batches: int, **how: Any) -> bool:
         """Whether it began and was not refused."""
@@ -379,13 +389,17 @@ class Swift:
                 if place.exists():
                     shutil.copytree(place, to, symlinks=True)
 
+    kinds = "rollback rollback cancel rescale rescale copy damage wipe wipe plant unit machine jump ask"
+
     def act(self) -> None:
         if not (self.home / JOB / "journal").exists():
             return
-        kinds = "rollback rollback cancel rescale rescale copy damage wipe wipe plant unit machine jump ask"
-        kind = self.random.choice(kinds.split())
-        mortal = self._mortal(30, 0.3)
-        acts: dict[str, Callable[[], None]] = {
+        kind = self.random.choice(self.kinds.split())
+        self.acts(self._mortal(30, 0.3))[kind]()
+        self.clock.sleep(self.random.choice([0, 1, 100]))
+
+    def acts(self, mortal: Mortal) -> dict[str, Callable[[], None]]:
+        return {
             "rollback": lambda: self.rollback_to_any(mortal),
             "cancel": lambda: self.rollback(None, mortal),
             "rescale": lambda: self.rescale(mortal),
@@ -398,8 +412,6 @@ class Swift:
             "unit": self.unit_file,
             "machine": self.whole_machine,
         }
-        acts[kind]()
-        self.clock.sleep(self.random.choice([0, 1, 100]))
 
     def play(self) -> None:
         for _ in range(self.random.choice([4, 8, 14])):
@@ -425,11 +437,11 @@ def _swiftly() -> Iterator[None]:
         os.fsync = fsync
 
 
-def played(seed: int, root: Path) -> str | None:
+def played(seed: int, root: Path, kind: type[Swift] = Swift) -> str | None:
     """None when it held."""
     root.mkdir(parents=True)
     (root / "places").mkdir()
-    swift = Swift(root, seed)
+    swift = kind(root, seed)
     with _swiftly():
         try:
             swift.play()
@@ -441,8 +453,8 @@ def played(seed: int, root: Path) -> str | None:
     return None
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(kind: type[Swift] = Swift) -> int:
+    parser = argparse.ArgumentParser(description=sys.modules[kind.__module__].__doc__)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--first", type=int, default=0)
@@ -455,7 +467,7 @@ def main() -> int:
     worlds = 0
     while time.monotonic() < end:
         worlds += 1
-        if found := played(seed, directory / str(seed)):
+        if found := played(seed, directory / str(seed), kind):
             broken.append(seed)
             sys.stdout.write(f"seed {seed} BROKE: {found}\n   see {directory / str(seed)}/log\n")
             sys.stdout.flush()

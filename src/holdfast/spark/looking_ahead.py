@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -19,7 +19,14 @@ from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import begin_step, log
 from holdfast.plans.log import Standing
 from holdfast.runtime.ahead import Ahead
-from holdfast.runtime.own_writer import Taken, WriterRecord
+from holdfast.runtime.own_writer import (
+    Repeats,
+    Taken,
+    WriterRecord,
+    require_alone,
+    require_earlier,
+    require_no_skips,
+)
 from holdfast.workdir.barriers import newest_barrier
 from holdfast.workdir.factory import work_directory
 from holdfast.workdir.interface import WorkDirectory
@@ -62,6 +69,29 @@ class PlaceAhead:
 
 Ask = Callable[[PlaceAhead], HoldfastError | None]
 """Why the query cannot resume there, None when it can."""
+
+
+def refusal_of_writer(
+    job: JobName, taken: Taken, place: PlaceAhead, *, repeats: Repeats, accept: bool
+) -> Conflict | None:
+    """Why a writer of the user's own would lose rows there, or have them twice."""
+    try:
+        taken = replace(taken, planned=max(taken.planned, place.newest_plan))
+        more = place.may_have_more(taken.planned)
+        require_no_skips(job, taken, repeats, may_have_more=more, goes_back=place.goes_back)
+        require_alone(job, taken, repeats, place.other)
+        require_earlier(
+            job,
+            taken,
+            place.barrier,
+            place.recorded,
+            may_be_empty=place.may_be_empty,
+            accept=accept,
+            warn=log.debug,
+        )
+    except Conflict as error:
+        return error
+    return None
 
 
 def refusal_ahead(ahead: Ahead, ask: Ask) -> HoldfastError | None:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -17,12 +16,12 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from holdfast.checkpoint.compatibility import as_it_will_run
 from holdfast.checkpoint.query_facts import QueryFacts, described
 from holdfast.coordination.headroom import SETTING as RETENTION
-from holdfast.errors import Conflict, Fenced, HoldfastError, Incompatible, InvalidSettings
+from holdfast.errors import Fenced, HoldfastError, Incompatible, InvalidSettings
 from holdfast.identifiers import BatchId, JobName
 from holdfast.job_log import about, about_the_same, log, phase
 from holdfast.plans.replay import Repeat
 from holdfast.runtime.ahead import Ahead
-from holdfast.runtime.own_writer import Taken, ours, require_alone, require_earlier, require_no_skips
+from holdfast.runtime.own_writer import Taken, ours
 from holdfast.runtime.ports import BatchReports, KeepPlan, RunDirectory, Supervisor
 from holdfast.runtime.query.causes import StartFailed, failure_of_text
 from holdfast.runtime.query.supervision import ending_of
@@ -48,7 +47,7 @@ from holdfast.spark.input_files import missing_files
 from holdfast.spark.kafka_inputs import kafka_inputs
 from holdfast.spark.kafka_progress import batches_read
 from holdfast.spark.kept_sources import kept_places
-from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead
+from holdfast.spark.looking_ahead import PlaceAhead, refusal_ahead, refusal_of_writer
 from holdfast.spark.query_facts import facts_of, frame_and_mode
 from holdfast.spark.repeating import repeat_batches
 from holdfast.spark.sink_position import SinkPosition
@@ -148,24 +147,8 @@ class SparkQuery:
             return None if writer is None else place.broken(writer, broken, place.barrier)
         if taken is None:
             return None
-        try:
-            taken = replace(taken, planned=max(taken.planned, place.newest_plan))
-            more = place.may_have_more(taken.planned)
-            back = place.goes_back
-            require_no_skips(self._job, taken, self._settings.repeats, may_have_more=more, goes_back=back)
-            require_alone(self._job, taken, self._settings.repeats, place.other)
-            require_earlier(
-                self._job,
-                taken,
-                place.barrier,
-                place.recorded,
-                may_be_empty=place.may_be_empty,
-                accept=self._settings.accept_sink,
-                warn=log.debug,
-            )
-        except Conflict as error:
-            return error
-        return None
+        repeats, accept = self._settings.repeats, self._settings.accept_sink
+        return refusal_of_writer(self._job, taken, place, repeats=repeats, accept=accept)
 
     def _planned(self, kept: Mapping[str, str]) -> QueryFacts:
         with phase("planning the query"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import DataStreamWriter
@@ -48,19 +48,22 @@ def taken_by(
         return Taken(f"the {source} sink", None, known=True, planned=planned)
     if (sink := _sink(writer, spark, source)) is not None:
         try:
-            query = _id_in(directory)
-            if new_line and query is not None and not isinstance(sink, _FileSink):
-                return _to_take_back(sink, query, planned)
-            newest = sink.newest_of(query)
-            restored = _restored(sink, query, newest)
+            return taken_from(sink, directory, new_line=new_line)
         except Exception as error:
             log.warning("could not read the newest batch of %s: %s", sink.name, str(error).partition("\n")[0])
-        else:
-            # Spark's file sink has an entry for each batch, also for one without rows.
-            earlier: Literal["reported", "all"] = "all" if isinstance(sink, _FileSink) else "reported"
-            has = Taken(sink.name, newest, known=True, always_skips=True, earlier=earlier, planned=planned)
-            return replace(has, restored_to=restored)
     return Taken(f"the query's own writer ({source or 'of an unknown kind'})", None, known=False, planned=planned)
+
+
+def taken_from(sink: OwnSink, directory: WorkDirectory, *, new_line: bool) -> Taken:
+    """Raises what the sink's library raises."""
+    query, planned = _id_in(directory), newest_planned(directory)
+    if new_line and query is not None and not isinstance(sink, FileSink):
+        return _to_take_back(sink, query, planned)
+    newest = sink.newest_of(query)
+    # Spark's file sink has an entry for each batch, also for one without rows.
+    earlier: Literal["reported", "all"] = "all" if isinstance(sink, FileSink) else "reported"
+    has = Taken(sink.name, newest, known=True, always_skips=True, earlier=earlier, planned=planned)
+    return replace(has, restored_to=_restored(sink, query, newest))
 
 
 def _to_take_back(table: DeltaTable | IcebergTable, query: str, planned: BatchId) -> Taken:
@@ -73,11 +76,9 @@ def _to_take_back(table: DeltaTable | IcebergTable, query: str, planned: BatchId
     return Taken(table.name, found.beyond.newest, known=True, planned=planned, shows_left=True, take_back=command)
 
 
-def _restored(
-    sink: DeltaTable | IcebergTable | _FileSink, query: str | None, newest: BatchId | None
-) -> Callable[[], BatchId | None]:
+def _restored(sink: OwnSink, query: str | None, newest: BatchId | None) -> Callable[[], BatchId | None]:
     def ask() -> BatchId | None:
-        if isinstance(sink, _FileSink) or query is None or newest is None:
+        if isinstance(sink, FileSink) or query is None or newest is None:
             return None
         try:
             return sink.restored_to(query, newest)
@@ -88,7 +89,7 @@ def _restored(
     return ask
 
 
-def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> DeltaTable | IcebergTable | _FileSink | None:
+def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> OwnSink | None:
     """None when it is not known how to ask it."""
     if (path := _option(writer, "path")) is None:
         return None
@@ -96,7 +97,7 @@ def _sink(writer: DataStreamWriter, spark: SparkSession, source: str) -> DeltaTa
         return DeltaTable(spark, path)
     if source == "iceberg":
         return IcebergTable(spark, path, _option(writer, "branch"))
-    return _FileSink(spark, path) if source in FILE_FORMATS else None
+    return FileSink(spark, path) if source in FILE_FORMATS else None
 
 
 def _id_in(directory: WorkDirectory) -> str | None:
@@ -112,7 +113,7 @@ def newest_planned(directory: WorkDirectory) -> BatchId:
     return NONE_YET if found is None else found
 
 
-class _FileSink:
+class FileSink:
     """Spark's own. It accepts a batch that is newer than its metadata log, whatever the query's id."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -128,6 +129,9 @@ class _FileSink:
             return None
         names = [str(status.getPath().getName()) for status in files.listStatus(folder)]
         return newest_barrier(name.removesuffix(".compact") for name in names)
+
+
+OwnSink: TypeAlias = DeltaTable | IcebergTable | FileSink
 
 
 def _option(writer: DataStreamWriter, name: str) -> str | None:
