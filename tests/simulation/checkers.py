@@ -286,6 +286,8 @@ class Checkers:
         self.require(not seen, f"{by.name} takes the job from {owner.name}, whose heart beats")
 
     def put(self, key: str, process: Process) -> None:
+        overwrites = is_plan(key) and key in self._disk.objects
+        self.require(not overwrites, f"{process.name} puts {key} over the plan that stands there")
         if key == "owner.json":
             self._beats.setdefault(process, []).append(self._world.now)
 
