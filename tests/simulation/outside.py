@@ -172,12 +172,13 @@ class Outsider:
     def __post_init__(self) -> None:
         self.random = random.Random(f"outsider {self.scene.world.seed}")
         self.losses = random.Random(f"losses {self.scene.world.seed}")
+        self.tidying = random.Random(f"tidying {self.scene.world.seed}")
         self.plants = random.Random(f"plants {self.scene.world.seed}")
         self.litter = random.Random(f"litter {self.scene.world.seed}")
         self.process = Process("outside")
 
     def begin(self) -> None:
-        if self.scene.outside.any or self.scene.copies_planted or self.scene.litter:
+        if self.scene.outside.any or self.scene.copies_planted or self.scene.litter or self.scene.staged_lost:
             self.scene.world.spawn(self.process, "outside", self._live)
 
     def _live(self) -> None:
@@ -194,6 +195,8 @@ class Outsider:
                     act(self)
             if self.losses.random() < self.scene.plans_lost:
                 self.lose_plan()
+            if self.tidying.random() < self.scene.staged_lost:
+                self.lose_staged()
             if self.plants.random() < self.scene.copies_planted:
                 self.plant_copies()
             if self.litter.random() < self.scene.litter:
@@ -330,6 +333,13 @@ class Outsider:
             key = self.losses.choice(keys)
             lost = disk.objects.pop(key)
             self._happens(f"{key} is lost", lambda: disk.objects.update({key: lost}))
+
+    def lose_staged(self) -> None:
+        """All of it, while nobody runs: what a run finds gone when it publishes is a matter of each sink."""
+        table = self.scene.table
+        if self.incident is None and table.staged and not any(run.alive for run in self.scene.runs):
+            lost, table.staged = table.staged, {}
+            self._happens("what is staged is tidied away", lambda: table.staged.update(lost))
 
     def plant_copies(self) -> None:
         """No incident: what holdfast does must not depend on them."""

@@ -371,7 +371,10 @@ def what_a_checkpoint_under_way_uploaded_is_taken_for_an_orphan(patch: Patch) ->
     patch.setattr(Blobs, "reserve_for_deletion", lambda self, keys: frozenset(keys))
 
 
-@defect(timeout="1s", slow=0.15, interval="500ms", retained=1, grace="0s", max_concurrent=2)
+@defect(
+    **CALM, late_answer=0.15, timeout="1s", interval="500ms", retained=1, grace="0s", max_concurrent=2, parallelism=4,
+    has_executors=False, pace=0.2,
+)  # fmt: skip
 def a_key_is_reserved_for_deletion_while_an_upload_to_it_is_under_way(patch: Patch) -> None:
     patch.setattr(Blobs, "live_keys", lambda self: frozenset(list(self._live)))
 
@@ -691,7 +694,7 @@ def a_proof_from_before_a_stall_holds(patch: Patch) -> None:
     patch.setattr("holdfast.repository.fresh_proof.HOLDS_S", 1e9)
 
 
-@defect(home_rolled_back=0.4, crash=0.01, stall=0.02, going_back=0.6)
+@defect(**QUIET_OUTSIDE, staged_lost=0.5, crash=0.01)
 def staged_files_are_not_asked_for(patch: Patch) -> None:
     patch.setattr(Consent, "_lost", lambda self, directory, published, upto: None)
 
@@ -846,7 +849,7 @@ def a_new_line_of_batches_has_the_plans_of_the_old_one(patch: Patch) -> None:
     patch.setattr(lines, "line_of", lambda state: Sequence(0))
 
 
-@defect(own_writer=1.0, plans="prefer", full=0.02, crash=0.003)
+@defect(**QUIET_OUTSIDE, publish="batch", plans="prefer", before=0.1, outages=((4.0, 9.0),), crash=0.006, pace=0.2)
 def what_the_run_before_could_not_ship_is_forgotten(patch: Patch) -> None:
     patch.setattr(PlanKeeper, "ship_left", lambda self, directory, after, upto: None)
 

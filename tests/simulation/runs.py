@@ -69,6 +69,8 @@ class Scene:
     """For how many seconds the home is asked again; 0 for a store that does not try again by itself."""
     plans_lost: float = 0.0
     """How likely, at each of the outsider's steps, a plan vanishes from the home; in some worlds with such a writer."""
+    staged_lost: float = 0.0
+    """How likely, at each of the outsider's steps, what is staged vanishes; in no world unless it is said so."""
     copies_planted: float = 0.0
     """How likely, at each of the outsider's steps, the copies of the newest entries become something else."""
     litter: float = 0.0

@@ -57,6 +57,8 @@ class Faults:
     """A deciding write takes effect, and something between answers in the store's place."""
     vanishing: float = 0.0
     """A staged file is gone before it is listed."""
+    late_answer: float = 0.0
+    """An upload has taken effect, and its answer comes seconds later."""
     short: float = 0.0
     """A read gives fewer bytes than there are."""
 
@@ -182,6 +184,9 @@ class SimulatedStore:
                 self._disk.damage(key, _flipped(data, self._world))
 
         self._write("upload", key, effect)
+        if self._world.chance(self._faults.late_answer):
+            self._note("upload", key, "is answered LATE")
+            self._world.sleep(self._world.random.random() * 4.0)
 
     def copy_inside(self, source: StoredAt, key: str, through: str) -> str | None:
         return None
