@@ -46,6 +46,8 @@ class SwiftOwn(Swift):
         self.taken_back = False
         if self.kind not in ("blind", "upsert"):
             self.kinds += " sink" * 6
+        if self.kind == "file":
+            self.kinds = self.kinds.replace("rescale", "wipe")  # it needs an entry of each batch, and says so
         self.tell(f"own writer: {self.kind}, plans {self.plans}, skips empty batches: {self.skips_empty}")
 
     world: OwnWorld
