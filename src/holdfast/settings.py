@@ -250,12 +250,17 @@ class Settings(RunSettings):
         names = [f.name for f in dataclasses.fields(cls)]
         for name in options:
             if name not in names:
-                near = difflib.get_close_matches(name, names, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"options are: {', '.join(names)}"
-                raise InvalidSettings(f"there is no option {name!r}", hint=hint)
+                raise InvalidSettings(f"there is no option {name!r}", hint=_instead_of(name, names))
         if base is not None and not isinstance(base, cls):
             raise InvalidSettings.of("settings", base, "must be a holdfast.Settings")
         return dataclasses.replace(base or cls(), **cast(dict[str, Any], dict(options)))
+
+
+def _instead_of(name: str, names: Sequence[str]) -> str:
+    if name in ("conf", "config") or name.startswith("spark."):  # as of `holdfast run --conf`, which makes the session
+        return "set options of Spark on a session, and pass it: spark=SparkSession.builder.config(…).getOrCreate()"
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"options are: {', '.join(names)}"
 
 
 def _takes_alarms(receiver: object) -> bool:

@@ -59,6 +59,11 @@ def test_an_empty_report_says_so() -> None:
     assert summary(Report(findings=(), job="orders")) == "nothing found in the history of orders"
 
 
+def test_of_a_trace_without_a_log_around_it_no_line_is_said_to_belong_nowhere(report: Report) -> None:
+    pasted = LogsRead(files=1, bytes=200, lines=4, events=0, unparsed=4)
+    assert summary(Report(findings=report.findings, logs=pasted)) == "1 critical in 1 file, 4 lines"
+
+
 def test_json_has_the_fields_of_the_contract(report: Report) -> None:
     document = json.loads(msgspec.json.encode(report))
     (finding,) = document["findings"]

@@ -22,6 +22,7 @@ OTHER_PROGRAMS = {
     "holdfast": "tests/unit/test_documented_commands.py",
     "kubectl": "tests/unit/test_deployment.py",
     "make": "tests/unit/test_docs.py",
+    "mkdir": "tests/end_to_end/test_documented_runs.py",
     "pip": "tests/install/test_extras.py",
     "python": "tests/end_to_end/test_documented_runs.py",
     "sudo": "tests/unit/test_deployment.py",

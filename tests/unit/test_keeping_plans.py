@@ -59,6 +59,7 @@ class Kept:
         self.store = FaultyStore(self.history.store, Faults())
         self.lanes, self.clock = NoLane(), Clock()
         self.told: list[tuple[str, bool]] = []
+        self.hints: list[str] = []
         self.slept = 0
         attempts = iter(range(1000))
         alarms = Alarms(JobName("orders"), [self._hear], _Wall(), AtOnce)
@@ -79,6 +80,7 @@ class Kept:
 
     def _hear(self, alarm: Any) -> None:
         self.told.append((alarm.code, not alarm.cleared))
+        self.hints.append(alarm.hint)
 
     def _sleep(self, seconds: float) -> None:
         self.slept += 1
@@ -191,6 +193,7 @@ def test_a_plan_that_is_required_is_waited_for(tmp_path: Path) -> None:
     assert kept.slept == 1
     assert kept.standing() == [0]
     assert kept.told == [(LATE, True), (LATE, False)]
+    assert "require" not in kept.hints[0], "it is what they have"
 
 
 def test_a_stop_ends_the_waiting_and_the_batch_does_not_run(tmp_path: Path) -> None:

@@ -40,6 +40,14 @@ def test_what_the_runtime_is_given_is_plain_data() -> None:
         assert words <= {"str", "int", "bool", "None", "Path", "Mapping", "Duration"}, field.name
 
 
+@pytest.mark.parametrize("name", ["conf", "spark.sql.shuffle.partitions"])
+def test_an_option_of_spark_is_answered_with_where_it_belongs(name: str) -> None:
+    with pytest.raises(holdfast.InvalidSettings) as raised:
+        Settings.merged(None, {name: "4"})
+    assert raised.value.hint is not None
+    assert "pass it: spark=SparkSession.builder.config(" in raised.value.hint
+
+
 def annotations_of(called: object) -> Iterator[str]:
     """Of a function, or of all that a class lets its users call."""
     if inspect.isclass(called):

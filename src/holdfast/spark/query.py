@@ -387,8 +387,8 @@ def built_by(build: object, spark: SparkSession, sink: Sink | None) -> Built:
                 hint="return the streaming DataFrame and let holdfast write it, or leave the sink out",
             )
         log.warning(
-            "the query writes to a sink of its own: exactly once if that knows batch ids, else at least once; a start "
-            "that would make it skip rows is refused"
+            "the query has a writer of its own: its output is exact if that knows batch ids or replaces rows by key, "
+            "else a batch may come twice; a start that would make it skip rows is refused"
         )
         return built
     if not isinstance(built, DataFrame) or not built.isStreaming:

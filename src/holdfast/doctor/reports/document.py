@@ -74,5 +74,6 @@ def _looked_at(report: Report) -> str:
     logs = report.logs
     files = "1 file" if logs.files == 1 else f"{logs.files:,} files"
     belong = "1 belongs" if logs.unparsed == 1 else f"{logs.unparsed:,} belong"
-    unread = f", of which {belong} to no event" if logs.unparsed else ""
+    # Of a paste without one line as a log begins them, this says nothing: its trace is evidence all the same.
+    unread = f", of which {belong} to no event" if logs.unparsed and logs.events else ""
     return f"{files}, {'1 line' if logs.lines == 1 else f'{logs.lines:,} lines'}{unread}"

@@ -293,7 +293,8 @@ class PlanKeeper:
                 if self.mode == "prefer":
                     self._remember(log_of_line, plan, error)
                     return None
-                self._tell(f"batch {plan.batch_id} waits for its plan to be durable: {error.message}")
+                waits = f"batch {plan.batch_id} waits for its plan to be durable: {error.message}"
+                self._tell(waits, "make the home answer again; the batch runs then")
                 if cancelled():
                     raise
                 self._sleep(_HOLD_EVERY_S)

@@ -91,9 +91,8 @@ class Serving:
             log.warning("removed a request that may have been answered already; its sender must ask again")
             self._lanes.submit("journal", self._finish)
             return
-        log.info(
-            "request from %s, pid %s: %s %s", request.asker.host, request.asker.pid, request.kind, request.name or ""
-        )
+        asked = f"{request.kind} {request.name}" if request.name else request.kind
+        log.info("request from %s, pid %s: %s", request.asker.host, request.asker.pid, asked)
         if self._clock.wall() > request.expires_at:
             self._reply(_refused("expired", "it came too late by this host's clock", "ask again; compare the clocks"))
         else:
