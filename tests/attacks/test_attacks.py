@@ -26,7 +26,7 @@ def test_nothing_is_lost_doubled_or_given_up(seed: int, tmp_path: Path) -> None:
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize(
     ("seed", "kind"),
-    [*((seed, Swift) for seed in range(101, 105)), *((seed, SwiftOwn) for seed in (100, 107, 108, 111, 114))],
+    [*((seed, Swift) for seed in range(101, 105)), *((seed, SwiftOwn) for seed in (100, 107, 108, 111, 114, 334))],
 )
 def test_nothing_is_lost_doubled_or_given_up_by_commands_and_deaths(
     seed: int, kind: type[Swift], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from holdfast.errors import Conflict, Fenced, HomeReplaced, StorageError, StorageUnreachable
@@ -257,6 +258,34 @@ def test_plans_that_vanish_are_missed_though_the_writer_cannot_be_asked(tmp_path
     with pytest.raises(Conflict, match="the home has no plan of batch 1; the function may have that batch"):
         starting.catch_up(cast(Any, directory))
     assert query.ran == []
+
+
+@pytest.mark.parametrize(("always_skips", "refused"), [(True, True), (False, False)])
+def test_batches_of_two_lines_are_not_repeated_where_the_sink_knows_them_by_their_id(
+    tmp_path: Path, always_skips: bool, refused: bool
+) -> None:
+    """The job went back to a checkpoint after batch 0, wrote batch 1 and died, and that checkpoint is damaged."""
+    kept = Kept(tmp_path, "require")
+    kept.keep(1)
+    (later,) = kept.keeper.log().behind(BatchId(0)).plans
+    earlier = msgspec.structs.replace(later, batch_id=BatchId(0), metadata='{"id":"before"}')
+    directory = Directory(tmp_path / "restored")
+    query = IdempotentWriter(stateful=True)
+    has = Taken("the table", BatchId(0), known=True, always_skips=always_skips)
+    query.own_writer = lambda directory, *, new_line=False: has  # type: ignore[method-assign]
+    starting = catching_up(kept, query, "refuse")
+
+    def start() -> None:
+        starting.catch_up(cast(Any, directory), [earlier])
+
+    if refused:
+        with pytest.raises(Conflict, match="batches from 1 on cannot be repeated: the table knows them by another id"):
+            start()
+        assert query.ran == []
+    else:
+        start()
+        assert query.ran == [(0, How.DISCARD)]
+        assert "1" in directory.names("offsets"), "the query itself begins with the last one"
 
 
 def test_a_sink_is_asked_for_the_id_in_the_plans_where_there_is_no_checkpoint(tmp_path: Path) -> None:

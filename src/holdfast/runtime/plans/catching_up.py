@@ -34,7 +34,7 @@ from holdfast.runtime.own_writer import (
     require_no_skips,
 )
 from holdfast.runtime.plans.keeping import PlanKeeper
-from holdfast.runtime.plans.ways_out import broken_plans, ways_out
+from holdfast.runtime.plans.ways_out import broken_plans, two_ids, ways_out
 from holdfast.runtime.ports import Query, RunDirectory
 from holdfast.runtime.recovery.recovery import Resumed, is_copied
 from holdfast.sinks.protocol import Sink
@@ -87,8 +87,7 @@ class CatchingUp:
         taken = self._taken(resumed.directory, standing, new_line=new_line)
         if taken is None:
             return None
-        if standing.broken is not None:
-            raise self._broken(taken, standing.broken, resumed.barrier)
+        self._require_repeatable(taken, standing, resumed.barrier)
         newest = standing.plans[-1].batch_id if standing.plans else NONE_YET
         taken = replace(taken, planned=max(taken.planned, newest))
         self._compared = taken.planned
@@ -230,8 +229,7 @@ class CatchingUp:
         self, keeper: PlanKeeper, directory: RunDirectory, barrier: BatchId | None, standing: Standing, taken: Taken
     ) -> list[Plan]:
         following = _following(barrier)
-        if standing.broken is not None:
-            raise self._broken(taken, standing.broken, barrier)
+        self._require_repeatable(taken, standing, barrier)
         own = standing_offsets(directory, following)
         if own is None:
             return list(standing.plans)
@@ -245,6 +243,14 @@ class CatchingUp:
                 hint=f"compare the rows of the sink with those of the source; then {self._ways_out(taken, barrier)}",
             )
         return plans
+
+    def _require_repeatable(self, taken: Taken, standing: Standing, barrier: BatchId | None) -> None:
+        if standing.broken is not None:
+            raise self._broken(taken, standing.broken, barrier)
+        other = _other_line(standing.plans)
+        if other is not None and taken.known and taken.always_skips:
+            state, older = self._journal.state, self._older_home
+            raise two_ids(self._job, state, taken, other, barrier, self._host, older_home=older)
 
     def _require_reached(
         self, keeper: PlanKeeper, barrier: BatchId | None, plans: Sequence[Plan], taken: Taken
@@ -298,6 +304,11 @@ def _put_id(directory: RunDirectory, metadata: str) -> None:
         # The checksum of what stood there before would be wrong.
         directory.remove(".metadata.crc")
         directory.write_atomic("metadata", metadata.encode())
+
+
+def _other_line(plans: Sequence[Plan]) -> BatchId | None:
+    """The first batch that has another id of the query than those before it. A sink knows its batches by that id."""
+    return next((plan.batch_id for plan in plans if plan.metadata != plans[0].metadata), None)
 
 
 def _following(barrier: BatchId | None) -> BatchId:

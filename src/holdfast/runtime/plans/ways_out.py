@@ -35,6 +35,26 @@ def broken_plans(
     )
 
 
+def two_ids(
+    job: JobName,
+    state: JobState,
+    taken: Taken,
+    other: BatchId,
+    barrier: BatchId | None,
+    host: str,
+    *,
+    older_home: bool = False,
+) -> Conflict:
+    """`other` is the first batch of another line than those before it."""
+    ways = ways_out(state, taken, barrier, host, older_home=older_home)
+    return Conflict(
+        f"could not start job {job!r}: the job went back to a checkpoint after batch {other - 1}, which is damaged, so "
+        f"the batches from {other} on cannot be repeated: {taken.writer} knows them by another id of the query than "
+        "those before, and would write them twice",
+        hint=f"put that checkpoint back from a copy of the home: holdfast verify names what is damaged; or {ways}",
+    )
+
+
 def _where_the_plans_are(state: JobState, host: str) -> list[str]:
     left = state.previous_run
     if left is None or left.host == host or not left.work:
