@@ -467,13 +467,17 @@ class Checkers:
     def opened(self, key: str) -> None:
         self.require(not _is_litter(key), f"{key} is read, which is nobody's")
 
+    def lost(self, key: str) -> None:
+        """Who uploads it later, and gets no answer, does not know that it is there."""
+        for known in self._stored.values():
+            known.pop(key, None)
+
     def deleted(self, key: str, process: Process) -> None:
         self._world.note(f"delete {key}", process)
         self.require(not _is_litter(key), f"{process.name} deletes {key}, which is nobody's")
         if self._strays.get(key) is process:
             return  # what it wrote to a home that is not its own
-        for known in self._stored.values():
-            known.pop(key, None)  # who uploads it later, and gets no answer, does not know that it is there
+        self.lost(key)
         if process in self._astray:
             self._require_soon(process, f"deletes {key}")
             self._wrecked = self._wrecked or key.startswith("journal/")

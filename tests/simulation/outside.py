@@ -324,6 +324,7 @@ class Outsider:
             key = self.random.choice(keys[: len(keys) // 2 + 1])
             self._note(f"a lifecycle rule deletes {key}")
             disk.damage(key, None)
+            self.scene.checkers.lost(key)
 
     def lose_plan(self) -> None:
         """One that later ones follow. What the writer is about to get is not among them."""
