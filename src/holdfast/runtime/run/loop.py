@@ -367,7 +367,7 @@ class Runtime:
             running=self._life.running,
             ended=self._ending,
             barrier=self._life.barrier,
-            published=self._publisher.published,
+            published=self._publisher.shown(self._life.barrier),
             restarts=self._life.restarts,
             statistics=history.statistics,
             recent=history.records[-10:],

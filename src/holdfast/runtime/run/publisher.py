@@ -38,6 +38,11 @@ class Publisher:
 
     # On the loop's thread.
 
+    def shown(self, committed: BatchId | None) -> BatchId | None:
+        """The newest batch that readers see. A writer of the user's own has shown each batch that Spark has
+        committed."""
+        return committed if self._sink is None else self.published
+
     def resumed_at(self, durable: BatchId | None) -> None:
         """The sink was brought to this barrier."""
         self.published = durable
