@@ -472,3 +472,25 @@ def test_readers_see_nothing_of_a_run_whose_batch_was_planned_otherwise_before_a
     kept.keeper.poll()
     kept.lanes.work()
     assert kept.keeper.durable_upto(BatchId(0)) is None
+
+
+class AwayFor(Kept):
+    """The home comes back when it has been asked five times."""
+
+    def _sleep(self, seconds: float) -> None:
+        away = self.store.faults
+        super()._sleep(seconds)
+        if self.slept < 5:
+            self.store.faults = away
+
+
+def test_a_batch_that_waits_long_for_its_plan_is_one_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One hour was 3,600 lines."""
+    kept = AwayFor(tmp_path, "require")
+    kept.store.faults = AWAY
+    kept.keep(0)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert kept.slept == 5
+    assert [line.partition(": batch 0 waits")[0] for line in said] == ["alarm plans_late"]

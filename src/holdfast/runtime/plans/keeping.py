@@ -294,7 +294,7 @@ class PlanKeeper:
                     self._remember(log_of_line, plan, error)
                     return None
                 waits = f"batch {plan.batch_id} waits for its plan to be durable: {error.message}"
-                self._tell(waits, "make the home answer again; the batch runs then")
+                self._tell(waits, "make the home answer again; the batch runs then", repeated=True)
                 if cancelled():
                     raise
                 self._sleep(_HOLD_EVERY_S)
@@ -324,7 +324,8 @@ class PlanKeeper:
                 self._journal.require_standing()
             except StorageError as error:
                 if self.mode == "require" and cancelled is not None:
-                    self._tell(f"the next batch waits for a proof that this run owns the job: {error.message}")
+                    waits = f"the next batch waits for a proof that this run owns the job: {error.message}"
+                    self._tell(waits, repeated=True)
                     if cancelled():
                         raise
                 elif isinstance(error, HomeReplaced) or self._clock.monotonic() - began > _PROOF_WAITS_S:
@@ -352,9 +353,15 @@ class PlanKeeper:
             self._lowered = lowered if self._lowered is None else self._lowered.also(lowered)
 
     def _tell(
-        self, message: str, hint: str = "make the home answer again; plans='require' lets batches wait for it"
+        self,
+        message: str,
+        hint: str = "make the home answer again; plans='require' lets batches wait for it",
+        *,
+        repeated: bool = False,
     ) -> None:
-        self._post(lambda: self._alarms.raise_alarm(LATE, "warning", message, hint))
+        """`repeated`: said again until it is over. The log needs it once."""
+        brief = message if repeated else None
+        self._post(lambda: self._alarms.raise_alarm(LATE, "warning", message, hint, brief))
 
     # Called by the loop.
 
