@@ -281,7 +281,7 @@ class Operator:
 
     def _undisturbed_run(self) -> SimulatedRun:
         last, tries = self._last_run(), 1
-        while isinstance(last.failure, OwnedByAnotherRun | Fenced) or _asked_too_early(last.failure):
+        while _was_overtaken(last.failure) or _asked_too_early(last.failure):
             if tries == _ATTEMPTS:  # a run that folds its journal faster than another can claim is stopped by a person
                 for run in self._scene.runs:
                     self._world.crash(run.process)
@@ -353,6 +353,12 @@ class Operator:
         checkers.require(scene.table.published == barrier, f"published {scene.table.published}, committed {barrier}")
         if directory is not None and barrier is not None:
             checkers.complete(scene.table, end_of(directory.contents()[f"offsets/{barrier}"]))
+
+
+def _was_overtaken(failure: HoldfastError | None) -> bool:
+    """By a newer run; or a run that it took the job from alive published once more, and the next start finds that."""
+    published_meanwhile = isinstance(failure, StorageUnreachable) and "when it was chosen" in failure.message
+    return isinstance(failure, OwnedByAnotherRun | Fenced) or published_meanwhile
 
 
 def _asked_too_early(failure: HoldfastError | None) -> bool:
