@@ -270,11 +270,11 @@ class Operator:
             self._scene.checkers.require(not left, f"left behind by earlier runs: {left[:3]}")
 
     def _entries(self) -> int:
-        return sum(key.startswith(("journal/", "plans/")) for key in self._scene.disk.objects)
+        return sum(key.startswith(("journal/", "folds/", "plans/", "manifests/")) for key in self._scene.disk.objects)
 
     def _had_time(self, run: SimulatedRun, entries: int | None = None) -> bool:
         """To tidy up: a request to stop may have waited for it; and many entries that a fold stands for go first, and
-        many plans. `entries`: those that it found."""
+        many plans and manifests. `entries`: those that it found."""
         found = self._entries() if entries is None else entries
         enough = 3.0 + 0.03 * max(0, found - 40)
         return run.failure is None and run.lived > enough and self._scene.checkers.epoch_of(run.process) is not None
